@@ -1,0 +1,210 @@
+"""The protocol between trusted and untrusted processes: framed, size-limited, strict JSON over a Unix socket.
+
+A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON holding one object. File descriptors may
+travel beside a frame (SCM_RIGHTS). Nothing here unpickles, evaluates or imports anything that was received.
+
+Pure; both sides of the trust boundary use it. The reading side assumes that the peer lies: it bounds what it
+buffers, how long it waits and how deep the JSON nests, and answers every violation with a `WireError`.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+VERSION = 1
+"""Version of the messages exchanged; both sides state it in their first frame."""
+
+MAX_FRAME_BYTES = 16 * 2**20
+"""Largest frame accepted from a peer: tracebacks and burst claims are far smaller."""
+
+MAX_DEPTH = 64
+"""Deepest JSON nesting accepted; deeper values could exhaust the stack of whoever walks them."""
+
+_HEADER = struct.Struct(">I")
+_MAX_FDS = 16
+
+
+class WireError(Exception):
+    """The peer broke the protocol, or the connection did."""
+
+
+class ChannelClosed(WireError):
+    """The peer closed its end, between frames or in the middle of one."""
+
+
+class FrameTooLarge(WireError):
+    """A frame announces more bytes than the reader is willing to hold."""
+
+
+class FrameMalformed(WireError):
+    """A frame that is not UTF-8 JSON holding one object, or holds NaN, or nests too deep."""
+
+
+class FrameTimeout(WireError):
+    """No complete frame arrived in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One frame as it arrived: the JSON object and the file descriptors that came along (owned by the receiver)."""
+
+    message: dict[str, Any]
+    fds: tuple[int, ...] = ()
+
+
+class Channel:
+    """One end of a connected Unix stream socket that carries frames. Not safe for concurrent use by threads."""
+
+    def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._sock = sock
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray()
+        self._fds: list[int] = []
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def send(
+        self, message: Mapping[str, object], fds: Sequence[int] = (), *, timeout_s: float | None = None
+    ) -> None:
+        """Send one frame.
+
+        Raises `ChannelClosed` where the peer is gone, `FrameTimeout` where it stopped reading, `ValueError` where
+        `message` can't be written as strict JSON (NaN, infinities, unknown types).
+        """
+        payload = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+        if len(payload) > self._max_frame_bytes:
+            raise ValueError(f"a frame of {len(payload)} bytes exceeds the limit of {self._max_frame_bytes}")
+        data = memoryview(_HEADER.pack(len(payload)) + payload)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            self._wait(select.POLLOUT, deadline)
+            if fds:
+                sent = socket.send_fds(self._sock, [data], list(fds), socket.MSG_NOSIGNAL)
+            else:
+                sent = self._sock.send(data, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            while sent < len(data):
+                self._wait(select.POLLOUT, deadline)
+                try:
+                    sent += self._sock.send(data[sent:], socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    continue
+        except (BrokenPipeError, ConnectionResetError, ConnectionAbortedError) as error:
+            raise ChannelClosed("the peer closed the connection") from error
+
+    def receive(self, timeout_s: float | None = None) -> Received:
+        """Return the next frame, waiting at most `timeout_s` seconds (for ever where None).
+
+        Raises a `WireError`; after anything but `FrameTimeout` the channel can't be used any more.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._fill(_HEADER.size, deadline)
+        (length,) = _HEADER.unpack_from(self._buffer)
+        if length > self._max_frame_bytes:
+            raise FrameTooLarge(f"a frame announces {length} bytes; at most {self._max_frame_bytes} are accepted")
+        self._fill(_HEADER.size + length, deadline)
+        payload = bytes(self._buffer[_HEADER.size : _HEADER.size + length])
+        del self._buffer[: _HEADER.size + length]
+        fds, self._fds = tuple(self._fds), []
+        return Received(message=decode(payload), fds=fds)
+
+    def close(self) -> None:
+        """Close the socket and every received descriptor that was not handed out."""
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+        self._sock.close()
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _fill(self, size: int, deadline: float | None) -> None:
+        while len(self._buffer) < size:
+            self._wait(select.POLLIN, deadline)
+            try:
+                data, ancillary, flags, _ = self._sock.recvmsg(
+                    min(2**20, size - len(self._buffer)), socket.CMSG_SPACE(_MAX_FDS * 4)
+                )
+            except BlockingIOError:
+                continue
+            except (ConnectionResetError, ConnectionAbortedError) as error:
+                raise ChannelClosed("the connection was reset") from error
+            for level, kind, payload in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    received = array.array("i")
+                    received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
+                    self._fds.extend(received)
+            if flags & socket.MSG_CTRUNC or len(self._fds) > _MAX_FDS:
+                raise FrameMalformed(f"more than {_MAX_FDS} file descriptors came with one frame")
+            if not data:
+                where = "in the middle of a frame" if self._buffer else "between frames"
+                raise ChannelClosed(f"the peer closed the connection {where}")
+            self._buffer += data
+
+    def _wait(self, event: int, deadline: float | None) -> None:
+        poll = select.poll()
+        poll.register(self._sock, event)
+        while True:
+            left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1e3
+            if poll.poll(left_ms):
+                return
+            if deadline is not None and time.monotonic() >= deadline:
+                raise FrameTimeout("the peer did not answer in time")
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """A connected pair of Unix stream sockets, neither inherited by exec."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def decode(payload: bytes) -> dict[str, Any]:
+    """Parse the JSON of one frame strictly. Raises `FrameMalformed`."""
+    try:
+        value = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise FrameMalformed(f"a frame is not strict JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FrameMalformed(f"a frame must hold a JSON object, not {type(value).__name__}")
+    if _depth(value) > MAX_DEPTH:
+        raise FrameMalformed(f"a frame nests deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value != 0.0:
+        raise ValueError(f"{text} is out of the range of a float")
+    return value
+
+
+def _depth(value: object) -> int:
+    level: list[object] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return depth
+        following: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                following.extend(item.values())
+            elif isinstance(item, list):
+                following.extend(item)
+        level = following
+    return depth
