@@ -1,0 +1,359 @@
+"""A YAML file and the command line, resolved into one `RunConfig` in which every value is settled.
+
+Imports only the vocabulary; trusted side. Reads one YAML file and nothing else of the machine: what depends
+on the machine (is there a GPU, how many cores) arrives as a `Machine`. Later layers win: defaults, then the
+file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that names the key
+and where it stands.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import yaml
+
+from harness.model import DeviceKind, PrecisionClass
+
+DevicePolicy = Literal["strict", "coerce"]
+"""What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
+call."""
+
+SandboxMode = Literal["auto", "strict", "off"]
+"""`auto`: the strongest there is; `strict`: refuse to run without the full one; `off`: none (own code
+only)."""
+
+GIB = 1024**3
+BYTES_PER_BUILD = 3 * GIB
+"""Host memory that one nvcc on a source with torch's headers may take; bounds how many builds run at once."""
+MEMORY_LIMIT_BYTES = 32 * GIB
+"""Host memory a contestant may use by default; less where the machine has less (see `resolve`)."""
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A run id is one folder name, safe on every file system and in a shell."""
+
+
+class ConfigError(Exception):
+    """The user's configuration is wrong. The message names the key, the file or option, and what would be
+    right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The facts about this machine that defaults depend on."""
+
+    device: DeviceKind
+    cpu_count: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingConfig:
+    """How long to measure.
+
+    `min_samples` timed calls at least, in bursts over `sets_per_burst` distinct input sets, until the half
+    width of the speedup's 95 % interval is below `relative_half_width` of the speedup, or `budget_s` seconds
+    are spent.
+    """
+
+    min_samples: int
+    sets_per_burst: int
+    relative_half_width: float
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One run, settled: nothing here is left to be guessed later. `None` in `problem` and `precision` means
+    "as each solution's path" and "as each problem declares". Timeouts are per build, per load (import and
+    constructor), per call of `forward`, and per solution after its build (verification and timing
+    together)."""
+
+    paths: tuple[Path, ...]
+    problem: str | None
+    problems: Path
+    out: Path
+    run_id: str
+    resume: bool
+    device: DeviceKind
+    workload: str
+    precision: PrecisionClass | None
+    device_policy: DevicePolicy
+    sandbox: SandboxMode
+    checked: bool
+    seeds: int
+    jobs: int
+    compile_timeout_s: float
+    load_timeout_s: float
+    call_timeout_s: float
+    solution_timeout_s: float
+    timing: TimingConfig
+    memory_limit_bytes: int
+    cache_dir: Path
+
+    @property
+    def run_dir(self) -> Path:
+        """Where this run's records go: `<out>/<run_id>`."""
+        return self.out / self.run_id
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object for `run.yaml`. Paths are written relative to the working directory or to `~` where
+        they lie below, so that a published run does not spell out somebody's home."""
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TimingConfig):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+            if value.is_absolute() and value.is_relative_to(base):
+                return prefix + value.relative_to(base).as_posix()
+        return value.as_posix()
+    return value
+
+
+# What each key accepts. A parser returns the value or raises `ValueError` saying what would be right.
+
+
+def _path(value: object) -> Path:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("a path")
+    return Path(value).expanduser()
+
+
+def _paths(value: object) -> tuple[Path, ...]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(_path(item) for item in items)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a text that is not empty")
+    return value
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _run_id(value: object) -> str:
+    if not isinstance(value, str) or not RUN_ID.fullmatch(value):
+        raise ValueError("a folder name of letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("a whole number of at least 1")
+    return value
+
+
+def _positive(value: object) -> float:
+    wanted = "a number above 0"
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d*)?[eE]-?\d+", value):
+        raise ValueError(f"{wanted} (YAML takes {value} for text: write {float(value)!r})")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(wanted)
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(wanted)
+    return float(value)
+
+
+def _fraction(value: object) -> float:
+    number = _positive(value)
+    if number >= 1:
+        raise ValueError("a number between 0 and 1")
+    return number
+
+
+def _bytes(value: object) -> int:
+    wanted = "a number of bytes, such as 8589934592 or 8GiB"
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)?\s*", value)
+        if match is None:
+            raise ValueError(wanted)
+        unit = match[2] or "B"
+        scale = (1024 if "i" in unit else 1000) ** "BKMGT".index(unit[0])
+        value = int(float(match[1]) * scale)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(wanted)
+    return value
+
+
+def _choice(*names: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        # YAML 1.1 reads a bare `off` as false, and `sandbox: off` means the word.
+        held = "off" if value is False and "off" in names else value
+        if not isinstance(held, str) or held not in names:
+            near = difflib.get_close_matches(str(held), names, n=1)
+            raise ValueError("one of " + ", ".join(names) + (f" (nearest: {near[0]})" if near else ""))
+        return held
+
+    return parse
+
+
+def _precision(value: object) -> PrecisionClass | None:
+    return None if value is None else PrecisionClass(_choice(*(item.value for item in PrecisionClass))(value))
+
+
+TIMING_KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
+    "min_samples": (_count, 30),
+    "sets_per_burst": (_count, 8),
+    "relative_half_width": (_fraction, 0.005),
+    "budget_s": (_positive, 10.0),
+}
+"""Key -> (parser, default) inside `timing`."""
+
+NOT_GIVEN = None
+KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
+    "paths": (_paths, NOT_GIVEN),
+    "problem": (_optional_text, None),
+    "problems": (_path, Path("problems")),
+    "out": (_path, Path("results")),
+    "run_id": (_run_id, NOT_GIVEN),
+    "resume": (_flag, False),
+    "device": (_choice("auto", *(item.value for item in DeviceKind)), "auto"),
+    "workload": (_text, NOT_GIVEN),
+    "precision": (_precision, None),
+    "device_policy": (_choice("strict", "coerce"), "strict"),
+    "sandbox": (_choice("auto", "strict", "off"), "auto"),
+    "checked": (_flag, True),
+    "seeds": (_count, 3),
+    "jobs": (_count, NOT_GIVEN),
+    "compile_timeout_s": (_positive, 300.0),
+    "load_timeout_s": (_positive, 120.0),
+    "call_timeout_s": (_positive, 60.0),
+    "solution_timeout_s": (_positive, 300.0),
+    "memory_limit_bytes": (_bytes, NOT_GIVEN),
+    "cache_dir": (_path, Path("~/.cache/kernel-harness")),
+}
+"""Key -> (parser, default). The same names in the YAML file, in `options` and in `RunConfig`. Besides these
+the file may hold `timing`, a mapping of `TIMING_KEYS`."""
+
+_PATH_KEYS = ("problems", "out", "cache_dir")
+
+
+def resolve(
+    *, machine: Machine, run_id: str, file: Path | None = None, options: Mapping[str, object] | None = None
+) -> RunConfig:
+    """Settle one run's configuration: defaults, then `file`, then `options` (the command line; None is "not
+    given").
+
+    `options` uses the names of `KEYS` and `TIMING_KEYS`. `run_id` is the id to use where nobody names one.
+    Relative paths in the file are relative to the file's folder (in a `run.yaml` that an earlier run left
+    behind: to the working directory, and its run id is not taken over). Raises `ConfigError`.
+    """
+    given: dict[str, object] = {}
+    timing: dict[str, object] = {name: default for name, (_, default) in TIMING_KEYS.items()}
+    if file is not None:
+        loaded, base = _load(file)
+        section = loaded.pop("timing", {})
+        if not isinstance(section, dict):
+            raise ConfigError(f"{file}: `timing` must hold keys ({', '.join(TIMING_KEYS)}), not {section!r}")
+        timing |= _parse(section, TIMING_KEYS, str(file), prefix="timing.")
+        parsed = _parse(loaded, KEYS, str(file), also=("timing",))
+        for name in _PATH_KEYS:
+            if name in parsed:
+                parsed[name] = base / cast(Path, parsed[name])
+        if "paths" in parsed:
+            parsed["paths"] = tuple(base / item for item in cast(tuple[Path, ...], parsed["paths"]))
+        given |= parsed
+    named = {name: value for name, value in (options or {}).items() if value is not None}
+    timing |= _parse(
+        {name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, "command line"
+    )
+    given |= _parse(
+        {name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, "command line"
+    )
+
+    values: dict[str, Any] = {name: default for name, (_, default) in KEYS.items()} | given
+    if not values["paths"]:
+        raise ConfigError("no solutions named: give files or folders, or `paths:` in the configuration file")
+    asked = values["device"]
+    values["device"] = machine.device if asked == "auto" else DeviceKind(asked)
+    values["workload"] = values["workload"] or ("full" if values["device"] is DeviceKind.CUDA else "small")
+    values["run_id"] = values["run_id"] or _run_id(run_id)
+    values["jobs"] = values["jobs"] or max(1, min(machine.cpu_count, machine.memory_bytes // BYTES_PER_BUILD))
+    # A quarter stays for the referee, whose truth and inputs may be as large as what the contestant holds.
+    values["memory_limit_bytes"] = values["memory_limit_bytes"] or min(
+        MEMORY_LIMIT_BYTES, machine.memory_bytes * 3 // 4
+    )
+    values["cache_dir"] = values["cache_dir"].expanduser()
+    return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error instead of a silent choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                problem = f"`{key.value}` stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _load(file: Path) -> tuple[dict[str, object], Path]:
+    """The keys of a configuration file, and the folder that relative paths in it start from."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such configuration file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: can't be read: {error}") from error
+    try:
+        value = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
+    if value is None:
+        return {}, file.parent
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}: must hold `key: value` lines, not {type(value).__name__}")
+    # The run.yaml that a run leaves behind holds its configuration under `config`, with paths as seen from
+    # where it was started: give that file, and the run repeats under a new name.
+    if isinstance(value.get("config"), dict) and "format" in value:
+        config = {name: held for name, held in value["config"].items() if name not in ("run_id", "resume")}
+        return config, Path()
+    return cast(dict[str, object], value), file.parent
+
+
+def _parse(
+    given: Mapping[str, object],
+    keys: Mapping[str, tuple[Callable[[object], object], object]],
+    source: str,
+    *,
+    prefix: str = "",
+    also: Sequence[str] = (),
+) -> dict[str, object]:
+    parsed: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in keys:
+            near = difflib.get_close_matches(str(name), [*keys, *also], n=1)
+            hint = f"; did you mean `{prefix}{near[0]}`?" if near else f"; known: {', '.join([*keys, *also])}"
+            raise ConfigError(f"{source}: unknown key `{prefix}{name}`{hint}")
+        try:
+            parsed[name] = keys[name][0](value)
+        except ValueError as error:
+            raise ConfigError(f"{source}: `{prefix}{name}` must be {error}, not {value!r}") from None
+    return parsed
