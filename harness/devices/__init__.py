@@ -1,0 +1,129 @@
+"""Devices: where solutions execute, behind one Protocol with two implementations.
+
+Used on both sides of the trust boundary: the referee allocates shared memory, the contestant attaches it. Imports
+`model` only. `open_device` imports the implementation asked for, so that a machine without CUDA never loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from harness.model import DeviceKind
+
+ALIGNMENT_BYTES = 512
+"""Alignment of every tensor in an arena: what the caching allocator of torch gives, so kernels see no difference."""
+
+
+class DeviceError(Exception):
+    """The device is missing, or refused what the harness needs of it: the machine's fault, never a solution's."""
+
+
+class Arena(Protocol):
+    """Memory that the referee made and a contestant may map: one block, addressed by byte offsets."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def fd(self) -> int:
+        """Descriptor to pass to the contestant; owned by the arena."""
+        ...
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """A contiguous tensor over the bytes from `offset`, with a storage of exactly its own size.
+
+        Raises `ValueError` where it would leave the arena or `offset` is not a multiple of `ALIGNMENT_BYTES`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Unmap and free. Tensors over the arena must not be touched any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTime:
+    """What one call took. `device_s` is by the device's clock, `window_s` by the host's, submission to completion.
+
+    On the host device both are the host's clock. Seconds.
+    """
+
+    device_s: float
+    window_s: float
+
+
+class Device(Protocol):
+    """What the referee and the contestant need of the place where solutions run."""
+
+    kind: DeviceKind
+
+    @property
+    def torch_device(self) -> torch.device: ...
+
+    def allocate(self, nbytes: int) -> Arena:
+        """Shareable zeroed memory (referee side). Raises `DeviceError` where there is not enough."""
+        ...
+
+    def attach(self, fd: int, nbytes: int) -> Arena:
+        """Map an arena received from the referee (contestant side); takes ownership of `fd`."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Memory that could be allocated now."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until everything submitted to the device, on any stream, has finished."""
+        ...
+
+    def reseed(self, seed: int) -> None:
+        """Seed every random generator a forward may draw from."""
+        ...
+
+    def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        """Time one call with cold caches and the launch latency hidden behind the cache flush.
+
+        `after(result)` runs as the window closes, in the same stream, before the device is synchronised: it is
+        where the outputs are copied out.
+        """
+        ...
+
+    def time_latency(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        """Time one call as a caller sees it: from an idle device to the end of everything it started."""
+        ...
+
+
+def open_device(kind: DeviceKind, index: int = 0) -> Device:
+    """The device of this kind. Raises `DeviceError` with what to do where the machine lacks it."""
+    if kind is DeviceKind.CUDA:
+        from harness.devices.cuda import CudaDevice
+
+        return CudaDevice(index)
+    from harness.devices.host import HostDevice
+
+    return HostDevice()
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to the next multiple of `ALIGNMENT_BYTES`."""
+    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    """Bytes of a contiguous tensor."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count * dtype.itemsize
+
+
+def check_extent(offset: int, size_bytes: int, limit_bytes: int) -> None:
+    """Raise `ValueError` unless `size_bytes` from `offset` lie inside an arena of `limit_bytes`, aligned."""
+    if offset < 0 or offset % ALIGNMENT_BYTES or offset + size_bytes > limit_bytes:
+        raise ValueError(
+            f"{size_bytes} bytes at offset {offset} do not lie aligned inside an arena of {limit_bytes} bytes"
+        )

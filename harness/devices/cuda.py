@@ -1,0 +1,190 @@
+"""The CUDA device: one GPU; memory is shared through CUDA's virtual-memory API and a POSIX file descriptor.
+
+Both sides of the trust boundary use it. `cuMemCreate` with a shareable handle works from inside new user, pid, ipc
+and network namespaces and under another user id, where torch's own CUDA IPC does not, and it shares exactly what
+was allocated for sharing instead of whole blocks of the caching allocator.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.devices import CallTime, DeviceError, check_extent, tensor_bytes
+from harness.model import DeviceKind
+
+FLUSH_FACTOR = 4
+"""The flush writes this many times the L2, so that no line of an earlier call survives."""
+
+MIN_FLUSH_BYTES = 512 * 2**20
+"""Least size of the flush: about 0.15 ms at 3.5 TB/s, longer than a forward takes to submit its launches, so the
+window between the events holds device work only and not the Python that launches it."""
+
+
+def _driver() -> Any:
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise DeviceError("the package cuda-bindings is missing: pip install cuda-bindings") from error
+    return driver
+
+
+def _check(outcome: tuple[Any, ...], what: str) -> Any:
+    """The value(s) of a driver call. Raises `DeviceError` naming `what` where the driver refused."""
+    code, *values = outcome
+    if int(code) != 0:
+        raise DeviceError(f"{what} failed: {code.name}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class _Span:
+    """Device bytes as the CUDA array interface, from which torch makes a tensor without copying."""
+
+    def __init__(self, address: int, nbytes: int, keep: object) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (nbytes,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 3,
+        }
+        self._keep = keep
+
+
+class CudaArena:
+    """A physical allocation of the GPU, mapped read-write into this process."""
+
+    def __init__(self, device: CudaDevice, handle: Any, nbytes: int, fd: int) -> None:
+        driver = _driver()
+        self._device = device
+        self._handle = handle
+        self._nbytes = nbytes
+        self._fd = fd
+        self._address = int(_check(driver.cuMemAddressReserve(nbytes, 0, 0, 0), "reserving address space"))
+        _check(driver.cuMemMap(self._address, nbytes, 0, handle, 0), "mapping shared GPU memory")
+        access = driver.CUmemAccessDesc()
+        access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = device.index
+        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        _check(driver.cuMemSetAccess(self._address, nbytes, [access], 1), "opening shared GPU memory")
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def fd(self) -> int:
+        return self._fd
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        size = tensor_bytes(shape, dtype)
+        check_extent(offset, size, self._nbytes)
+        if size == 0:
+            return torch.empty(shape, dtype=dtype, device=self._device.torch_device)
+        flat = torch.as_tensor(
+            _Span(self._address + offset, size, self), device=self._device.torch_device, dtype=torch.uint8
+        )
+        return flat.view(dtype).view(shape)
+
+    def close(self) -> None:
+        driver = _driver()
+        torch.cuda.synchronize(self._device.index)
+        os.close(self._fd)
+        _check(driver.cuMemUnmap(self._address, self._nbytes), "unmapping shared GPU memory")
+        _check(driver.cuMemAddressFree(self._address, self._nbytes), "freeing address space")
+        _check(driver.cuMemRelease(self._handle), "releasing shared GPU memory")
+
+
+class CudaDevice:
+    """One GPU, by its index among the visible ones."""
+
+    kind = DeviceKind.CUDA
+
+    def __init__(self, index: int = 0) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError(
+                "torch sees no CUDA GPU: check `harness doctor`, or run without one by --device host"
+            )
+        if index >= torch.cuda.device_count():
+            raise DeviceError(f"there is no GPU {index}: torch sees {torch.cuda.device_count()}")
+        self.index = index
+        torch.cuda.set_device(index)
+        torch.empty(1, device=f"cuda:{index}")  # makes the primary context current, which the driver calls need
+        self._flush: torch.Tensor | None = None
+        self._flush_bytes = max(
+            FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES
+        )
+        self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+    @property
+    def torch_device(self) -> torch.device:
+        return torch.device("cuda", self.index)
+
+    def _properties(self) -> Any:
+        driver = _driver()
+        prop = driver.CUmemAllocationProp()
+        prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        prop.location.id = self.index
+        prop.requestedHandleTypes = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        return prop
+
+    def allocate(self, nbytes: int) -> CudaArena:
+        driver = _driver()
+        prop = self._properties()
+        flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
+        granularity = int(_check(driver.cuMemGetAllocationGranularity(prop, flag), "asking for granularity"))
+        size = max(1, -(-nbytes // granularity)) * granularity
+        handle = _check(driver.cuMemCreate(size, prop, 0), f"allocating {size} bytes of shareable GPU memory")
+        kind = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        fd = int(_check(driver.cuMemExportToShareableHandle(handle, kind, 0), "exporting shared GPU memory"))
+        arena = CudaArena(self, handle, size, fd)
+        arena.tensor(0, (size,), torch.uint8).zero_()
+        return arena
+
+    def attach(self, fd: int, nbytes: int) -> CudaArena:
+        driver = _driver()
+        kind = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        handle = _check(driver.cuMemImportFromShareableHandle(fd, kind), "importing shared GPU memory")
+        return CudaArena(self, handle, nbytes, fd)
+
+    def free_bytes(self) -> int:
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info(self.index)[0])
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.index)
+
+    def reseed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        if self._flush is None:
+            self._flush = torch.empty(self._flush_bytes, dtype=torch.uint8, device=self.torch_device)
+        torch.cuda.synchronize(self.index)
+        self._flush.zero_()
+        begin = time.perf_counter()
+        self._start.record()
+        result = call()
+        self._end.record()
+        after(result)
+        torch.cuda.synchronize(self.index)
+        window_s = time.perf_counter() - begin
+        return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)
+
+    def time_latency(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        torch.cuda.synchronize(self.index)
+        begin = time.perf_counter()
+        self._start.record()
+        result = call()
+        self._end.record()
+        torch.cuda.synchronize(self.index)
+        window_s = time.perf_counter() - begin
+        after(result)
+        torch.cuda.synchronize(self.index)
+        return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)

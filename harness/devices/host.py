@@ -1,0 +1,114 @@
+"""The host device: solutions run on the CPU, memory is shared as an anonymous file (memfd).
+
+Both sides of the trust boundary use it. Clocks are the host's; caches are cooled by writing a buffer larger than
+the last-level cache.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from harness.devices import CallTime, DeviceError, check_extent, tensor_bytes
+from harness.model import DeviceKind
+
+_FALLBACK_CACHE_BYTES = 32 * 2**20
+"""Last-level cache assumed where the kernel does not tell: a usual size for a server's share of L3."""
+
+
+class HostArena:
+    """A memfd mapped into this process."""
+
+    def __init__(self, fd: int, nbytes: int) -> None:
+        self._fd = fd
+        self._nbytes = nbytes
+        self._map = mmap.mmap(fd, nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def fd(self) -> int:
+        return self._fd
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        size = tensor_bytes(shape, dtype)
+        check_extent(offset, size, self._nbytes)
+        if size == 0:
+            return torch.empty(shape, dtype=dtype, device="cpu")
+        flat = torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset)
+        return flat.view(dtype).view(shape)
+
+    def close(self) -> None:
+        os.close(self._fd)
+        try:
+            self._map.close()
+        except BufferError:
+            # Tensors over the map are still alive; the mapping goes with the last of them.
+            return
+
+
+class HostDevice:
+    """The CPU of this machine."""
+
+    kind = DeviceKind.HOST
+
+    def __init__(self) -> None:
+        self._flush: torch.Tensor | None = None
+
+    @property
+    def torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def allocate(self, nbytes: int) -> HostArena:
+        fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(fd, 0, nbytes)
+        except OSError as error:
+            os.close(fd)
+            raise DeviceError(f"no {nbytes} bytes of shared host memory: {error}") from error
+        return HostArena(fd, nbytes)
+
+    def attach(self, fd: int, nbytes: int) -> HostArena:
+        return HostArena(fd, nbytes)
+
+    def free_bytes(self) -> int:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+        raise DeviceError("/proc/meminfo does not tell how much memory is available")
+
+    def synchronize(self) -> None:
+        return
+
+    def reseed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        if self._flush is None:
+            self._flush = torch.zeros(2 * last_level_cache_bytes(), dtype=torch.uint8, device="cpu")
+        self._flush.add_(1)
+        return self.time_latency(call, after)
+
+    def time_latency(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        start = time.perf_counter()
+        result = call()
+        elapsed = time.perf_counter() - start
+        after(result)
+        return CallTime(device_s=elapsed, window_s=elapsed)
+
+
+def last_level_cache_bytes() -> int:
+    """Size of the largest CPU cache of the first core, in bytes."""
+    largest = 0
+    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = entry.read_text().strip()
+        scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
+        largest = max(largest, int(text.rstrip("KMG")) * scale)
+    return min(largest, 256 * 2**20) or _FALLBACK_CACHE_BYTES
