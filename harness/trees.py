@@ -1,0 +1,433 @@
+"""Nested inputs and outputs, taken apart into tensors and a description that can cross the trust boundary.
+
+Imports torch and nothing of the harness. Pure. Both sides of the trust boundary use it: the contestant
+flattens what `forward` returned, the referee reads the description with `TreeSpec.from_json`, which trusts
+nothing.
+
+A tree is a tuple, list or dict of trees, a tensor, or a constant (`None`, bool, int, float, str,
+`torch.dtype`). What is none of these becomes an *opaque* node that holds the name of its type and can't be put
+together again; a subclass of `torch.Tensor` is opaque too, because its bytes need not be what it shows.
+
+Some types lose their name on the way ("degrade"); `TreeSpec.degraded` lists where:
+subclasses of tuple (`torch.Size`, named tuples, `torch.return_types.*`) become tuples, subclasses of list
+lists, subclasses of dict (`OrderedDict`) dicts, dataclass instances dicts of their fields, subclasses of int,
+float and str their base, and `torch.nn.Parameter` the plain tensor that shares its memory.
+
+Tensors are numbered in one canonical order, in which dicts are walked by sorted key. So two dicts with the
+same keys in another order have the same slots, while `unflatten` restores the order of insertion.
+A tensor that occurs twice has two slots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+TREE_FORMAT = 1
+"""Version of the JSON form."""
+
+MAX_DEPTH = 16
+"""Levels of nesting; deeper trees, cyclic ones among them, are refused. A level costs up to three of JSON."""
+
+MAX_NODES = 20_000
+"""Nodes of one tree, dict keys not counted."""
+
+MAX_TEXT_CHARS = 10_000
+"""Longest string constant or type name that is kept."""
+
+_INT_RANGE = range(-(2**63), 2**64)
+"""Integers that fit a 64-bit word, signed or not; larger ones are opaque."""
+
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+_DTYPES = {str(held).removeprefix("torch."): held for held in vars(torch).values() if isinstance(held, torch.dtype)}
+
+Constant: TypeAlias = "bool | int | float | str | torch.dtype | None"
+Key: TypeAlias = "bool | int | float | str | None"
+
+
+class TreeError(ValueError):
+    """A value or a description that is no tree: too deep, too large, malformed, or not to be put together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Place of tensor number `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A constant, held in the description itself."""
+
+    value: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Something else, known only by the name of its type."""
+
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A tuple or a list."""
+
+    kind: str
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A dict, in order of insertion."""
+
+    entries: tuple[tuple[Key, Node], ...]
+
+
+Node: TypeAlias = "Slot | Leaf | Opaque | Items | Entries"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSpec:
+    """What is left of a tree without its tensors: hashable, comparable, JSON-able.
+
+    `slots` is the number of tensors. `degraded` notes the types that lost their name, as `path: type`; it
+    stays on the side where `flatten` ran.
+    """
+
+    root: Node
+    slots: int
+    degraded: tuple[str, ...] = field(default=(), compare=False)
+
+    def paths(self, root: str = "$") -> tuple[str, ...]:
+        """Where each tensor stands, in slot order: `$[0]['mask']`, with `root` in place of `$`."""
+        return tuple(path for path, node in _walk(self.root, root) if isinstance(node, Slot))
+
+    def floats(self, root: str = "$") -> tuple[tuple[str, float], ...]:
+        """Every float constant with its path, in canonical order: `same_structure` leaves their values open."""
+        return tuple(
+            (path, node.value)
+            for path, node in _walk(self.root, root)
+            if isinstance(node, Leaf) and isinstance(node.value, float)
+        )
+
+    def opaque(self, root: str = "$") -> tuple[tuple[str, str], ...]:
+        """Path and type name of everything that is no tree."""
+        return tuple((path, node.type_name) for path, node in _walk(self.root, root) if isinstance(node, Opaque))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values that `json.dumps(..., allow_nan=False)` accepts."""
+        return {"format": TREE_FORMAT, "slots": self.slots, "root": _node_to_json(self.root)}
+
+    @classmethod
+    def from_json(cls, value: object) -> TreeSpec:
+        """Read a description from anywhere. Raises `TreeError` on what `to_json` can't have written."""
+        if type(value) is not dict or set(value) != {"format", "slots", "root"}:
+            raise TreeError("a tree is an object of format, slots and root")
+        if type(value["format"]) is not int or value["format"] != TREE_FORMAT:
+            raise TreeError(f"tree format {value['format']!r:.40}; this harness reads {TREE_FORMAT}")
+        reader = _Reader()
+        root = reader.node(value["root"], 0)
+        slots = [node.index for _, node in _walk(root, "") if isinstance(node, Slot)]
+        if type(value["slots"]) is not int or slots != list(range(value["slots"])):
+            raise TreeError("the tensors of a tree are numbered from 0 in canonical order")
+        return cls(root=root, slots=len(slots))
+
+
+def flatten(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
+    """The tensors of `value` in slot order, and the description of the rest.
+
+    Raises `TreeError` where the nesting is deeper than `MAX_DEPTH` (a cycle, say) or there are over `MAX_NODES`
+    nodes. The tensors are `value`'s own, not copies.
+    """
+    writer = _Writer()
+    root = writer.node(value, 0, "$")
+    return writer.leaves, TreeSpec(root=root, slots=len(writer.leaves), degraded=tuple(writer.degraded))
+
+
+def unflatten(spec: TreeSpec, leaves: Sequence[torch.Tensor]) -> Any:
+    """The tree described by `spec` with `leaves` in its slots.
+
+    Raises `TreeError` where their number is wrong or the description holds an opaque node.
+    """
+    if len(leaves) != spec.slots:
+        raise TreeError(f"the tree has {spec.slots} tensors, {len(leaves)} were given")
+
+    def build(node: Node) -> Any:
+        match node:
+            case Slot(index):
+                return leaves[index]
+            case Leaf(constant):
+                return constant
+            case Items(kind, items):
+                built = [build(item) for item in items]
+                return tuple(built) if kind == "tuple" else built
+            case Entries(entries):
+                return {key: build(item) for key, item in entries}
+            case Opaque(type_name):
+                raise TreeError(f"a value of type {type_name} can't be put together again")
+
+    return build(spec.root)
+
+
+def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output") -> str | None:
+    """The first difference in words (`output[1]: a tensor was expected, not None`), or None if there is none.
+
+    The order of dict entries does not count. Constants must have the same type and, floats apart, the same
+    value; floats are compared by the caller, within a tolerance, through `TreeSpec.floats`. An opaque node
+    equals nothing, not even one of its own type, since nobody has looked inside.
+    """
+    return _difference(expected.root, actual.root, root)
+
+
+def _difference(expected: Node, actual: Node, path: str) -> str | None:
+    if isinstance(actual, Opaque) or isinstance(expected, Opaque):
+        return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"
+    if isinstance(expected, Slot) and isinstance(actual, Slot):
+        return None
+    if isinstance(expected, Leaf) and isinstance(actual, Leaf):
+        if type(expected.value) is type(actual.value) and (
+            isinstance(expected.value, float) or expected.value == actual.value
+        ):
+            return None
+    elif isinstance(expected, Items) and isinstance(actual, Items) and expected.kind == actual.kind:
+        if len(expected.items) != len(actual.items):
+            return f"{path}: {_describe(expected)} was expected, not one of {len(actual.items)}"
+        for i, (left, right) in enumerate(zip(expected.items, actual.items, strict=True)):
+            if found := _difference(left, right, f"{path}[{i}]"):
+                return found
+        return None
+    elif isinstance(expected, Entries) and isinstance(actual, Entries):
+        left_of, right_of = _by_key(expected), _by_key(actual)
+        for order in sorted(left_of.keys() ^ right_of.keys()):
+            if order in left_of:
+                return f"{path}: the key {left_of[order][0]!r:.80} is missing"
+            return f"{path}: the key {right_of[order][0]!r:.80} was not expected"
+        for order in sorted(left_of):
+            key, left = left_of[order]
+            if found := _difference(left, right_of[order][1], f"{path}[{key!r:.80}]"):
+                return found
+        return None
+    return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"
+
+
+def _describe(node: Node) -> str:
+    match node:
+        case Slot():
+            return "a tensor"
+        case Leaf(None):
+            return "None"
+        case Leaf(value):
+            return f"the {type(value).__name__} {value!r:.80}"
+        case Items(kind, items):
+            return f"a {kind} of {len(items)}"
+        case Entries(entries):
+            return f"a dict of {len(entries)}"
+        case Opaque(type_name):
+            return f"a value of type {type_name!a:.200}"
+
+
+def _order(key: Key) -> tuple[str, bool | int | float | str]:
+    """What dict entries are sorted by; the type first, since a dict may mix them."""
+    return (type(key).__name__, 0 if key is None else key)
+
+
+def _by_key(node: Entries) -> dict[tuple[str, Any], tuple[Key, Node]]:
+    return {_order(key): (key, item) for key, item in node.entries}
+
+
+def _walk(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+    """Every node with its path, in canonical order."""
+    yield path, node
+    if isinstance(node, Items):
+        for i, item in enumerate(node.items):
+            yield from _walk(item, f"{path}[{i}]")
+    elif isinstance(node, Entries):
+        for key, item in sorted(node.entries, key=lambda entry: _order(entry[0])):
+            yield from _walk(item, f"{path}[{key!r:.80}]")
+
+
+def _type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"[:MAX_TEXT_CHARS]
+
+
+class _Writer:
+    """State of one `flatten`."""
+
+    def __init__(self) -> None:
+        self.leaves: list[torch.Tensor] = []
+        self.degraded: list[str] = []
+        self.nodes = 0
+
+    def node(self, value: Any, depth: int, path: str) -> Node:
+        if depth > MAX_DEPTH:
+            raise TreeError(f"nested deeper than {MAX_DEPTH} levels at {path[:80]}")
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise TreeError(f"more than {MAX_NODES} values")
+        kind = type(value)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            return self.tensor(value, path)
+        if issubclass(kind, torch.Tensor):
+            return Opaque(_type_name(kind))
+        if value is None or kind is bool or kind is torch.dtype:
+            return Leaf(value)
+        for base, convert in _SCALARS:
+            if issubclass(kind, base):
+                if kind is not base:
+                    self.note(path, kind)
+                return _constant(convert(value))
+        if issubclass(kind, tuple | list):
+            base = tuple if issubclass(kind, tuple) else list
+            if kind is not base:
+                self.note(path, kind)
+            items = tuple(base.__iter__(value))
+            return Items(
+                base.__name__,
+                tuple(self.node(item, depth + 1, f"{path}[{i}]") for i, item in enumerate(items)),
+            )
+        if issubclass(kind, dict):
+            if kind is not dict:
+                self.note(path, kind)
+            return self.entries(tuple(dict.items(value)), depth, path)
+        if dataclasses.is_dataclass(kind):
+            self.note(path, kind)
+            held = tuple((item.name, getattr(value, item.name)) for item in dataclasses.fields(kind))
+            return self.entries(held, depth, path)
+        return Opaque(_type_name(kind))
+
+    def tensor(self, value: Any, path: str) -> Slot:
+        if type(value) is not torch.Tensor:
+            self.note(path, type(value))
+            value = value.detach()
+        self.leaves.append(value)
+        return Slot(len(self.leaves) - 1)
+
+    def entries(self, held: tuple[tuple[Any, Any], ...], depth: int, path: str) -> Node:
+        for key, _ in held:
+            if type(key) not in (bool, int, float, str, type(None)) or isinstance(_constant(key), Opaque):
+                return Opaque(f"dict with a key of type {_type_name(type(key))}")
+            if isinstance(key, float) and not math.isfinite(key):
+                return Opaque(f"dict with the key {key}")
+        nodes: dict[Any, Node] = {}
+        for key, item in sorted(held, key=lambda entry: _order(entry[0])):
+            nodes[key] = self.node(item, depth + 1, f"{path}[{key!r:.80}]")
+        return Entries(tuple((key, nodes[key]) for key, _ in held))
+
+    def note(self, path: str, kind: type) -> None:
+        self.degraded.append(f"{path}: {_type_name(kind)}")
+
+
+_SCALARS: tuple[tuple[type, Callable[[Any], Constant]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+)
+
+
+def _constant(value: Constant) -> Leaf | Opaque:
+    if type(value) is int and value not in _INT_RANGE:
+        return Opaque("int beyond 64 bits")
+    if type(value) is str and len(value) > MAX_TEXT_CHARS:
+        return Opaque(f"str of {len(value)} characters")
+    return Leaf(value)
+
+
+def _node_to_json(node: Node) -> list[Any]:
+    match node:
+        case Slot(index):
+            return ["tensor", index]
+        case Leaf(value):
+            return _constant_to_json(value)
+        case Items(kind, items):
+            return [kind, [_node_to_json(item) for item in items]]
+        case Entries(entries):
+            return ["dict", [[_constant_to_json(key), _node_to_json(item)] for key, item in entries]]
+        case Opaque(type_name):
+            return ["other", type_name]
+
+
+def _constant_to_json(value: Constant) -> list[Any]:
+    if value is None:
+        return ["none", None]
+    if isinstance(value, torch.dtype):
+        return ["dtype", str(value).removeprefix("torch.")]
+    if isinstance(value, float) and not math.isfinite(value):
+        return ["float", str(value)]
+    return [type(value).__name__, value]
+
+
+class _Reader:
+    """State of one `from_json`."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+
+    def node(self, value: object, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            raise TreeError(f"nested deeper than {MAX_DEPTH} levels")
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise TreeError(f"more than {MAX_NODES} values")
+        kind, held = _pair(value)
+        if kind == "tensor" and type(held) is int:
+            return Slot(held)
+        if kind == "other":
+            return Opaque(_text(held))
+        if kind in ("tuple", "list") and type(held) is list:
+            return Items(kind, tuple(self.node(item, depth + 1) for item in held))
+        if kind == "dict" and type(held) is list:
+            return self.entries(held, depth)
+        return Leaf(_constant_from_json(kind, held))
+
+    def entries(self, held: list[object], depth: int) -> Entries:
+        entries: list[tuple[Key, Node]] = []
+        seen: set[Key] = set()
+        for entry in held:
+            if type(entry) is not list or len(entry) != 2:
+                raise TreeError("an entry of a dict is a key and a value")
+            key = _constant_from_json(*_pair(entry[0]))
+            if isinstance(key, torch.dtype) or (isinstance(key, float) and not math.isfinite(key)):
+                raise TreeError("a key of a dict is None, a bool, an int, a finite float or a string")
+            if key in seen:
+                raise TreeError(f"the key {key!r:.80} occurs twice")
+            seen.add(key)
+            entries.append((key, self.node(entry[1], depth + 1)))
+        return Entries(tuple(entries))
+
+
+def _pair(value: object) -> tuple[str, object]:
+    if type(value) is not list or len(value) != 2 or type(value[0]) is not str:
+        raise TreeError("a node of a tree is a kind and its content")
+    return value[0], value[1]
+
+
+def _text(value: object) -> str:
+    if type(value) is not str or len(value) > MAX_TEXT_CHARS:
+        raise TreeError(f"a text of a tree is a string of at most {MAX_TEXT_CHARS} characters")
+    return value
+
+
+def _constant_from_json(kind: str, held: object) -> Constant:
+    if kind == "none" and held is None:
+        return None
+    if kind == "bool" and type(held) is bool:
+        return held
+    if kind == "int" and type(held) is int and held in _INT_RANGE:
+        return held
+    if kind == "float" and type(held) is float and math.isfinite(held):
+        return held
+    if kind == "float" and type(held) is str and held in _NON_FINITE:
+        return _NON_FINITE[held]
+    if kind == "str":
+        return _text(held)
+    if kind == "dtype" and type(held) is str and held in _DTYPES:
+        return _DTYPES[held]
+    raise TreeError(f"not a node of a tree: {kind!r:.40}")

@@ -1,0 +1,261 @@
+"""Trees: what survives the round trip, what degrades, what is refused, and how differences are named."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.trees import MAX_DEPTH, MAX_NODES, TreeError, TreeSpec, flatten, same_structure, unflatten
+
+Pair = namedtuple("Pair", ["left", "right"])
+
+
+@dataclass
+class Holder:
+    x: torch.Tensor
+    n: int
+
+
+def through_json(spec: TreeSpec) -> TreeSpec:
+    return TreeSpec.from_json(json.loads(json.dumps(spec.to_json(), allow_nan=False)))
+
+
+def test_a_tree_survives_json_with_its_tensors_in_place() -> None:
+    a, b, c = torch.zeros(2), torch.ones(3), torch.arange(4)
+    value = {"z": (a, [1, 2.5, True, None, "text"]), "a": [b, {"deep": c}], "kind": torch.bfloat16}
+    leaves, spec = flatten(value)
+    read = through_json(spec)
+    assert read == spec
+    built = unflatten(read, leaves)
+    assert list(built) == ["z", "a", "kind"]
+    assert built["z"][0] is a
+    assert built["a"][0] is b
+    assert built["a"][1]["deep"] is c
+    assert built["z"][1] == [1, 2.5, True, None, "text"]
+    assert isinstance(built["z"], tuple)
+    assert isinstance(built["a"], list)
+    assert built["z"][1][2] is True
+    assert built["kind"] is torch.bfloat16
+
+
+def test_dict_order_changes_neither_slots_nor_structure() -> None:
+    a, b = torch.zeros(2), torch.ones(3)
+    left_leaves, left = flatten({"a": a, "b": b})
+    right_leaves, right = flatten({"b": b, "a": a})
+    assert all(x is y for x, y in zip(left_leaves, right_leaves, strict=True))
+    assert same_structure(left, right) is None
+    assert list(unflatten(right, right_leaves)) == ["b", "a"]
+    assert left.paths("output") == ("output['a']", "output['b']")
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 0.1, -0.0, 1e-320, 2**63, -(2**63), "\ud800", ""])
+def test_awkward_constants_survive(value: object) -> None:
+    held = unflatten(through_json(flatten([value])[1]), [])[0]
+    assert held == value
+    assert type(held) is type(value)
+    assert math.copysign(1, held) == math.copysign(1, value) if isinstance(value, float) else True
+
+
+def test_nan_survives() -> None:
+    assert math.isnan(unflatten(through_json(flatten(math.nan)[1]), []))
+
+
+def test_what_degrades_is_listed() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    top = torch.max(torch.eye(2), dim=0)
+    value = [Pair(1, 2), torch.Size([3]), OrderedDict(k=1), Holder(torch.ones(1), 4), parameter, top]
+    leaves, spec = flatten(value)
+    built = unflatten(spec, leaves)
+    assert built[0] == (1, 2)
+    assert type(built[0]) is tuple
+    assert type(built[1]) is tuple
+    assert type(built[2]) is dict
+    assert built[3]["n"] == 4
+    assert type(built[4]) is torch.Tensor
+    assert built[4].data_ptr() == parameter.data_ptr()
+    assert type(built[5]) is tuple
+    assert [note.split(":")[0] for note in spec.degraded] == [f"$[{i}]" for i in range(6)]
+    assert "torch.nn.parameter.Parameter" in spec.degraded[4]
+
+
+def test_tensor_subclasses_and_strangers_are_opaque() -> None:
+    class Lazy(torch.Tensor):
+        pass
+
+    leaves, spec = flatten((torch.zeros(1).as_subclass(Lazy), {1, 2}, 2**70, {(1, 2): 3}))
+    assert leaves == []
+    kinds = dict(through_json(spec).opaque("output"))
+    assert kinds["output[0]"].endswith("Lazy")
+    assert kinds["output[1]"] == "builtins.set"
+    assert kinds["output[2]"] == "int beyond 64 bits"
+    assert "tuple" in kinds["output[3]"]
+    with pytest.raises(TreeError, match="Lazy"):
+        unflatten(spec, [])
+    found = same_structure(flatten(torch.zeros(1))[1], flatten(torch.zeros(1).as_subclass(Lazy))[1])
+    assert found is not None
+    assert "Lazy" in found
+
+
+def test_opaque_equals_nothing() -> None:
+    spec = flatten({1, 2})[1]
+    assert same_structure(spec, spec) is not None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "said"),
+    [
+        (torch.zeros(1), None, "output: a tensor was expected, not None"),
+        ((1, 2), [1, 2], "output: a tuple of 2 was expected, not a list of 2"),
+        ((1, 2), (1, 2, 3), "output: a tuple of 2 was expected, not one of 3"),
+        ([0, (1, 2)], [0, (1, 3)], "output[1][1]: the int 2 was expected, not the int 3"),
+        ([1], [True], "output[0]: the int 1 was expected, not the bool True"),
+        ([1], [1.0], "output[0]: the int 1 was expected, not the float 1.0"),
+        ({"a": 1}, {}, "output: the key 'a' is missing"),
+        ({}, {"b": 1}, "output: the key 'b' was not expected"),
+        ({"a": torch.zeros(1)}, {"a": "no"}, "output['a']: a tensor was expected, not the str 'no'"),
+        ((torch.zeros(1),), torch.zeros(1), "output: a tuple of 1 was expected, not a tensor"),
+    ],
+)
+def test_the_first_difference_is_named(expected: object, actual: object, said: str) -> None:
+    assert same_structure(flatten(expected)[1], flatten(actual)[1]) == said
+
+
+def test_floats_are_left_to_a_tolerance() -> None:
+    left, right = flatten([1.0, {"a": 2.0}])[1], flatten([1.5, {"a": math.nan}])[1]
+    assert same_structure(left, right) is None
+    assert left.floats() == (("$[0]", 1.0), ("$[1]['a']", 2.0))
+    assert [path for path, _ in right.floats()] == [path for path, _ in left.floats()]
+
+
+def test_cycles_and_floods_are_refused() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(TreeError, match="deeper"):
+        flatten(loop)
+    with pytest.raises(TreeError, match="more than"):
+        flatten([0] * (MAX_NODES + 1))
+
+
+def test_leaf_count_must_match() -> None:
+    _, spec = flatten([torch.zeros(1)])
+    with pytest.raises(TreeError, match="1 tensors, 0 were given"):
+        unflatten(spec, [])
+
+
+def nested(depth: int) -> list[Any]:
+    node: list[Any] = ["int", 1]
+    for _ in range(depth):
+        node = ["list", [node]]
+    return node
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        None,
+        [],
+        ["int"],
+        ["int", 1, 2],
+        ["int", True],
+        ["int", 1.0],
+        ["int", 2**64],
+        ["float", 1],
+        ["float", "NaN"],
+        ["bool", 1],
+        ["none", 0],
+        ["str", "x" * 10_001],
+        ["dtype", "load"],
+        ["tensor", 0],
+        ["tensor", -1],
+        ["tuple", ["int", 1]],
+        ["set", []],
+        ["dict", [["a", ["int", 1]]]],
+        ["dict", [[["str", "a"], ["int", 1]], [["str", "a"], ["int", 2]]]],
+        ["dict", [[["int", 1], ["none", None]], [["bool", True], ["none", None]]]],
+        ["dict", [[["float", "nan"], ["none", None]]]],
+        ["list", [["none", None]] * (MAX_NODES + 1)],
+        nested(MAX_DEPTH + 1),
+    ],
+)
+def test_malformed_descriptions_are_refused(root: object) -> None:
+    with pytest.raises(TreeError):
+        TreeSpec.from_json({"format": 1, "slots": 0, "root": root})
+
+
+def test_the_deepest_tree_is_accepted() -> None:
+    value: list[Any] = []
+    for _ in range(MAX_DEPTH):
+        value = [value]
+    assert through_json(flatten(value)[1]) == flatten(value)[1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"format": 1, "slots": 2, "root": ["list", [["tensor", 1], ["tensor", 0]]]},
+        {"format": 1, "slots": 2, "root": ["list", [["tensor", 0], ["tensor", 0]]]},
+        {"format": 1, "slots": True, "root": ["tensor", 0]},
+        {"format": 2, "slots": 0, "root": ["none", None]},
+        {"format": True, "slots": 0, "root": ["none", None]},
+        {"slots": 0, "root": ["none", None]},
+        {"format": 1, "slots": 0, "root": ["none", None], "more": 1},
+        {
+            "format": 1,
+            "slots": 2,
+            "root": ["dict", [[["str", "b"], ["tensor", 0]], [["str", "a"], ["tensor", 1]]]],
+        },
+        [],
+        "tree",
+    ],
+)
+def test_slots_and_envelope_are_checked(value: object) -> None:
+    with pytest.raises(TreeError):
+        TreeSpec.from_json(value)
+
+
+constants = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+trees = st.recursive(
+    constants | st.builds(lambda: torch.zeros(1)),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(st.text(max_size=3) | st.integers(-9, 9) | st.booleans(), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(trees)
+def test_every_tree_has_its_own_structure(value: object) -> None:
+    leaves, spec = flatten(value)
+    read = through_json(spec)
+    assert read.to_json() == spec.to_json()
+    if not spec.opaque():
+        assert same_structure(spec, read) is None
+        again, spec_again = flatten(unflatten(read, leaves))
+        assert all(x is y for x, y in zip(leaves, again, strict=True))
+        assert spec_again.to_json() == spec.to_json()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["tensor", "list", "dict", "int"]),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=15,
+)
+
+
+@given(json_values)
+def test_any_json_is_read_or_refused(root: object) -> None:
+    try:
+        spec = TreeSpec.from_json({"format": 1, "slots": 0, "root": root})
+    except TreeError:
+        return
+    assert spec.to_json()["root"] == root
