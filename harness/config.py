@@ -278,12 +278,8 @@ def resolve(
             parsed["paths"] = tuple(base / item for item in cast(tuple[Path, ...], parsed["paths"]))
         given |= parsed
     named = {name: value for name, value in (options or {}).items() if value is not None}
-    timing |= _parse(
-        {name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, "command line"
-    )
-    given |= _parse(
-        {name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, "command line"
-    )
+    timing |= _parse({name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, "command line")
+    given |= _parse({name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, "command line")
 
     values: dict[str, Any] = {name: default for name, (_, default) in KEYS.items()} | given
     if not values["paths"]:

@@ -1,0 +1,328 @@
+"""Results on disk: append-only records, what a run was, its logs; resume and merge.
+
+    <out>/<run-id>/run.yaml         format, when it started, configuration, environment
+    <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is
+    written <out>/<run-id>/logs/            one file a solution
+
+Imports only the vocabulary; trusted side, and no submission can write here. Lines are never changed or
+removed, except that a last line cut short by a kill is dropped when the run is resumed. Where one identity
+(problem, solution, device, workload) stands in several lines, the last one counts: that is how a solution
+edited between a run and its resumption gets its new verdict. One process at a time writes a run; readers need
+no lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import yaml
+
+from harness.model import Record, Status
+
+RUN_FORMAT = 1
+"""Version of `run.yaml` and of the folder's layout; a reader accepts this and every smaller one."""
+
+SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked")
+"""Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
+
+Identity = tuple[str, str, str, str]
+
+
+class StoreError(Exception):
+    """A results folder can't be read, or can't be written as asked. The message names it and what to do."""
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """A run id that sorts by time (UTC) and does not collide: `20260131-235959-1f9c`."""
+    return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def timestamp() -> str:
+    """Now, UTC, ISO 8601, to the second: the form of every time in the results."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is a run's: it holds `records.jsonl` or `run.yaml`."""
+    return (folder / "records.jsonl").is_file() or (folder / "run.yaml").is_file()
+
+
+def find_runs(path: Path) -> list[Path]:
+    """`path` itself where it is a run, else the runs directly below it, by name; empty where there are
+    none."""
+    if is_run(path):
+        return [path]
+    return sorted(item for item in path.iterdir() if item.is_dir() and is_run(item)) if path.is_dir() else []
+
+
+def latest_run(out: Path) -> Path | None:
+    """The run below `out` that was started last, or None."""
+    runs = [(str(_load_run_yaml(item).get("started_at", "")), item) for item in find_runs(out) if item != out]
+    return max(runs)[1] if runs else None
+
+
+def log_name(label: str) -> str:
+    """A file name for the log of the solution called `label`: readable, safe, and distinct for distinct
+    labels."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", label.removesuffix(".py")).strip("._-")[-80:] or "solution"
+    return f"{readable}-{hashlib.sha256(label.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.log"
+
+
+class RunStore:
+    """One run's folder. `create` and `resume` write (and hold the lock until closed); `open` only reads."""
+
+    def __init__(self, folder: Path, *, lines: list[Record], notes: Sequence[str], descriptor: int | None) -> None:
+        self.folder = folder
+        self.notes = tuple(notes)
+        """What was odd when the folder was read, such as a last line cut short: for the user to see."""
+        self._lines = lines
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunStore:
+        """Start a new run in `folder`, which must not hold one yet. Raises `StoreError`."""
+        if is_run(folder):
+            raise StoreError(f"{folder}: holds a run already; --resume continues it, --run-id starts another")
+        head = {"config": dict(config), "environment": dict(environment)}
+        try:
+            (folder / "logs").mkdir(parents=True, exist_ok=True)
+            descriptor = _open_locked(folder, os.O_CREAT | os.O_EXCL)
+            _write_run_yaml(folder, {"format": RUN_FORMAT, "run_id": folder.name, "started_at": timestamp(), **head})
+            _sync_folder(folder)
+        except OSError as error:
+            raise StoreError(f"{folder}: can't be written: {error.strerror or error}; choose another --out") from error
+        return cls(folder, lines=[], notes=(), descriptor=descriptor)
+
+    @classmethod
+    def resume(cls, folder: Path, *, config: Mapping[str, Any]) -> RunStore:
+        """Continue the run in `folder`. Raises `StoreError` where there is none, where another process is
+        writing it, or where a setting that decides verdicts differs from the run's."""
+        if not is_run(folder):
+            raise StoreError(f"{folder}: no run to resume; leave out --resume to start one")
+        head = _load_run_yaml(folder)
+        began = head.get("config")
+        for name in SETTINGS_OF_A_RUN:
+            if isinstance(began, dict) and name in began and name in config and began[name] != config[name]:
+                raise StoreError(
+                    f"{folder}: was run with {name} {began[name]}, not {config[name]}; "
+                    f"resume it with the same, or start another run"
+                )
+        try:
+            (folder / "logs").mkdir(exist_ok=True)
+            descriptor = _open_locked(folder, os.O_CREAT)
+            lines, notes, good_bytes = _read(folder)
+            os.ftruncate(descriptor, good_bytes)
+            if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
+                os.write(descriptor, b"\n")
+            head.setdefault("format", RUN_FORMAT)
+            head["resumed_at"] = [*head.get("resumed_at", []), timestamp()]
+            _write_run_yaml(folder, head)
+        except OSError as error:
+            raise StoreError(f"{folder}: can't be written: {error.strerror or error}") from error
+        return cls(folder, lines=lines, notes=notes, descriptor=descriptor)
+
+    @classmethod
+    def open(cls, folder: Path) -> RunStore:
+        """Read the run in `folder`; it may still be being written. Raises `StoreError`."""
+        if not folder.exists():
+            raise StoreError(f"{folder}: no such folder")
+        if not is_run(folder):
+            raise StoreError(f"{folder}: not a run: it holds neither run.yaml nor records.jsonl")
+        lines, notes, _ = _read(folder)
+        return cls(folder, lines=lines, notes=notes, descriptor=None)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What `run.yaml` holds; empty where there is none."""
+        return _load_run_yaml(self.folder)
+
+    def append(self, record: Record) -> None:
+        """Add one line and wait until it is on the disk. Raises `StoreError` (read-only, disk full, NaN
+        inside)."""
+        if self._descriptor is None:
+            raise StoreError(f"{self.folder}: opened for reading; create or resume it to write")
+        try:
+            line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
+        try:
+            done = 0
+            while done < len(line):
+                done += os.write(self._descriptor, line[done:])
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise StoreError(f"{self.folder}: can't be written: {error.strerror or error}") from error
+        self._lines.append(record)
+
+    def records(self) -> list[Record]:
+        """The records that count, one an identity, in the order in which each was last written."""
+        newest: dict[Identity, Record] = {}
+        for record in self._lines:
+            newest.pop(record.identity, None)
+            newest[record.identity] = record
+        return list(newest.values())
+
+    def history(self) -> list[Record]:
+        """Every line, oldest first, those superseded by a later one included."""
+        return list(self._lines)
+
+    def finished(self) -> dict[Identity, Record]:
+        """What a resumed run need not do again. A `harness_error` is no answer and so not among these. The
+        caller compares `solution_digest` and `problem_digest`: a file that changed since is evaluated
+        again."""
+        return {item.identity: item for item in self.records() if item.status is not Status.harness_error}
+
+    def log_path(self, label: str) -> Path:
+        """Where the log of the solution with this label (`Solution.label`, `Record.solution`) stands or
+        belongs."""
+        return self.folder / "logs" / log_name(label)
+
+    def close(self) -> None:
+        """Give up the lock. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What `merge` did: `records` written, `superseded` left out because a newer one had the same
+    identity."""
+
+    records: int
+    superseded: int
+    notes: tuple[str, ...]
+
+
+def merge(runs: Sequence[Path], into: Path) -> MergeReport:
+    """Make one new run `into` of several. Where two hold the same identity, the one that finished later
+    counts.
+
+    Logs come along. The sources are left as they are. Raises `StoreError`.
+    """
+    opened = [RunStore.open(item) for item in runs]
+    if not opened:
+        raise StoreError("nothing to merge: name at least one run")
+    chosen: dict[Identity, tuple[Record, RunStore]] = {}
+    total = 0
+    for store in opened:
+        for record in store.records():
+            total += 1
+            held = chosen.get(record.identity)
+            if held is None or record.finished_at >= held[0].finished_at:
+                chosen[record.identity] = (record, store)
+    sources = [{"run_id": item.folder.name, **item.head} for item in opened]
+    same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
+    with RunStore.create(into, config=same["config"], environment=same["environment"]) as merged:
+        _write_run_yaml(into, {**merged.head, "merged_from": sources})
+        for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
+            log = store.log_path(record.solution)
+            if log.is_file():
+                shutil.copyfile(log, merged.log_path(record.solution))
+            merged.append(record)
+    notes = tuple(f"{item.folder}: {note}" for item in opened for note in item.notes)
+    return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=notes)
+
+
+def _shared(values: Any) -> dict[str, Any]:
+    """The entries that all these mappings agree on."""
+    first, *rest = [item if isinstance(item, dict) else {} for item in values]
+    return {name: value for name, value in first.items() if all(name in o and o[name] == value for o in rest)}
+
+
+def _open_locked(folder: Path, flags: int) -> int:
+    path = folder / "records.jsonl"
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreError(
+            f"{folder}: another process is writing this run; wait for it or use another --run-id"
+        ) from None
+    return descriptor
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(folder: Path) -> tuple[list[Record], list[str], int]:
+    """Records, notes, and how many bytes of the file are good. Only a last line may be bad: a kill cut it
+    short."""
+    path = folder / "records.jsonl"
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}") from error
+    records: list[Record] = []
+    start = 0
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        try:
+            value = json.loads(line, parse_constant=_no_constant)
+        except ValueError as error:
+            if start + len(line) == len(data):
+                return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
+            raise StoreError(f"{path}:{number}: not JSON: {error}") from error
+        try:
+            if not isinstance(value, dict):
+                raise ValueError("a record is a JSON object")
+            records.append(Record.from_json(value))
+        except ValueError as error:
+            raise StoreError(f"{path}:{number}: {error}") from error
+        start += len(line)
+    return records, [], start
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _load_run_yaml(folder: Path) -> dict[str, Any]:
+    path = folder / "run.yaml"
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StoreError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path}: must hold `key: value` lines")
+    version = value.get("format", RUN_FORMAT)
+    if not isinstance(version, int) or not 1 <= version <= RUN_FORMAT:
+        raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}; update it")
+    return value
+
+
+def _write_run_yaml(folder: Path, value: Mapping[str, Any]) -> None:
+    """Whole or not at all: a kill in the middle leaves the old file."""
+    draft = folder / f".run.yaml.{os.getpid()}"
+    with draft.open("w", encoding="utf-8") as stream:
+        yaml.safe_dump(dict(value), stream, sort_keys=False, allow_unicode=True, width=100)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(folder / "run.yaml")
