@@ -159,9 +159,8 @@ def cuda_unusable(environment: Environment) -> str | None:
     if environment.torch is None:
         return "torch is not installed"
     if environment.torch_cuda is None:
-        return (
-            f"torch {environment.torch} is a CPU build; install one for CUDA {environment.driver_cuda or ''}".rstrip()
-        )
+        newest = environment.driver_cuda or "the GPU's version"
+        return f"torch {environment.torch} is a CPU build; install one for CUDA (this driver runs up to {newest})"
     return None
 
 

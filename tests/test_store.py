@@ -1,0 +1,289 @@
+"""Results on disk: what survives a kill, what a resumption skips, and what damaged files are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import DeviceKind, Record, Status
+from harness.store import RunStore, StoreError, find_runs, is_run, latest_run, log_name, merge, new_run_id
+
+
+def record(solution: str = "a/level1/16_x.py", **changes: Any) -> Record:
+    base: dict[str, Any] = {
+        "problem": "level1/16",
+        "author": "a",
+        "solution": solution,
+        "device": DeviceKind.HOST,
+        "workload": "small",
+        "status": Status.wrong_value,
+        "reason": "off by one",
+        "solution_digest": "s1",
+        "problem_digest": "p1",
+        "finished_at": "2026-01-01T00:00:00+00:00",
+    }
+    return Record(**{**base, **changes})
+
+
+def create(folder: Path, **config: Any) -> RunStore:
+    return RunStore.create(folder, config=config, environment={"cpu": "x"})
+
+
+def test_records_come_back_as_written(tmp_path: Path) -> None:
+    first = record(evidence={"where": [1, 2], "text": "µ\u2028\ud800 \x1b[31m"}, labels=("static_buffer",))
+    second = record("b.py", status=Status.passed, reason="passed", speedup=1.5, timing={"median_s": 1e-3})
+    with create(tmp_path / "r") as store:
+        store.append(first)
+        store.append(second)
+    again = RunStore.open(tmp_path / "r")
+    assert again.records() == [first, second]
+    assert again.notes == ()
+    assert again.head["environment"] == {"cpu": "x"}
+    assert again.head["format"] == 1
+
+
+def test_each_record_is_there_before_the_next(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record())
+        assert len(RunStore.open(tmp_path / "r").records()) == 1
+
+
+def test_a_killed_writer_loses_nothing_that_was_appended(tmp_path: Path) -> None:
+    code = """
+import sys, time
+from pathlib import Path
+from harness.store import RunStore
+sys.path.insert(0, "tests")
+from test_store import record
+store = RunStore.create(Path(sys.argv[1]), config={}, environment={})
+for number in range(3):
+    store.append(record(f"{number}.py"))
+print("ready", flush=True)
+time.sleep(600)
+"""
+    root = Path(__file__).parent.parent
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "r")], stdout=subprocess.PIPE, text=True, cwd=root
+    )
+    assert child.stdout is not None
+    with child.stdout:
+        assert child.stdout.readline() == "ready\n"
+        with pytest.raises(StoreError, match="another process is writing this run"):
+            RunStore.resume(tmp_path / "r", config={})
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    with RunStore.resume(tmp_path / "r", config={}) as store:
+        assert [item.solution for item in store.records()] == ["0.py", "1.py", "2.py"]
+
+
+@pytest.mark.parametrize("cut", [1, 20, -1])
+def test_a_torn_last_line_is_reported_left_out_and_repaired(tmp_path: Path, cut: int) -> None:
+    folder = tmp_path / "r"
+    with create(folder) as store:
+        store.append(record("0.py"))
+        kept = (folder / "records.jsonl").stat().st_size
+        store.append(record("1.py"))
+    data = (folder / "records.jsonl").read_bytes()
+    end = kept + cut if cut > 0 else len(data) - 2  # -2: the newline and the closing brace
+    (folder / "records.jsonl").write_bytes(data[:end])
+
+    reader = RunStore.open(folder)
+    assert [item.solution for item in reader.records()] == ["0.py"]
+    assert "cut short" in reader.notes[0]
+    assert (folder / "records.jsonl").read_bytes() == data[:end], "a reader changes nothing"
+
+    with RunStore.resume(folder, config={}) as store:
+        assert "cut short" in store.notes[0]
+        store.append(record("2.py"))
+    assert [item.solution for item in RunStore.open(folder).records()] == ["0.py", "2.py"]
+    assert RunStore.open(folder).notes == ()
+
+
+def test_a_last_line_that_lacks_only_its_newline_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    with create(folder) as store:
+        store.append(record("0.py"))
+    data = (folder / "records.jsonl").read_bytes()
+    (folder / "records.jsonl").write_bytes(data[:-1])
+    with RunStore.resume(folder, config={}) as store:
+        store.append(record("1.py"))
+    assert [item.solution for item in RunStore.open(folder).records()] == ["0.py", "1.py"]
+
+
+@given(cut=st.integers(min_value=0, max_value=700))
+def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    folder = tmp_path_factory.mktemp("cut") / "r"
+    with create(folder) as store:
+        for number in range(3):
+            store.append(record(f"{number}.py"))
+    data = (folder / "records.jsonl").read_bytes()
+    (folder / "records.jsonl").write_bytes(data[:cut])
+    with RunStore.resume(folder, config={}) as store:
+        whole = len(store.records())
+        assert data[:cut].count(b"\n") <= whole <= data[:cut].count(b"\n") + 1
+        store.append(record("new.py"))
+    assert len(RunStore.open(folder).records()) == whole + 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{not json", ":1: not JSON"),
+        (b'{"format": 99}', ":1: record format 99"),
+        (b"[]", ":1: a record is a JSON object"),
+        (b'{"format": 1, "surprise": 1}', "unknown keys in a record: surprise"),
+        (b'{"format": NaN}', "NaN is not JSON"),
+    ],
+)
+def test_damage_before_the_end_is_an_error_with_its_line(tmp_path: Path, line: bytes, said: str) -> None:
+    folder = tmp_path / "r"
+    with create(folder) as store:
+        store.append(record())
+    path = folder / "records.jsonl"
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    with pytest.raises(StoreError) as caught:
+        RunStore.open(folder)
+    assert said in str(caught.value)
+    assert "records.jsonl" in str(caught.value)
+
+
+def test_the_newest_line_of_an_identity_counts_and_history_keeps_all(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    with create(folder) as store:
+        store.append(record("0.py", reason="old", solution_digest="s1"))
+        store.append(record("1.py"))
+        store.append(record("0.py", reason="new", solution_digest="s2"))
+    again = RunStore.open(folder)
+    assert [(item.solution, item.reason) for item in again.records()] == [("1.py", "off by one"), ("0.py", "new")]
+    assert len(again.history()) == 3
+    assert again.finished()[record("0.py").identity].solution_digest == "s2"
+
+
+def test_a_harness_error_is_not_finished(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record("0.py", status=Status.harness_error, reason="the GPU is gone"))
+        store.append(record("1.py"))
+        assert list(store.finished()) == [record("1.py").identity]
+
+
+def test_a_run_is_not_started_twice_nor_resumed_where_there_is_none(tmp_path: Path) -> None:
+    create(tmp_path / "r").close()
+    with pytest.raises(StoreError, match="--resume continues it"):
+        create(tmp_path / "r")
+    with pytest.raises(StoreError, match="no run to resume"):
+        RunStore.resume(tmp_path / "other", config={})
+    with pytest.raises(StoreError, match="not a run"):
+        RunStore.open(tmp_path)
+    with pytest.raises(StoreError, match="no such folder"):
+        RunStore.open(tmp_path / "gone")
+
+
+def test_a_resumption_must_judge_as_the_run_did(tmp_path: Path) -> None:
+    create(tmp_path / "r", device="host", workload="small", jobs=1).close()
+    with pytest.raises(StoreError, match="was run with workload small, not full"):
+        RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "full", "jobs": 8})
+    with RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "small", "jobs": 8}) as store:
+        assert len(store.head["resumed_at"]) == 1
+
+
+def test_a_reader_can_not_append(tmp_path: Path) -> None:
+    create(tmp_path / "r").close()
+    with pytest.raises(StoreError, match="opened for reading"):
+        RunStore.open(tmp_path / "r").append(record())
+
+
+def test_nan_never_reaches_the_file(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        with pytest.raises(StoreError, match="not JSON"):
+            store.append(record(evidence={"error": float("nan")}))
+        store.append(record("1.py"))
+    assert [item.solution for item in RunStore.open(tmp_path / "r").records()] == ["1.py"]
+
+
+def test_a_folder_that_can_not_be_made_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="choose another --out"):
+        create(tmp_path / "file" / "r")
+
+
+def test_a_newer_run_yaml_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    create(folder).close()
+    (folder / "run.yaml").write_text(yaml.safe_dump({"format": 7}))
+    with pytest.raises(StoreError, match="format 7; this harness reads 1 to 1"):
+        RunStore.resume(folder, config={})
+
+
+def test_runs_are_found_and_the_latest_is_the_one_started_last(tmp_path: Path) -> None:
+    assert latest_run(tmp_path) is None
+    assert latest_run(tmp_path / "gone") is None
+    for name, started in (("b", "2026-01-01"), ("a", "2026-01-02")):
+        create(tmp_path / name).close()
+        (tmp_path / name / "run.yaml").write_text(yaml.safe_dump({"format": 1, "started_at": started}))
+    (tmp_path / "no-run").mkdir()
+    assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
+    assert find_runs(tmp_path / "a") == [tmp_path / "a"]
+    assert latest_run(tmp_path) == tmp_path / "a"
+    assert not is_run(tmp_path)
+
+
+def test_run_ids_differ_and_sort_by_time() -> None:
+    ids = {new_run_id() for _ in range(50)}
+    assert len(ids) > 45
+    assert all(len(item) == len("20260131-235959-1f9c") for item in ids)
+
+
+@given(st.text(min_size=1))
+def test_a_log_name_is_one_safe_file_name(label: str) -> None:
+    name = log_name(label)
+    assert os.path.basename(name) == name
+    assert name.isascii()
+    assert not name.startswith((".", "-"))
+    assert len(name) < 200
+
+
+def test_labels_that_look_alike_have_logs_of_their_own() -> None:
+    assert log_name("a/level1/16_x.py") != log_name("a_level1/16_x.py")
+    assert log_name("a/level1/16_x.py").startswith("a_level1_16_x-")
+
+
+def test_merge_takes_the_later_record_and_brings_logs(tmp_path: Path) -> None:
+    early, late = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
+    with create(tmp_path / "one", device="host", jobs=1) as store:
+        store.append(record("0.py", reason="early", finished_at=early))
+        store.append(record("1.py", reason="late", finished_at=late))
+        store.log_path("1.py").write_text("log of one")
+    with create(tmp_path / "two", device="host", jobs=2) as store:
+        store.append(record("0.py", reason="late", finished_at=late))
+        store.append(record("1.py", reason="early", finished_at=early))
+        store.log_path("1.py").write_text("log of two")
+    report = merge([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    assert (report.records, report.superseded) == (2, 2)
+    merged = RunStore.open(tmp_path / "both")
+    assert {item.reason for item in merged.records()} == {"late"}
+    assert merged.log_path("1.py").read_text() == "log of one"
+    assert merged.head["config"] == {"device": "host"}
+    assert [item["run_id"] for item in merged.head["merged_from"]] == ["one", "two"]
+    with pytest.raises(StoreError, match="holds a run already"):
+        merge([tmp_path / "one"], tmp_path / "both")
+    with pytest.raises(StoreError, match="nothing to merge"):
+        merge([], tmp_path / "none")
+
+
+def test_lines_are_plain_json(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record())
+    (line,) = (tmp_path / "r" / "records.jsonl").read_text().splitlines()
+    value = json.loads(line)
+    assert value["format"] == 1
+    assert value["speedup"] is None
