@@ -1,0 +1,67 @@
+# make eval    score solutions/examples here: verdicts and a leaderboard (on the GPU, or on the CPU where there is none)
+# make test    ruff, mypy, pytest
+# make warmup  what the first evaluation would otherwise wait for (done once, cached)
+# make clean   remove .venv and caches
+#
+# PYTHON=...         the Python (3.11 or newer) to build .venv with
+# HARNESS_SYSTEM=1   no .venv, nothing installed: use $(PYTHON) and the packages it has
+# WORKERS=2          processes that run tests
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+
+WORKERS ?= 2
+
+# A name on PATH may be a shim of a version manager that fails when run, or a Python without venv: so each is tried.
+FIND_PYTHON = for name in python3.12 python3.11 python3.13 python3 python; do \
+    if "$$name" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+    then echo "$$name"; exit 0; fi; done
+
+ifdef HARNESS_SYSTEM
+PYTHON ?= python3
+RUN := $(PYTHON)
+INSTALLED :=
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+else
+RUN := .venv/bin/python
+INSTALLED := .venv/.installed
+endif
+
+.PHONY: eval test warmup clean install
+.DEFAULT_GOAL := eval
+
+install: $(INSTALLED)
+
+eval: warmup
+	@$(RUN) -m harness eval solutions/examples
+
+warmup: $(INSTALLED)
+	@$(RUN) -m harness warmup
+
+# In .venv every tool is there. With HARNESS_SYSTEM a checker that is missing is said to be, and pytest still runs.
+test: $(INSTALLED)
+	@has() { $(RUN) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$$1') is None)"; }
+	if has ruff; then $(RUN) -m ruff check .; else echo "ruff: not installed here, not run"; fi
+	if has mypy; then $(RUN) -m mypy; else echo "mypy: not installed here, not run"; fi
+	if has xdist; then workers="-n $(WORKERS) --dist loadgroup"; else workers=""; fi
+	$(RUN) -m pytest $$workers -q
+
+.venv/.installed: pyproject.toml constraints.txt
+	@python="$${PYTHON:-$$($(FIND_PYTHON))}"
+	if [ -z "$$python" ]; then
+	    echo "make: no Python >= 3.11 that can make a virtual environment was found on PATH." >&2
+	    echo "Install one (on Debian: python3.11 and python3.11-venv), or name it: make PYTHON=/path/to/python" >&2
+	    exit 3
+	fi
+	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+	    echo "make: $$python does not run or is older than Python 3.11" >&2
+	    exit 3
+	fi
+	[ -x .venv/bin/python ] || "$$python" -m venv .venv
+	.venv/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
