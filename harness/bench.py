@@ -1,0 +1,191 @@
+"""One problem at one workload, made ready to judge solutions: reference, shared arena, input sets.
+
+Trusted side; lives in the referee. Plans the arena's layout, draws fresh inputs into it, poisons the output
+buffers, and knows whether inputs were changed. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
+from harness.inputs import draw, draw_into
+from harness.messages import Slot
+from harness.model import Problem, Workload
+from harness.numerics import digest
+from harness.oracle import Answer, Oracle, Truth
+from harness.reference import ProblemError, load_reference
+from harness.trees import TreeSpec, flatten, unflatten
+
+CUDA_SHARE = 0.4
+"""Part of the free GPU memory that the sets may take: the rest is for truth in float64 and for the solution."""
+
+HOST_SHARE = 0.2
+HOST_LIMIT_BYTES = 4 * 2**30
+
+POISON = 0xFF
+"""Byte that fills output buffers: NaN in every float format, -1 in integers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSet:
+    """Places of one call's tensors in the arena."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    state: tuple[Slot, ...]
+
+
+class Bench:
+    """A problem made ready on a device. Raises `ProblemError` where the problem is at fault."""
+
+    def __init__(
+        self, problem: Problem, workload: Workload, device: Device, *, sets_wanted: int, secret: random.Random
+    ) -> None:
+        self.problem = problem
+        self.workload = workload
+        self.device = device
+        self._secret = secret
+        self._reference = load_reference(problem, workload)
+        self.model_seed = secret.getrandbits(48)
+        self.oracle = Oracle(self._reference, device, self.model_seed)
+        first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
+        self.drawn_on = first.drawn_on
+        leaves, self.tree = flatten(list(first.values))
+        if opaque := self.tree.opaque("inputs"):
+            raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
+        arguments = unflatten(self.tree, leaves)
+        self.traits = self.oracle.try_out(arguments, self._new_seed())
+        self.init_leaves, self.init_tree = flatten(list(self._reference.init_inputs()))
+        self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
+        del first, leaves, arguments
+        self.sets: tuple[InputSet, ...] = ()
+        self.init_slots: tuple[Slot, ...] = ()
+        self.state_slots: Mapping[str, Slot] = {}
+        self.arena = self._lay_out(sets_wanted)
+        self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
+        self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
+
+    def _new_seed(self) -> int:
+        return self._secret.getrandbits(62)
+
+    def _lay_out(self, wanted: int) -> Arena:
+        state = self.oracle.initial_state
+        offset = 0
+
+        def place(shape: tuple[int, ...], dtype: torch.dtype) -> Slot:
+            nonlocal offset
+            slot = Slot(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."))
+            offset = aligned(offset + tensor_bytes(shape, dtype))
+            return slot
+
+        self.init_slots = tuple(place(tuple(leaf.shape), leaf.dtype) for leaf in self.init_leaves)
+        self.state_slots = {name: place(tuple(value.shape), value.dtype) for name, value in state.items()}
+        fixed_bytes = offset
+        output_metas = list(zip(self.traits.shapes, self.traits.dtypes, strict=True))
+        state_metas = [(tuple(state[name].shape), state[name].dtype) for name in self.traits.updates_state]
+        metas = (*self._input_metas, *output_metas, *state_metas)
+        set_bytes = sum(aligned(tensor_bytes(shape, dtype)) for shape, dtype in metas)
+        free = self.device.free_bytes()
+        budget = int(free * CUDA_SHARE) if self.device.torch_device.type == "cuda" else min(
+            int(free * HOST_SHARE), HOST_LIMIT_BYTES
+        )
+        count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
+        if count < 2:
+            raise ProblemError(
+                f"two input sets of {set_bytes} bytes do not fit the {budget} bytes that this device has for them"
+            )
+        self.sets = tuple(
+            InputSet(
+                inputs=tuple(place(*meta) for meta in self._input_metas),
+                outputs=tuple(place(*meta) for meta in output_metas),
+                state=tuple(place(*meta) for meta in state_metas),
+            )
+            for _ in range(count)
+        )
+        try:
+            return self.device.allocate(max(offset, 1))
+        except DeviceError as error:
+            raise ProblemError(f"no room for the inputs: {error}") from error
+
+    def tensor(self, slot: Slot) -> torch.Tensor:
+        return self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+
+    def tensors(self, slots: Sequence[Slot]) -> list[torch.Tensor]:
+        return [self.tensor(slot) for slot in slots]
+
+    def publish(self) -> None:
+        """Lay out the constructor's arguments and the reference's state, and wipe what an earlier guest left."""
+        for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
+            self.tensor(slot).copy_(leaf)
+        for name, slot in self.state_slots.items():
+            self.tensor(slot).copy_(self.oracle.initial_state[name])
+        for held in self.sets:
+            for slot in (*held.inputs, *held.outputs, *held.state):
+                _bytes(self.tensor(slot)).zero_()
+
+    def draw(self, index: int, variant: str = "own") -> None:
+        """Fill set `index` with fresh inputs of this variant."""
+        self._seeds[index] = (self._new_seed(), self._new_seed() % 2**31, variant)
+        self.redraw(index)
+
+    def redraw(self, index: int) -> None:
+        """Fill set `index` with the inputs it had, and poison its outputs."""
+        seed, _, variant = self._seeds[index]
+        held = self.sets[index]
+        targets = self.tensors(held.inputs)
+        draw_into(
+            unflatten(self.tree, targets), self._reference, seed=seed, variant=variant, device=self.device.torch_device
+        )
+        self.poison(index)
+        self._digests[index] = tuple(digest(target, salt=seed) for target in targets)
+
+    def poison(self, index: int) -> None:
+        held = self.sets[index]
+        for slot in (*held.outputs, *held.state):
+            _bytes(self.tensor(slot)).fill_(POISON)
+
+    def variant(self, index: int) -> str:
+        return self._seeds[index][2]
+
+    def call_seed(self, index: int) -> int:
+        """Seed of the generators for calls on set `index`."""
+        return self._seeds[index][1]
+
+    def changed_inputs(self, index: int) -> tuple[int, ...]:
+        """Numbers of the inputs of set `index` whose bytes are not the ones drawn."""
+        seed = self._seeds[index][0]
+        now = tuple(digest(target, salt=seed) for target in self.tensors(self.sets[index].inputs))
+        return tuple(i for i, (a, b) in enumerate(zip(self._digests[index], now, strict=True)) if a != b)
+
+    def arguments(self, index: int) -> list[object]:
+        """The reference's positional arguments over set `index`, in place."""
+        values: list[object] = unflatten(self.tree, self.tensors(self.sets[index].inputs))
+        return values
+
+    def pristine_inputs(self, index: int) -> list[torch.Tensor]:
+        """Inputs of set `index` as drawn, whatever a call did to the arena."""
+        if not self.changed_inputs(index):
+            return self.tensors(self.sets[index].inputs)
+        seed, _, variant = self._seeds[index]
+        fresh = draw(self._reference, seed=seed, variant=variant, device=self.device.torch_device)
+        return flatten(list(fresh.values))[0]
+
+    def truth(self, index: int) -> Truth:
+        return self.oracle.truth(self.pristine_inputs(index), self.tree, self.call_seed(index))
+
+    def answer(self, index: int) -> Answer:
+        return self.oracle.answer(self.pristine_inputs(index), self.tree, self.call_seed(index))
+
+    def close(self) -> None:
+        self.arena.close()
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(-1).view(torch.uint8) if tensor.numel() else tensor
+
+

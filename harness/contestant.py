@@ -1,0 +1,286 @@
+"""The untrusted side: one solution is imported and run here, in a sandboxed process forked from a zygote.
+
+Never imported by a trusted module; started by its name. It holds nothing worth stealing: inputs of the calls it is
+asked for, and buffers to fill. Everything it answers is a claim, since the solution shares this process and may
+rewrite any of this code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.devices import Arena, CallTime, Device, open_device
+from harness.messages import (
+    MAX_TEXT,
+    Broken,
+    Burst,
+    BurstDone,
+    Call,
+    CallClaim,
+    CallMode,
+    Leaf,
+    Loaded,
+    Slot,
+    Stage,
+)
+from harness.model import DeviceKind
+from harness.trees import TreeSpec, flatten, unflatten
+from harness.wire import Channel, ChannelClosed
+
+MODULE_NAME = "solution"
+
+
+class NoModelNew(Exception):
+    """The solution's module has no class of that name."""
+
+
+class _Broke(Exception):
+    """Carries the stage at which the solution raised; the cause is the solution's exception."""
+
+    def __init__(self, stage: Stage, call: int | None = None) -> None:
+        super().__init__(stage.value)
+        self.stage = stage
+        self.call = call
+
+
+def main(channel: Channel, fds: tuple[int, ...]) -> None:
+    """Serve the referee's requests until it closes the channel."""
+    contestant = Contestant()
+    while True:
+        try:
+            received = channel.receive()
+        except ChannelClosed:
+            return
+        try:
+            reply = contestant.handle(received.message, received.fds)
+        except _Broke as broke:
+            cause = broke.__cause__
+            assert cause is not None
+            channel.send(contestant.describe(broke, cause).to_json())
+            continue
+        channel.send(reply)
+
+
+class Contestant:
+    """State of one solution: device, arena, module, model."""
+
+    def __init__(self) -> None:
+        self._device: Device | None = None
+        self._arena: Arena | None = None
+        self._model: Any = None
+        self._notes: list[str] = []
+        self._initial_state: dict[str, torch.Tensor] = {}
+        self._shim: Any = None
+
+    def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        match message["type"]:
+            case "attach":
+                return self._attach(message, fds[0])
+            case "load":
+                return self._load(message).to_json()
+            case "burst":
+                return self._burst(Burst.from_json(message)).to_json()
+            case other:
+                raise ValueError(f"unknown request {other!r}")
+
+    def describe(self, broke: _Broke, cause: BaseException) -> Broken:
+        """What went wrong, in words, with the findings of the checks so far."""
+        text = "".join(traceback.format_exception(cause))
+        sys.stderr.write(text)
+        return Broken(
+            stage=broke.stage,
+            kind=type(cause).__name__,
+            message=str(cause)[:MAX_TEXT],
+            trace=text[-MAX_TEXT:],
+            call=broke.call,
+            reports=self._reports(),
+        )
+
+    def _attach(self, message: Mapping[str, Any], fd: int) -> dict[str, Any]:
+        try:
+            kind = DeviceKind(message["device"])
+            self._device = open_device(kind, message["device_index"])
+            if kind is DeviceKind.HOST:
+                from harness.hostcuda import shim
+
+                shim.activate(checked=message["checked"])
+                self._shim = shim
+            self._arena = self._device.attach(fd, message["nbytes"])
+        except Exception as error:
+            raise _Broke(Stage.ATTACH) from error
+        return Loaded(unmatched=(), copied=(), notes=()).to_json()
+
+    def _tensor(self, slot: Slot) -> torch.Tensor:
+        assert self._arena is not None
+        tensor = self._arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+        if self._shim is not None:
+            return self._shim.mark_cuda(tensor)  # type: ignore[no-any-return]
+        return tensor
+
+    def _load(self, message: Mapping[str, Any]) -> Loaded:
+        assert self._device is not None
+        from harness.build import inject
+
+        self._notes = inject.install(message["modules"])
+        init_leaves = [self._tensor(Slot.from_json(slot)).clone() for slot in message["init_slots"]]
+        init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
+        try:
+            module = import_solution(message["source"], message["filename"])
+        except BaseException as error:
+            raise _Broke(Stage.IMPORT) from error
+        try:
+            if not isinstance(getattr(module, "ModelNew", None), type):
+                raise NoModelNew("the file defines no class ModelNew")
+            self._device.reseed(message["seed"])
+            model = module.ModelNew(*init_args)
+            if isinstance(model, torch.nn.Module):
+                model = model.to("cuda" if self._shim is not None else self._device.torch_device)
+            self._model = model
+            state = {name: Slot.from_json(slot) for name, slot in message["state"].items()}
+            copied, unmatched = self._take_state(state)
+            self._device.synchronize()
+        except BaseException as error:
+            raise _Broke(Stage.CONSTRUCT) from error
+        return Loaded(copied=tuple(copied), unmatched=tuple(unmatched), notes=tuple(self._notes))
+
+    def _own_state(self) -> dict[str, torch.Tensor]:
+        return dict(self._model.state_dict()) if isinstance(self._model, torch.nn.Module) else {}
+
+    def _take_state(self, wanted: Mapping[str, Slot]) -> tuple[list[str], list[str]]:
+        """Copy the reference's values by name where they differ; what has no equal place is unmatched."""
+        own = self._own_state()
+        copied, unmatched = [], []
+        with torch.no_grad():
+            for name, slot in wanted.items():
+                value = self._tensor(slot)
+                held = own.get(name)
+                if held is None or held.shape != value.shape or held.dtype != value.dtype:
+                    unmatched.append(name)
+                elif not torch.equal(held, value):
+                    held.copy_(value)
+                    copied.append(name)
+            self._initial_state = {name: own[name].clone() for name in wanted if name in own}
+        return copied, unmatched
+
+    def _burst(self, burst: Burst) -> BurstDone:
+        tree = TreeSpec.from_json(burst.input_tree)
+        claims = []
+        for index, call in enumerate(burst.calls):
+            try:
+                claims.append(self._call(call, tree, burst))
+            except BaseException as error:
+                raise _Broke(Stage.CALL, index) from error
+        return BurstDone(claims=tuple(claims), reports=self._reports())
+
+    def _call(self, call: Call, tree: TreeSpec, burst: Burst) -> CallClaim:
+        assert self._device is not None
+        outputs = [self._tensor(slot) for slot in call.outputs]
+        state_slots = [self._tensor(slot) for slot in call.state]
+        arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
+        if burst.restore_state:
+            self._restore_state()
+        self._device.reseed(call.seed)
+        snapshot = _Snapshot(outputs, self._shim)
+
+        def forward() -> object:
+            result = self._model(*arguments)
+            return snapshot.coerce(result) if burst.coerce_device else result
+
+        timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
+        with torch.no_grad():
+            times: CallTime = timer(forward, snapshot.take)
+            missing = self._copy_state(burst.state_names, state_slots)
+            self._device.synchronize()
+        return CallClaim(
+            device_s=times.device_s,
+            window_s=times.window_s,
+            tree=snapshot.tree.to_json(),
+            leaves=snapshot.leaves,
+            state_missing=tuple(missing),
+        )
+
+    def _restore_state(self) -> None:
+        own = self._own_state()
+        with torch.no_grad():
+            for name, value in self._initial_state.items():
+                own[name].copy_(value)
+
+    def _copy_state(self, names: Sequence[str], slots: Sequence[torch.Tensor]) -> list[str]:
+        own = self._own_state() if names else {}
+        missing = []
+        for name, slot in zip(names, slots, strict=True):
+            held = own.get(name)
+            if held is None or held.shape != slot.shape or held.dtype != slot.dtype:
+                missing.append(name)
+            else:
+                slot.copy_(held)
+        return missing
+
+    def _reports(self) -> tuple[dict[str, Any], ...]:
+        return tuple(self._shim.collect_reports()) if self._shim is not None else ()
+
+
+class _Snapshot:
+    """Takes down what a call returned: its structure, and its bytes into the referee's buffers."""
+
+    def __init__(self, slots: Sequence[torch.Tensor], shim: Any) -> None:
+        self._slots = slots
+        self._shim = shim
+        self.tree = flatten(None)[1]
+        self.leaves: tuple[Leaf, ...] = ()
+
+    def coerce(self, result: object) -> object:
+        """`result` with every tensor on the device of the buffer it goes to."""
+        leaves, tree = flatten(result)
+        if len(leaves) != len(self._slots):
+            return result
+        moved = []
+        for leaf, slot in zip(leaves, self._slots, strict=True):
+            if self._shim is not None:
+                moved.append(leaf if self._shim.device_of(leaf) == "cuda" else leaf.to("cuda"))
+            else:
+                moved.append(leaf.to(slot.device))
+        return unflatten(tree, moved)
+
+    def take(self, result: object) -> None:
+        leaves, self.tree = flatten(result)
+        described = []
+        for index, leaf in enumerate(leaves):
+            device = self._shim.device_of(leaf) if self._shim is not None else leaf.device.type
+            described.append(
+                Leaf(
+                    type=type(leaf).__name__,
+                    shape=tuple(leaf.shape),
+                    dtype=str(leaf.dtype).removeprefix("torch."),
+                    device=device,
+                    address=leaf.data_ptr() if leaf.layout is torch.strided else 0,
+                )
+            )
+            if index < len(self._slots):
+                slot = self._slots[index]
+                if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
+                    slot.copy_(leaf)
+        self.leaves = tuple(described)
+
+
+def import_solution(source: str, filename: str) -> Any:
+    """Write `source` into the private folder under its own name and import it from there.
+
+    From a file, since `inspect.getsource` (which Triton needs) and tracebacks want one.
+    """
+    path = Path(os.getcwd()) / Path(filename).name
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,59 @@
+"""The process around one referee: `python -m harness.executors.worker FD`.
+
+Trusted side. Speaks `wire` frames with the executor that started it: its configuration first, then one task after
+another. It has its own zygote for contestants, and no submission's code ever runs in it.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+from harness.devices import DeviceError
+from harness.model import DeviceKind
+from harness.referee import Referee, RefereeConfig, Task
+from harness.wire import Channel, ChannelClosed
+from harness.zygote import Zygote
+
+MAX_TASK_BYTES = 64 * 2**20
+"""Largest frame between executor and worker; a task holds the sources of problem and solution."""
+
+PRELOADED = ("torch", "torch.utils.cpp_extension", "harness.contestant", "harness.build.inject")
+PRELOADED_HOST = ("harness.hostcuda.shim",)
+PRELOADED_CUDA = ("cuda.bindings.driver",)
+
+
+def main(fd: int) -> None:
+    """Serve until the executor closes the connection."""
+    channel = Channel(socket.socket(fileno=fd), max_frame_bytes=MAX_TASK_BYTES)
+    start = channel.receive().message
+    config = RefereeConfig.from_json(start["config"])
+    extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
+    with Zygote(preload=(*PRELOADED, *extra), log_path=Path(start["log_path"])) as zygote:
+        try:
+            referee = Referee(config, zygote)
+        except DeviceError as error:
+            channel.send({"type": "unavailable", "reason": str(error)})
+            return
+        with referee:
+            channel.send({"type": "ready"})
+            while True:
+                try:
+                    message = channel.receive().message
+                except ChannelClosed:
+                    return
+                try:
+                    outcome = referee.judge(Task.from_json(message))
+                except Exception as error:
+                    # A referee that failed may hold a broken device context: say so and start anew.
+                    channel.send(
+                        {"type": "fault", "reason": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
+                    )
+                    return
+                channel.send({"type": "judged", "outcome": outcome.to_json()})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,198 @@
+"""The referee's end of one contestant: start it, ask it, and turn whatever goes wrong into a `Failure`.
+
+Trusted side. A contestant that is late, dies, lies about the protocol or raises is a failure of its submission,
+with the status that says which; only what happens before any of its code ran is the harness's fault.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from harness.messages import Attach, Broken, Burst, BurstDone, Load, Loaded, MessageError, Stage, parse_reply
+from harness.model import Failure, Status, one_line
+from harness.sandbox import SandboxPolicy, SandboxReport
+from harness.wire import FrameTimeout, WireError
+from harness.zygote import ExitReport, Zygote
+
+CONTESTANT = "harness.contestant:main"
+
+EXIT_GRACE_S = 2.0
+"""How long a contestant that closed its channel may take to be seen dead."""
+
+_STAGE_WORDS = {
+    Stage.ATTACH: "being prepared",
+    Stage.IMPORT: "being imported",
+    Stage.CONSTRUCT: "constructing ModelNew",
+    Stage.CALL: "a call of forward",
+}
+
+
+class GuestFailed(Exception):
+    """Ends the conversation; carries the verdict on the submission."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class Guest:
+    """One contestant process. A context manager: it is dead when the block ends."""
+
+    def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
+        self._child = zygote.spawn(CONTESTANT, policy, log_path)
+        self._memory_limit_bytes = memory_limit_bytes
+        self._exit: ExitReport | None = None
+
+    @property
+    def sandbox(self) -> SandboxReport:
+        return self._child.report
+
+    @property
+    def exit_report(self) -> ExitReport | None:
+        return self._exit
+
+    def __enter__(self) -> Guest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._exit is None:
+            self._exit = self._child.kill()
+        self._child.channel.close()
+
+    def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
+        reply = self._ask(request, (fd,), Stage.ATTACH, timeout_s)
+        if not isinstance(reply, Loaded):
+            raise GuestFailed(_protocol("attach", reply))
+
+    def load(self, request: Load, timeout_s: float) -> Loaded:
+        reply = self._ask(request, (), Stage.IMPORT, timeout_s)
+        if not isinstance(reply, Loaded):
+            raise GuestFailed(_protocol("load", reply))
+        return reply
+
+    def burst(self, request: Burst, timeout_s: float) -> tuple[BurstDone, float]:
+        """The claims, and the seconds that the burst took by the referee's own clock.
+
+        Raises `GuestFailed`; a reply with another number of claims than calls is a protocol failure.
+        """
+        start = time.perf_counter()
+        reply = self._ask(request, (), Stage.CALL, timeout_s)
+        wall_s = time.perf_counter() - start
+        if not isinstance(reply, BurstDone) or len(reply.claims) != len(request.calls):
+            raise GuestFailed(_protocol("burst", reply))
+        return reply, wall_s
+
+    def _ask(
+        self, request: Attach | Load | Burst, fds: tuple[int, ...], stage: Stage, timeout_s: float
+    ) -> Loaded | BurstDone | Broken:
+        try:
+            self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)
+            received = self._child.channel.receive(timeout_s)
+            reply = parse_reply(received.message)
+        except FrameTimeout:
+            self._exit = self._child.kill()
+            if self._exit.cause == "memory_limit":
+                raise GuestFailed(self._died(stage)) from None
+            raise GuestFailed(_too_late(stage, timeout_s)) from None
+        except MessageError as error:
+            raise GuestFailed(_protocol(stage.value, error)) from error
+        except (WireError, OSError) as error:
+            self._exit = self._child.wait(EXIT_GRACE_S)
+            if self._exit is None:
+                self._exit = self._child.kill()
+                raise GuestFailed(_protocol(stage.value, error)) from error
+            raise GuestFailed(self._died(stage)) from error
+        if isinstance(reply, Broken):
+            raise GuestFailed(failure_of(reply))
+        return reply
+
+    def _died(self, stage: Stage) -> Failure:
+        report = self._exit
+        assert report is not None
+        where = _STAGE_WORDS[stage]
+        evidence = {
+            "stage": stage.value,
+            "exit_code": report.exit_code,
+            "signal": report.signal,
+            "peak_memory_bytes": report.peak_memory_bytes,
+        }
+        if report.cause == "memory_limit":
+            limit = self._memory_limit_bytes / 2**30
+            return Failure(
+                status=Status.out_of_memory,
+                reason=f"took more than {limit:.1f} GiB of host memory while {where}",
+                evidence=evidence,
+            )
+        if report.signal is not None:
+            name = signal.Signals(report.signal).name if report.signal in set(signal.Signals) else str(report.signal)
+            return Failure(
+                status=Status.crashed, reason=f"the process died of {name} while {where}", evidence=evidence
+            )
+        status = Status.import_error if stage is Stage.IMPORT else Status.crashed
+        return Failure(
+            status=status,
+            reason=f"the process exited with code {report.exit_code} while {where}",
+            evidence=evidence,
+        )
+
+
+def _too_late(stage: Stage, timeout_s: float) -> Failure:
+    if stage is Stage.IMPORT:
+        return Failure(
+            status=Status.import_error,
+            reason=f"importing and constructing did not finish within {timeout_s:.0f} s",
+            evidence={"stage": stage.value, "timeout_s": timeout_s},
+        )
+    return Failure(
+        status=Status.timeout,
+        reason=f"no answer within {timeout_s:.0f} s: an endless loop, a deadlock, or far too slow",
+        evidence={"stage": stage.value, "timeout_s": timeout_s},
+    )
+
+
+def _protocol(what: str, got: object) -> Failure:
+    return Failure(
+        status=Status.disqualified,
+        reason=one_line(f"the process answered {what} with something that the harness's own code never sends: {got}"),
+        evidence={"rule": "protocol"},
+    )
+
+
+_OUT_OF_MEMORY = ("out of memory", "cudaerrormemoryallocation", "cannot allocate memory", "can't allocate memory")
+_CUDA = ("cuda error", "cudaerror", "cublas_status", "cudnn_status", "device-side assert", "cuda driver error")
+
+
+def failure_of(broken: Broken) -> Failure:
+    """The verdict on an exception that the contestant reported. Its words are claims: they only pick a status."""
+    message = one_line(f"{broken.kind}: {broken.message}", limit=300)
+    lowered = message.lower()
+    evidence = {"stage": broken.stage.value, "exception": broken.kind[:200], "call": broken.call}
+    if broken.stage is Stage.ATTACH:
+        status, reason = Status.harness_error, f"the contestant could not be prepared: {message}"
+    elif broken.kind in ("OutOfMemoryError", "MemoryError") or any(mark in lowered for mark in _OUT_OF_MEMORY):
+        status, reason = Status.out_of_memory, message
+    elif broken.kind == "AcceleratorError" or any(mark in lowered for mark in _CUDA):
+        status, reason = Status.cuda_error, _first_sentence(message)
+    elif "error building extension" in lowered or "ninja" in lowered and "build" in lowered:
+        status, reason = Status.compile_error, message
+    elif broken.kind == "NoModelNew":
+        status, reason = Status.no_model_new, broken.message
+    elif broken.kind == "NotEmulated":
+        status, reason = Status.not_emulated, broken.message
+    elif broken.kind in ("SyntaxError", "IndentationError", "TabError") and broken.stage is Stage.IMPORT:
+        status, reason = Status.syntax_error, message
+    elif broken.stage is Stage.IMPORT:
+        status, reason = Status.import_error, message
+    elif broken.stage is Stage.CONSTRUCT:
+        status, reason = Status.bad_constructor, message
+    else:
+        status, reason = Status.runtime_error, message
+    return Failure(status=status, reason=one_line(reason), evidence=evidence, detail=broken.trace)
+
+
+def _first_sentence(message: str) -> str:
+    for mark in (" CUDA kernel errors might", " Compile with `TORCH_USE_CUDA_DSA`", " For debugging"):
+        message = message.split(mark)[0]
+    return message

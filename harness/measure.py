@@ -1,0 +1,243 @@
+"""The timing plan: which calls a burst makes, how reference and solution take turns, and when to stop.
+
+Trusted side. Bursts alternate A B B A, so that drift cancels; each round draws fresh inputs; the first call of a
+burst is not counted. The solution's times are claims, which `claims` holds against the referee's own clock. While
+a burst runs the referee does nothing else. It decides no verdict on values: whoever calls `measure` gets every
+round's claims to verify before the next round is drawn.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.bench import Bench
+from harness.devices import CallTime
+from harness.messages import BurstDone, Call, CallMode
+from harness.trees import flatten
+
+LATENCY_CALLS = 1
+"""Calls of a burst that are timed on the host's clock from an idle device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One call of a burst: which input set, and how."""
+
+    index: int
+    mode: CallMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceBurst:
+    """What the reference took in one burst, by the referee's own clocks."""
+
+    times: tuple[CallTime, ...]
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One reference burst and one solution burst over the same inputs. `turns` holds for both."""
+
+    turns: tuple[Turn, ...]
+    reference: ReferenceBurst
+    solution: BurstDone
+    solution_wall_s: float
+    reference_first: bool
+
+
+@dataclass(slots=True)
+class Rounds:
+    """All rounds of one solution, in order."""
+
+    held: list[Round] = field(default_factory=list)
+    stopped_by: str = "not started"
+    spent_s: float = 0.0
+
+    def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
+        """Device seconds per round and call of this mode: of the reference, and as the solution claims."""
+        reference = [
+            [t.device_s for turn, t in zip(r.turns, r.reference.times, strict=True) if turn.mode is mode]
+            for r in self.held
+        ]
+        solution = [
+            [c.device_s for turn, c in zip(r.turns, r.solution.claims, strict=True) if turn.mode is mode]
+            for r in self.held
+        ]
+        return reference, solution
+
+    def windows(self, mode: CallMode) -> tuple[list[float], list[float]]:
+        """Host seconds from submission to completion, flat: of the reference, and as the solution claims."""
+        pairs = [
+            (t.window_s, c.window_s)
+            for r in self.held
+            for turn, t, c in zip(r.turns, r.reference.times, r.solution.claims, strict=True)
+            if turn.mode is mode
+        ]
+        return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def plan_turns(count: int, secret: random.Random) -> tuple[Turn, ...]:
+    """Turns over `count` input sets in a secret order: one to warm up, the rest cold, the last for latency.
+
+    With fewer than four sets none is spent on latency.
+    """
+    order = list(range(count))
+    secret.shuffle(order)
+    latency = LATENCY_CALLS if count >= 4 else 0
+    modes = [CallMode.WARM] + [CallMode.COLD] * (count - 1 - latency) + [CallMode.LATENCY] * latency
+    return tuple(Turn(index=index, mode=mode) for index, mode in zip(order, modes, strict=True))
+
+
+def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
+    """The turns as requests to the contestant."""
+    return tuple(
+        Call(
+            inputs=bench.sets[turn.index].inputs,
+            outputs=bench.sets[turn.index].outputs,
+            state=bench.sets[turn.index].state,
+            seed=bench.call_seed(turn.index),
+            mode=turn.mode,
+        )
+        for turn in turns
+    )
+
+
+class ReferenceRunner:
+    """Makes the reference's bursts exactly as the contestant makes the solution's, copies included."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        first = bench.sets[0]
+        self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
+
+    def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
+        times = []
+        begin = time.perf_counter()
+        for turn in turns:
+            arguments = self._bench.arguments(turn.index)
+            self._bench.oracle.restore_state()
+            self._bench.device.reseed(self._bench.call_seed(turn.index))
+            timer = (
+                self._bench.device.time_latency
+                if turn.mode is CallMode.LATENCY
+                else self._bench.device.time_cold
+            )
+            with torch.no_grad():
+                times.append(timer(lambda held=arguments: self._bench.oracle.forward(held), self._copy))  # type: ignore[misc]
+        wall_s = time.perf_counter() - begin
+        self._bench.oracle.restore_state()
+        return ReferenceBurst(times=tuple(times), wall_s=wall_s)
+
+    def _copy(self, result: object) -> None:
+        for slot, leaf in zip(self._scratch, flatten(result)[0], strict=True):
+            slot.copy_(leaf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When rounds end. Seconds by the referee's clock."""
+
+    min_samples: int
+    max_rounds: int
+    budget_s: float
+    deadline_s: float
+
+
+MAX_ROUNDS = 40
+"""Rounds after which a speedup that still will not settle is reported as it is."""
+
+
+def run_rounds(
+    bench: Bench,
+    runner: ReferenceRunner,
+    solution_burst: Callable[[tuple[Call, ...]], tuple[BurstDone, float]],
+    verify: Callable[[Sequence[Turn], BurstDone], bool],
+    settled: Callable[[Rounds], str | None],
+    *,
+    sets: int,
+    limits: Limits,
+    secret: random.Random,
+    between: Callable[[], None],
+) -> Rounds:
+    """Alternate bursts until enough is known.
+
+    `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
+    `settled` names the rule by which the samples suffice, or None. `between` runs between rounds, with the GPU idle.
+    """
+    rounds = Rounds()
+    begin = time.perf_counter()
+    redraw = bench.traits.mutates_inputs
+    while True:
+        indices = range(sets)
+        for index in indices:
+            bench.draw(index)
+        turns = plan_turns(sets, secret)
+        reference_first = len(rounds.held) % 2 == 0
+        bench.device.synchronize()
+        reference: ReferenceBurst | None = None
+        if reference_first:
+            reference = runner.burst(turns)
+            if redraw:
+                for index in indices:
+                    bench.redraw(index)
+                bench.device.synchronize()
+        done, wall_s = solution_burst(calls_of(bench, turns))
+        right = verify(turns, done)
+        if reference is None:
+            if redraw:
+                for index in indices:
+                    bench.redraw(index)
+                bench.device.synchronize()
+            reference = runner.burst(turns)
+        rounds.held.append(
+            Round(
+                turns=turns,
+                reference=reference,
+                solution=done,
+                solution_wall_s=wall_s,
+                reference_first=reference_first,
+            )
+        )
+        between()
+        rounds.spent_s = time.perf_counter() - begin
+        if not right:
+            rounds.stopped_by = "wrong answer"
+            return rounds
+        samples = sum(1 for r in rounds.held for turn in r.turns if turn.mode is CallMode.COLD)
+        if rounds.spent_s + begin > limits.deadline_s:
+            rounds.stopped_by = "deadline"
+            return rounds
+        enough = samples >= limits.min_samples and len(rounds.held) % 2 == 0
+        if enough and (rule := settled(rounds)) is not None:
+            rounds.stopped_by = rule
+            return rounds
+        if rounds.spent_s > limits.budget_s and len(rounds.held) >= 2:
+            rounds.stopped_by = "budget"
+            return rounds
+        if len(rounds.held) >= limits.max_rounds:
+            rounds.stopped_by = "most rounds"
+            return rounds
+
+
+def spread(samples: Sequence[float]) -> dict[str, float | int]:
+    """Median, quartiles, extremes and number of samples (seconds)."""
+    ordered = sorted(samples)
+    if len(ordered) == 1:
+        q1 = q3 = ordered[0]
+    else:
+        q1, _, q3 = statistics.quantiles(ordered, n=4, method="inclusive")
+    return {
+        "median_s": statistics.median(ordered),
+        "q1_s": q1,
+        "q3_s": q3,
+        "min_s": ordered[0],
+        "max_s": ordered[-1],
+        "samples": len(ordered),
+    }

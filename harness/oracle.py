@@ -1,0 +1,204 @@
+"""The reference at work: its outputs, its float64 truth, and what it does besides returning a value.
+
+Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `trees` and torch. One
+`Oracle` serves one problem at one workload on one device.
+
+Truth is the reference in float64 (DESIGN section 5). Where float64 can't be had the record says what took its
+place: the reference's own float32 result, if its forward draws random numbers (a float64 draw is another
+draw) or refuses float64 inputs; the CPU, if the device lacks the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from harness.devices import Device
+from harness.model import one_line
+from harness.reference import ProblemError, ReferenceModule
+from harness.trees import TreeSpec, flatten, unflatten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What one trial call of the reference showed."""
+
+    draws_random: bool
+    mutates_inputs: bool
+    updates_state: tuple[str, ...]
+    tree: TreeSpec
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a call gave: output tensors in slot order, updated state by name, inputs as they were left."""
+
+    leaves: tuple[torch.Tensor, ...]
+    tree: TreeSpec
+    state: Mapping[str, torch.Tensor]
+    inputs: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """The answer to compare with, and where it comes from: `float64 cuda`, `float64 cpu`, `float32 reference`."""
+
+    answer: Answer
+    source: str
+
+
+class Oracle:
+    """The reference of one problem and workload, constructed under `seed`."""
+
+    def __init__(self, reference: ReferenceModule, device: Device, seed: int) -> None:
+        self._reference = reference
+        self._device = device
+        self._seed = seed
+        self.model = reference.model(seed, device.torch_device)
+        self.initial_state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self._double: torch.nn.Module | None = None
+        self._double_device = device.torch_device
+        self._double_state: dict[str, torch.Tensor] = {}
+        self._float32_because: str | None = None
+        self._traits: Traits | None = None
+
+    @property
+    def traits(self) -> Traits:
+        if self._traits is None:
+            raise RuntimeError("the reference has not been tried yet")
+        return self._traits
+
+    @property
+    def float32_because(self) -> str | None:
+        """Why the truth is the float32 reference; None where it is float64."""
+        return self._float32_because
+
+    def forward(self, arguments: Sequence[object]) -> object:
+        """The bare call, as it is timed."""
+        return self.model(*arguments)
+
+    def try_out(self, arguments: Sequence[object], seed: int) -> Traits:
+        """Call the reference once and note what it does. Raises `ProblemError` where it fails or is not finite."""
+        leaves, _ = flatten(list(arguments))
+        before = [leaf.clone() for leaf in leaves]
+        self._device.reseed(seed)
+        random_before = self._random_state()
+        try:
+            with torch.no_grad():
+                result = self.forward(arguments)
+            self._device.synchronize()
+        except Exception as error:
+            raise ProblemError(f"the reference's forward failed: {one_line(str(error))}") from error
+        outputs, tree = flatten(result)
+        if opaque := tree.opaque("output"):
+            raise ProblemError(f"the reference returns a {opaque[0][1]} at {opaque[0][0]}, which can't be compared")
+        if not outputs and not tree.floats():
+            raise ProblemError("the reference returns no tensor")
+        for path, leaf in zip(tree.paths("output"), outputs, strict=True):
+            if leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
+                raise ProblemError(f"the reference's {path} is not finite on its own inputs")
+        state = self.model.state_dict()
+        self._traits = Traits(
+            draws_random=self._random_state() != random_before,
+            mutates_inputs=any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),
+            updates_state=tuple(
+                name for name, value in state.items() if not torch.equal(value, self.initial_state[name])
+            ),
+            tree=tree,
+            shapes=tuple(tuple(leaf.shape) for leaf in outputs),
+            dtypes=tuple(leaf.dtype for leaf in outputs),
+        )
+        if self._traits.draws_random:
+            self._float32_because = "the reference draws random numbers in its forward"
+        self.restore_state()
+        return self._traits
+
+    def restore_state(self) -> None:
+        """Put parameters and buffers back to their values after construction, if the reference changes any."""
+        if self._traits is None or self._traits.updates_state:
+            _copy_state(self.initial_state, self.model)
+
+    def answer(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
+        """The reference's own answer on clones of `inputs` (slot order of `tree`)."""
+        return self._answer(self.model, self.initial_state, [leaf.clone() for leaf in inputs], tree, seed)
+
+    def truth(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Truth:
+        """The reference in float64 on `inputs`, or what takes its place."""
+        while self._float32_because is None:
+            try:
+                model = self._double_model()
+                doubled = [_as_double(leaf, self._double_device) for leaf in inputs]
+                with _default_dtype(torch.float64):
+                    answer = self._answer(model, self._double_state, doubled, tree, seed)
+                return Truth(answer=answer, source=f"float64 {self._double_device.type}")
+            except torch.OutOfMemoryError:
+                if self._double_device.type == "cpu":
+                    raise
+                self._double = None
+                self._double_device = torch.device("cpu")
+                torch.cuda.empty_cache()
+            except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+                self._float32_because = f"the reference refuses float64: {one_line(str(error), limit=200)}"
+                self._double = None
+        return Truth(answer=self.answer(inputs, tree, seed), source="float32 reference")
+
+    def _double_model(self) -> torch.nn.Module:
+        if self._double is None:
+            fresh = self._reference.model(self._seed, self._device.torch_device)
+            self._double = fresh.to(device=self._double_device, dtype=torch.float64)
+            self._double_state = {k: v.clone() for k, v in self._double.state_dict().items()}
+        return self._double
+
+    def _answer(
+        self,
+        model: torch.nn.Module,
+        initial: Mapping[str, torch.Tensor],
+        inputs: list[torch.Tensor],
+        tree: TreeSpec,
+        seed: int,
+    ) -> Answer:
+        updates = self.traits.updates_state
+        if updates:
+            _copy_state(initial, model)
+        self._device.reseed(seed)
+        with torch.no_grad():
+            result = model(*unflatten(tree, inputs))
+        leaves, out_tree = flatten(result)
+        state = {name: value.clone() for name, value in model.state_dict().items() if name in updates}
+        if updates:
+            _copy_state(initial, model)
+        # An output that is an input, changed in place or passed through, is judged by its value at this moment.
+        return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=tuple(inputs))
+
+    def _random_state(self) -> tuple[bytes, ...]:
+        states = [torch.get_rng_state()]
+        if self._device.torch_device.type == "cuda":
+            states.append(torch.cuda.get_rng_state(self._device.torch_device))
+        return tuple(state.numpy().tobytes() for state in states)
+
+
+def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:
+    dtype = torch.float64 if leaf.is_floating_point() else leaf.dtype
+    return leaf.to(device=device, dtype=dtype, copy=True)
+
+
+def _copy_state(values: Mapping[str, torch.Tensor], model: torch.nn.Module) -> None:
+    own = model.state_dict()
+    with torch.no_grad():
+        for name, value in values.items():
+            own[name].copy_(value)
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

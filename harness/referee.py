@@ -1,0 +1,428 @@
+"""The referee: inputs, truth, verification, timing and verdict for one solution at a time.
+
+The trusted process. It never imports, unpickles or executes anything of a submission: it asks a contestant over
+`wire` and reads raw bytes from its own arena. One referee serves one device; it keeps the last problem ready, so
+that solutions of one problem following one another share inputs' layout and the reference.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.bench import Bench
+from harness.devices import Device, open_device
+from harness.guest import Guest, GuestFailed
+from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, run_rounds
+from harness.messages import Attach, Burst, BurstDone, CallMode, Load
+from harness.model import (
+    DeviceKind,
+    Failure,
+    InputRules,
+    PrecisionClass,
+    Problem,
+    Status,
+    Workload,
+    one_line,
+)
+from harness.reference import ProblemError
+from harness.reports import failure_of_reports
+from harness.sandbox import SandboxPolicy
+from harness.timing import judge_times, settled
+from harness.verify import Finding, Verifier, overall, summarise
+from harness.zygote import Zygote
+
+EXTRA_SETS = 2
+"""Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefereeConfig:
+    """What holds for every solution that a referee judges; the fields are `RunConfig`'s."""
+
+    device: DeviceKind
+    device_index: int
+    sandbox: str
+    checked: bool
+    device_policy: str
+    seeds: int
+    load_timeout_s: float
+    call_timeout_s: float
+    solution_timeout_s: float
+    min_samples: int
+    sets_per_burst: int
+    relative_half_width: float
+    budget_s: float
+    memory_limit_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RefereeConfig:
+        return cls(**{**value, "device": DeviceKind(value["device"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One solution to judge. `modules` are its prebuilt extensions, `readable` the folders they lie in.
+
+    `timed` is False where times would mean nothing: CUDA sources executed on the CPU.
+    """
+
+    problem: Problem
+    workload: Workload
+    source: str
+    filename: str
+    modules: tuple[Mapping[str, Any], ...]
+    readable: tuple[Path, ...]
+    log_path: Path
+    timed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        problem = self.problem
+        return {
+            "problem": {
+                "id": problem.id,
+                "name": problem.name,
+                "path": str(problem.path),
+                "source": problem.source,
+                "digest": problem.digest,
+                "precision": problem.precision.value,
+                "variants": list(problem.rules.variants),
+            },
+            "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
+            "source": self.source,
+            "filename": self.filename,
+            "modules": [dict(module) for module in self.modules],
+            "readable": [str(path) for path in self.readable],
+            "log_path": str(self.log_path),
+            "timed": self.timed,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Task:
+        problem = value["problem"]
+        return cls(
+            problem=Problem(
+                id=problem["id"],
+                name=problem["name"],
+                path=Path(problem["path"]),
+                source=problem["source"],
+                digest=problem["digest"],
+                precision=PrecisionClass(problem["precision"]),
+                rules=InputRules(variants=tuple(problem["variants"])),
+            ),
+            workload=Workload(**value["workload"]),
+            source=value["source"],
+            filename=value["filename"],
+            modules=tuple(value["modules"]),
+            readable=tuple(Path(path) for path in value["readable"]),
+            log_path=Path(value["log_path"]),
+            timed=value["timed"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The verdict with its evidence, in the record's terms."""
+
+    status: Status
+    reason: str
+    speedup: float | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    timing: Mapping[str, Any] | None = None
+    labels: tuple[str, ...] = ()
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Outcome:
+        return cls(**{**value, "status": Status(value["status"]), "labels": tuple(value["labels"])})
+
+
+class Referee:
+    """Judges solutions on one device. A context manager."""
+
+    def __init__(self, config: RefereeConfig, zygote: Zygote, *, device: Device | None = None) -> None:
+        self.config = config
+        self.device = device or open_device(config.device, config.device_index)
+        self._zygote = zygote
+        # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
+        self._secret = random.Random(secrets.randbits(256))
+        self._bench: Bench | None = None
+
+    def __enter__(self) -> Referee:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop_bench()
+
+    def _drop_bench(self) -> None:
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
+
+    def bench_for(self, problem: Problem, workload: Workload) -> Bench:
+        """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
+        held = self._bench
+        if held is not None and (held.problem.digest, held.workload) == (problem.digest, workload):
+            return held
+        self._drop_bench()
+        self._bench = Bench(
+            problem,
+            workload,
+            self.device,
+            sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(self._variants(problem)) + 1),
+            secret=self._secret,
+        )
+        return self._bench
+
+    def _variants(self, problem: Problem) -> list[str]:
+        """One call of the verification each: the problem's own distribution with several seeds, then the others."""
+        return ["own"] * self.config.seeds + list(problem.rules.variants)
+
+    def judge(self, task: Task) -> Outcome:
+        """Run, verify and time one solution. Only a fault of the harness raises."""
+        begin = time.perf_counter()
+        stages: dict[str, float] = {}
+        evidence: dict[str, Any] = {"stages_s": stages}
+        try:
+            bench = self.bench_for(task.problem, task.workload)
+            bench.publish()
+        except ProblemError as error:
+            return Outcome(
+                status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
+            )
+        stages["prepare"] = time.perf_counter() - begin
+        evidence["inputs_drawn_on"] = bench.drawn_on
+        guest: Guest | None = None
+        try:
+            with Guest(
+                self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
+            ) as guest:
+                session = _Session(self, bench, guest, task, evidence, stages, begin)
+                outcome = session.run()
+        except GuestFailed as failed:
+            outcome = _failed(failed.failure, evidence)
+        if guest is not None:
+            evidence["sandbox"] = _sandbox_json(guest)
+        stages["total"] = time.perf_counter() - begin
+        return outcome
+
+    def _policy(self, task: Task) -> SandboxPolicy:
+        return SandboxPolicy(
+            mode=self.config.sandbox,
+            gpu=self.config.device is DeviceKind.CUDA,
+            readable=task.readable,
+            max_memory_bytes=self.config.memory_limit_bytes,
+        )
+
+
+class _Session:
+    """One solution from attach to verdict."""
+
+    def __init__(
+        self,
+        referee: Referee,
+        bench: Bench,
+        guest: Guest,
+        task: Task,
+        evidence: dict[str, Any],
+        stages: dict[str, float],
+        begin: float,
+    ) -> None:
+        self._config = referee.config
+        self._secret = referee._secret
+        self._variants = referee._variants(task.problem)
+        self._bench = bench
+        self._guest = guest
+        self._task = task
+        self._evidence = evidence
+        self._stages = stages
+        self._deadline = begin + self._config.solution_timeout_s
+        self._labels: list[str] = []
+        self._unmatched: tuple[str, ...] = ()
+
+    def run(self) -> Outcome:
+        self._timed("load", self._load)
+        findings, done = self._timed("verify", self._verification)
+        self._evidence |= summarise(findings)
+        failure = failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
+        if done.reports:
+            self._evidence["reports"] = [dict(report) for report in done.reports]
+        if failure is not None:
+            return _failed(failure, self._evidence, self._labels)
+        if not self._task.timed:
+            return Outcome(
+                status=Status.passed,
+                reason="right on every input variant; not timed, since CUDA sources ran on the CPU",
+                evidence=self._evidence,
+                labels=tuple(self._labels),
+            )
+        return self._timed("measure", self._measure)
+
+    def _timed(self, name: str, step: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return step()
+        finally:
+            self._stages[name] = time.perf_counter() - begin
+
+    def _left_s(self) -> float:
+        return max(1.0, self._deadline - time.perf_counter())
+
+    def _load(self) -> None:
+        bench, config = self._bench, self._config
+        arena = bench.arena
+        self._guest.attach(
+            Attach(
+                nbytes=arena.nbytes,
+                device=config.device.value,
+                device_index=config.device_index,
+                checked=config.checked,
+            ),
+            arena.fd,
+            config.load_timeout_s,
+        )
+        loaded = self._guest.load(
+            Load(
+                source=self._task.source,
+                filename=self._task.filename,
+                modules=self._task.modules,
+                init_tree=bench.init_tree.to_json(),
+                init_slots=bench.init_slots,
+                state=bench.state_slots,
+                seed=bench.model_seed,
+            ),
+            min(config.load_timeout_s, self._left_s()),
+        )
+        self._unmatched = loaded.unmatched
+        self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
+        if loaded.notes:
+            self._evidence["notes"] = list(loaded.notes)
+
+    def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+        return self._ask(calls_of(self._bench, turns))
+
+    def _ask(self, calls: tuple[Any, ...]) -> tuple[BurstDone, float]:
+        burst = Burst(
+            calls=calls,
+            input_tree=self._bench.tree.to_json(),
+            state_names=self._bench.traits.updates_state,
+            restore_state=bool(self._bench.traits.updates_state),
+            coerce_device=self._config.device_policy == "coerce",
+        )
+        timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
+        return self._guest.burst(burst, timeout_s)
+
+    def _verification(self) -> tuple[list[Finding], BurstDone]:
+        """Calls over every variant, made like any others: the contestant can't tell them from timed ones.
+
+        As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
+        costs one call's time limit.
+        """
+        bench = self._bench
+        verifier = self._verifier()
+        pending = list(self._variants)
+        self._secret.shuffle(pending)
+        findings: list[Finding] = []
+        size = 1
+        while pending:
+            now, pending = pending[:size], pending[size:]
+            for index, variant in enumerate(now):
+                bench.draw(index, variant)
+            bench.device.synchronize()
+            turns = [Turn(index=index, mode=CallMode.COLD) for index in range(len(now))]
+            done, _ = self._burst(turns)
+            findings += verifier.check(turns, done, with_reference=True)
+            if any(finding.failure for finding in findings) and len(findings) > 1:
+                break
+            size = len(bench.sets)
+        self._labels += verifier.labels
+        return findings, done
+
+    def _verifier(self) -> Verifier:
+        return Verifier(
+            self._bench,
+            required=self._task.problem.precision,
+            coerce=self._config.device_policy == "coerce",
+        )
+
+    def _measure(self) -> Outcome:
+        bench, config = self._bench, self._config
+        verifier = self._verifier()
+        findings: list[Finding] = []
+
+        def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
+            latest = verifier.check(turns, done, with_reference=False)
+            findings.extend(latest)
+            return not any(finding.failure for finding in latest)
+
+        rounds = run_rounds(
+            bench,
+            ReferenceRunner(bench),
+            self._ask,
+            verify,
+            lambda held: settled(held, config.relative_half_width),
+            sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
+            limits=Limits(
+                min_samples=config.min_samples,
+                max_rounds=MAX_ROUNDS,
+                budget_s=config.budget_s,
+                deadline_s=self._deadline,
+            ),
+            secret=self._secret,
+            between=lambda: None,
+        )
+        self._evidence["timed_calls_verified"] = len(findings)
+        failure = overall(findings, unmatched=self._unmatched)
+        if failure is not None:
+            return _failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
+        self._labels += [label for label in verifier.labels if label not in self._labels]
+        judged = judge_times(rounds, device=config.device, labels=self._labels)
+        if judged.failure is not None:
+            return _failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
+        return Outcome(
+            status=Status.passed,
+            reason=judged.reason,
+            speedup=judged.speedup,
+            evidence=self._evidence,
+            timing=judged.timing,
+            labels=tuple(self._labels),
+        )
+
+
+def _failed(
+    failure: Failure,
+    evidence: Mapping[str, Any],
+    labels: Sequence[str] = (),
+    timing: Mapping[str, Any] | None = None,
+) -> Outcome:
+    return Outcome(
+        status=failure.status,
+        reason=failure.reason,
+        evidence={**evidence, **failure.evidence},
+        timing=timing,
+        labels=tuple(labels),
+        detail=failure.detail,
+    )
+
+
+def _sandbox_json(guest: Guest) -> dict[str, Any]:
+    report = guest.sandbox
+    held: dict[str, Any] = {"strength": report.strength, "mechanisms": list(report.mechanisms)}
+    if report.missing:
+        held["missing"] = dict(report.missing)
+    ended = guest.exit_report
+    if ended is not None:
+        held["peak_memory_bytes"] = ended.peak_memory_bytes
+        held["log_truncated"] = ended.log_truncated
+    return held

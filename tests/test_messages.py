@@ -1,0 +1,103 @@
+"""Typed messages: what is well-formed is read back unchanged, what is not is a MessageError, whatever it is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.messages import (
+    Broken,
+    Burst,
+    BurstDone,
+    Call,
+    CallClaim,
+    CallMode,
+    Leaf,
+    Loaded,
+    MessageError,
+    Slot,
+    Stage,
+    parse_reply,
+)
+
+CLAIM = CallClaim(
+    device_s=1e-3,
+    window_s=2e-3,
+    tree={"format": 1},
+    leaves=(Leaf(type="Tensor", shape=(2, 3), dtype="float32", device="cuda", address=2**60),),
+    state_missing=("running_mean",),
+)
+REPLIES = [
+    Loaded(unmatched=("a",), copied=("b", "c"), notes=()),
+    BurstDone(claims=(CLAIM, CLAIM), reports=({"kind": "data_race"},)),
+    Broken(stage=Stage.CALL, kind="RuntimeError", message="no", trace="Traceback", call=3),
+]
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_replies_come_back_unchanged(reply: Any) -> None:
+    assert parse_reply(reply.to_json()) == reply
+
+
+def test_requests_come_back_unchanged() -> None:
+    call = Call(
+        inputs=(Slot(offset=0, shape=(4,), dtype="float32"),),
+        outputs=(Slot(offset=512, shape=(), dtype="int64"),),
+        state=(),
+        seed=7,
+        mode=CallMode.COLD,
+    )
+    burst = Burst(
+        calls=(call,), input_tree={"format": 1}, state_names=("x",), restore_state=True, coerce_device=False
+    )
+    assert Burst.from_json(burst.to_json()) == burst
+
+
+def spoiled(value: Any) -> list[Any]:
+    """Copies of a JSON value, each with one part replaced by something of another type, or removed."""
+    found: list[Any] = []
+
+    def visit(path: list[Any], held: Any) -> None:
+        items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
+        for key, item in items:
+            for other in ("text", -1.5, None, True, [], {}, [None] * 5000):
+                if type(other) is not type(item):
+                    changed = copy.deepcopy(value)
+                    target = changed
+                    for step in path:
+                        target = target[step]
+                    target[key] = other
+                    found.append(changed)
+            visit([*path, key], item)
+
+    visit([], value)
+    return found
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_a_spoiled_reply_is_refused_or_read_but_never_crashes(reply: Any) -> None:
+    refused = 0
+    for value in spoiled(reply.to_json()):
+        try:
+            parse_reply(value)
+        except MessageError:
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), "1", True, None])
+def test_a_time_that_is_no_number_is_refused(time: object) -> None:
+    value = BurstDone(claims=(CLAIM,), reports=()).to_json()
+    value["claims"][0]["device_s"] = time
+    with pytest.raises(MessageError):
+        parse_reply(value)
+
+
+@given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.integers())))
+def test_arbitrary_objects_are_refused(value: dict[str, Any]) -> None:
+    with pytest.raises(MessageError):
+        parse_reply(value)
