@@ -199,10 +199,8 @@ def test_megabytes_of_one_thing_are_read_once(piece: str) -> None:
     assert found.source is None
 
 
-PIECES = ["```python\n", "```\n", "~~~py\n", "~~~\n", "</think>", '"""', "'''", "#", "\\", "\r\n"] + [
-    "class ModelNew:\n",
-    "    x = 1\n",
-]
+FENCES = ["```python\n", "```\n", "~~~py\n", "~~~\n"]
+PIECES = [*FENCES, "</think>", '"""', "'''", "#", "\\", "\r\n", "class ModelNew:\n", "    x = 1\n"]
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=30).map("".join) | st.text())

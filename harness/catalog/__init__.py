@@ -1,0 +1,20 @@
+"""Finds, loads and hashes problems and solutions. The exports are below; the formats are described in
+`harness.catalog.problems` (problem folders, `workloads.yaml`) and `harness.catalog.solutions` (solution folders,
+`author.yaml`).
+
+Trusted side. Files are read as text: nothing of a problem or a solution is imported or executed here.
+"""
+
+from harness.catalog.problems import Catalog, CatalogError, Costs, load_problems
+from harness.catalog.solutions import Author, find_authors, find_solutions, solution_path
+
+__all__ = [
+    "Author",
+    "Catalog",
+    "CatalogError",
+    "Costs",
+    "find_authors",
+    "find_solutions",
+    "load_problems",
+    "solution_path",
+]

@@ -1,0 +1,259 @@
+"""Solution files and folders, read into `Solution` values, with problem and author taken from the path.
+
+Imports the vocabulary and `catalog.problems`; trusted side, reading untrusted files: as bounded text, never through a
+link that leaves the folder that was asked for, and with names that are safe to print and to use in a path.
+
+What a path says:
+
+    <folder>/<author>/level1/16_naive.py                problem level1/16 by <author>
+    <folder>/<author>/level1/16_sample3.py              the same, sample 3 (`_sample_3` and `-sample3` too)
+    <folder>/<run>/level_1_problem_16_sample_0_kernel.py    KernelBench's name: level1/16, sample 0, author <run>
+    anything.py                                         `--problem` says which; the author is "local" unless given
+
+`<author>/author.yaml` is optional: `display_name`, `model`, `notes`, all texts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError, read_source, read_yaml
+from harness.model import Solution
+
+MAX_SOURCE_BYTES = 4 * 2**20
+"""Largest file taken for a solution; real ones have a few kilobytes."""
+
+LOCAL_AUTHOR = "local"
+"""Author of a file whose path names none."""
+
+AUTHOR_FILE = "author.yaml"
+_AUTHOR_KEYS = ("display_name", "model", "notes")
+_AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,99}")
+_KERNELBENCH_FILE = re.compile(r"level_?(\d+)_problem_(\d+)_sample_(\d+)(?:_kernel)?\.py")
+_SAMPLE = re.compile(r"(?:^|[_-])sample[_-]?(\d{1,9})(?=$|[_-])")
+_SKIPPED = re.compile(r"[._].*|conftest\.py")
+_SHAPES = "<author>/level1/16_name.py or level_1_problem_16_sample_0_kernel.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """What an `author.yaml` says. `name` is the folder's."""
+
+    name: str
+    display_name: str
+    model: str = ""
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a path says about its solution."""
+
+    problem_id: str | None
+    author: str | None
+    sample: int | None
+    label: str
+
+
+def find_solutions(
+    paths: Sequence[Path], catalog: Catalog, problem_id: str | None = None, author: str | None = None
+) -> list[Solution]:
+    """Every solution in the files and folders `paths`, sorted by label; a file reached twice counts once.
+
+    `problem_id` gives the problem of files whose path names none, and leaves out those files of folders whose path
+    names another. `author` overrides the path's. Raises `CatalogError` that lists all that is wrong: a path that does
+    not exist, a folder without solutions, a file that is no Python file, unreadable or too large, a link that leads
+    out of its folder, an unknown problem, two solutions with one label or one sample number.
+    """
+    findings: list[str] = []
+    if not paths:
+        raise CatalogError(["no solution given: name files or folders of them"])
+    if author is not None and not _AUTHOR.fullmatch(author):
+        raise CatalogError([_bad_author(author)])
+    wanted = catalog.resolve(problem_id).id if problem_id is not None else None
+    found: dict[Path, Solution] = {}
+    for given in paths:
+        seen = len(found)
+        before = len(findings)
+        skipped = 0
+        for path in _files(given, findings):
+            place = _place(path, catalog)
+            if given.is_dir() and wanted and place.problem_id and place.problem_id != wanted:
+                skipped += 1
+                continue
+            try:
+                solution = _solution(path, place, catalog, wanted, author)
+            except ValueError as error:
+                findings.append(f"{_printable(path)}: {error}")
+                continue
+            found.setdefault(path.resolve(), solution)
+        if len(found) == seen and len(findings) == before and not any(_within(path, given) for path in found):
+            what = f"no solution of {wanted} among the {skipped} there" if skipped else "no solution in it"
+            findings.append(f"{_printable(given)}: {what}; solutions are files like {_SHAPES}")
+    solutions = sorted(found.values(), key=lambda held: held.label)
+    findings += _clashes(solutions)
+    findings += _author_findings(solutions)
+    if findings:
+        raise CatalogError(findings)
+    return solutions
+
+
+def find_authors(solutions: Sequence[Solution]) -> dict[str, Author]:
+    """What the `author.yaml` files beside these solutions say, by author; a plain entry for those without one."""
+    authors = {held.author: Author(name=held.author, display_name=held.author) for held in solutions}
+    for held in solutions:
+        folder = Path(os.path.abspath(held.path)).parent.parent
+        if folder.name == held.author and (folder / AUTHOR_FILE).is_file():
+            authors[held.author] = _read_author(folder / AUTHOR_FILE, held.author)
+    return authors
+
+
+def solution_path(folder: Path, author: str, problem: str, *, name: str, sample: int | None = None) -> Path:
+    """Where a solution of `problem` (its id) belongs below `folder`, so that `find_solutions` reads the same back.
+
+    `name` becomes part of the file name. Raises `CatalogError` where the author's name is not usable.
+    """
+    if not _AUTHOR.fullmatch(author):
+        raise CatalogError([_bad_author(author)])
+    level, _, number = problem.partition("/")
+    words = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "solution"
+    suffix = "" if sample is None else f"_sample{sample}"
+    return folder / author / level / f"{number}_{words[:60]}{suffix}.py"
+
+
+def _files(given: Path, findings: list[str]) -> Iterator[Path]:
+    """The solution files that one argument means."""
+    if given.is_dir():
+        inside = given.resolve()
+        for folder, folders, names in os.walk(given):
+            folders[:] = sorted(name for name in folders if not _SKIPPED.fullmatch(name))
+            for name in sorted(names):
+                path = Path(folder, name)
+                if not name.endswith(".py") or _SKIPPED.fullmatch(name):
+                    continue
+                if not path.resolve().is_relative_to(inside):
+                    findings.append(f"{_printable(path)}: a link that leads out of {_printable(given)}")
+                else:
+                    yield path
+    elif not given.exists():
+        findings.append(f"{_printable(given)}: there is no such file or folder")
+    elif given.suffix != ".py":
+        findings.append(f"{_printable(given)}: a solution is a .py file or a folder of them")
+    else:
+        yield given
+
+
+def _place(path: Path, catalog: Catalog) -> _Place:
+    """What the path itself says."""
+    parts = Path(os.path.abspath(path)).parts
+    folder, name = parts[-2], parts[-1]
+    if match := _KERNELBENCH_FILE.fullmatch(name):
+        return _Place(f"level{int(match[1])}/{int(match[2])}", folder, int(match[3]), f"{folder}/{name}")
+    match = PROBLEM_FILE.fullmatch(name)
+    if match and (folder in catalog.levels or re.fullmatch(r"level\d+", folder)):
+        sample = _SAMPLE.search(match[2])
+        number = int(sample[1]) if sample else None
+        author = parts[-3] if len(parts) > 3 else None
+        return _Place(f"{folder}/{int(match[1])}", author, number, "/".join(parts[-3:]))
+    return _Place(None, None, None, name)
+
+
+def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, author: str | None) -> Solution:
+    """Read one file. Raises `ValueError` saying what is wrong with it."""
+    problem = place.problem_id or wanted
+    if problem is None:
+        raise ValueError(f"its path names no problem: use --problem level1/16, or a path like {_SHAPES}")
+    if wanted is not None and problem != wanted:
+        raise ValueError(f"its path says {problem}, --problem says {wanted}")
+    if problem not in catalog:
+        raise ValueError(catalog.missing(problem))
+    name = author or place.author or LOCAL_AUTHOR
+    if not _AUTHOR.fullmatch(name):
+        raise ValueError(_bad_author(name))
+    if not place.label.isprintable():
+        raise ValueError("its name holds characters that can't be printed")
+    return Solution(
+        problem_id=problem,
+        author=name,
+        label=place.label,
+        path=path,
+        source=_bounded_source(path),
+        sample=place.sample,
+    )
+
+
+def _bounded_source(path: Path) -> str:
+    try:
+        held = path.stat()
+        if not stat.S_ISREG(held.st_mode):
+            raise ValueError("it is not a regular file")
+        if held.st_size > MAX_SOURCE_BYTES:
+            raise ValueError(f"it has {held.st_size} bytes, more than {MAX_SOURCE_BYTES}")
+        return read_source(path)
+    except OSError as error:
+        raise ValueError(f"can't be read: {error.strerror}") from error
+
+
+def _clashes(solutions: Sequence[Solution]) -> list[str]:
+    """Pairs of solutions that nothing but their place could tell apart in the results."""
+    findings = []
+    labels: dict[str, Solution] = {}
+    samples: dict[tuple[str, str, int], Solution] = {}
+    for held in solutions:
+        other = labels.setdefault(held.label, held)
+        if other is not held:
+            findings.append(f"{held.path} and {other.path} are both called {held.label}: rename one")
+        elif held.sample is not None:
+            other = samples.setdefault((held.problem_id, held.author, held.sample), held)
+            if other is not held:
+                what = f"sample {held.sample} of {held.problem_id} by {held.author}"
+                findings.append(f"{held.path} and {other.path} are both {what}: renumber one")
+    return findings
+
+
+def _author_findings(solutions: Sequence[Solution]) -> list[str]:
+    try:
+        find_authors(solutions)
+    except CatalogError as error:
+        return list(error.findings)
+    return []
+
+
+def _read_author(path: Path, name: str) -> Author:
+    try:
+        if path.stat().st_size > MAX_SOURCE_BYTES or not path.resolve().is_relative_to(path.parent.resolve()):
+            raise ValueError("too large, or a link that leads elsewhere")
+        held = read_yaml(path)
+    except (OSError, ValueError) as error:
+        raise CatalogError([f"{path}: {error}"]) from error
+    if not isinstance(held, dict) or any(
+        key not in _AUTHOR_KEYS or not isinstance(text, str) for key, text in held.items()
+    ):
+        raise CatalogError([f"{path}: it has texts under {', '.join(_AUTHOR_KEYS)} and nothing else"])
+    return Author(
+        name=name,
+        display_name=held.get("display_name", name),
+        model=held.get("model", ""),
+        notes=held.get("notes", ""),
+    )
+
+
+def _within(path: Path, given: Path) -> bool:
+    return path.is_relative_to(given.resolve())
+
+
+def _bad_author(name: str) -> str:
+    return (
+        f"{name!r:.120} can't be an author: letters, digits and . _ @ + = - only, at most 100; "
+        "name another by --author, or rename the folder"
+    )
+
+
+def _printable(path: Path) -> str:
+    text = str(path)
+    return text if text.isprintable() else ascii(text)

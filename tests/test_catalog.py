@@ -1,0 +1,367 @@
+"""The catalog: which files are problems and solutions, what their paths and declarations say, what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import (
+    Catalog,
+    CatalogError,
+    find_authors,
+    find_solutions,
+    load_problems,
+    solution_path,
+)
+from harness.model import PrecisionClass
+
+PROBLEM = """\
+import torch
+
+N = 64
+M = 2 * N
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+
+def get_inputs():
+    return [torch.rand(N, M)]
+
+
+def get_init_inputs():
+    return []
+"""
+SOLUTION = "class ModelNew: pass\n"
+
+
+def write(path: Path, text: str | bytes = SOLUTION) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path / "problems/level1/16_Matmul_with_transposed_A.py", PROBLEM)
+    write(tmp_path / "problems/level1/17_Matmul_with_transposed_B.py", PROBLEM)
+    write(tmp_path / "problems/level2/16_fused.py", PROBLEM)
+    return tmp_path / "problems"
+
+
+@pytest.fixture
+def catalog(root: Path) -> Catalog:
+    return load_problems(root)
+
+
+def declare(root: Path, text: str) -> Path:
+    return write(root / "level1/workloads.yaml", "format: 1\nproblems:\n" + text)
+
+
+def findings(call: object, *args: object, **kwargs: object) -> list[str]:
+    assert callable(call)
+    with pytest.raises(CatalogError) as caught:
+        call(*args, **kwargs)
+    return list(caught.value.findings)
+
+
+class TestProblems:
+    def test_folders_and_numbers_make_the_id(self, catalog: Catalog) -> None:
+        assert list(catalog) == ["level1/16", "level1/17", "level2/16"]
+        problem = catalog["level1/16"]
+        assert problem.name == "Matmul_with_transposed_A"
+        assert problem.source == PROBLEM
+        assert problem.precision is PrecisionClass.FP32
+        assert list(problem.workloads) == ["full"]
+        assert problem.rules.variants == ("zero_mean", "large_values", "structured")
+
+    def test_a_level_folder_itself_may_be_named(self, root: Path) -> None:
+        assert list(load_problems(root / "level1")) == ["level1/16", "level1/17"]
+
+    def test_numbers_sort_as_numbers(self, root: Path) -> None:
+        write(root / "level1/9_x.py", PROBLEM)
+        write(root / "level1/100_x.py", PROBLEM)
+        assert list(load_problems(root / "level1")) == [f"level1/{n}" for n in (9, 16, 17, 100)]
+
+    def test_other_files_are_left_alone(self, root: Path) -> None:
+        write(root / "level1/README.md", b"\xff")
+        write(root / "level1/helper.py", "not python")
+        write(root / "setup.py", "not python")
+        write(root / ".git/16_x.py", "not python")
+        assert len(load_problems(root)) == 3
+
+    def test_declarations_are_read(self, root: Path) -> None:
+        declare(
+            root,
+            "  16:\n    precision: tf32\n    workloads: {small: {N: 7}, odd: {N: 33}}\n"
+            "    inputs: {variants: [zero_mean]}\n    notes: a note\n    flops: 2 * N * M\n    bytes: 4e3\n",
+        )
+        catalog = load_problems(root)
+        problem = catalog["level1/16"]
+        assert problem.precision is PrecisionClass.TF32
+        assert {name: dict(held.sizes) for name, held in problem.workloads.items()} == {
+            "full": {},
+            "small": {"N": 7},
+            "odd": {"N": 33},
+        }
+        assert problem.rules.variants == ("zero_mean",)
+        assert problem.notes == "a note"
+        assert catalog.costs["level1/16"].flops == "2 * N * M"
+        assert catalog.costs["level1/17"].flops is None
+
+    def test_the_digest_covers_file_and_declaration(self, root: Path, catalog: Catalog) -> None:
+        plain = catalog["level1/16"].digest
+        assert load_problems(root)["level1/16"].digest == plain
+        declare(root, "  16: {workloads: {small: {N: 7}}}\n")
+        declared = load_problems(root)["level1/16"].digest
+        assert declared != plain
+        write(root / "level1/16_Matmul_with_transposed_A.py", PROBLEM + "# changed\n")
+        assert load_problems(root)["level1/16"].digest not in (plain, declared)
+
+    @pytest.mark.parametrize(
+        ("entry", "said"),
+        [
+            (
+                "  16: {workloads: {small: {K: 7}}}\n",
+                "the file assigns no K at its top level; it has M, N",
+            ),
+            ("  16: {workloads: {small: {N: big}}}\n", "so 'big' should be of type int"),
+            ("  16: {workloads: {small: {N: 7.5}}}\n", "so 7.5 should be of type int"),
+            ("  16: {workloads: {small: {N: [1, 2]}}}\n", "should be of type int"),
+            ("  16: {workloads: {small: {N: true}}}\n", "should be of type int"),
+            ("  16: {workloads: {small: {N: }}}\n", "not None"),
+            ("  16: {workloads: {Small: {N: 1}}}\n", "no name for a workload"),
+            ("  16: {workloads: {small: 7}}\n", "workload small is a mapping"),
+            ("  16: {workloads: 7}\n", "workloads is a mapping"),
+            ("  16: {precision: fp31}\n", "precision 'fp31'; it is one of fp32, tf32"),
+            ("  16: {inputs: {variants: [zero]}}\n", "variants is a list of some of zero_mean"),
+            ("  16: {inputs: {variant: []}}\n", "inputs has the key variants"),
+            ("  16: {size: 3}\n", "unknown key size"),
+            ("  16: {notes: 3}\n", "notes is text"),
+            ("  16: {flops: 2 * Q}\n", "uses Q, which the file does not assign"),
+            ("  16: {flops: 2 *}\n", "not an arithmetic expression"),
+            ("  16: {flops: N - N}\n", "not a positive number"),
+            ("  16: {flops: 'print(1)'}\n", "which the file does not assign"),
+            ("  16: 3\n", "an entry is a mapping"),
+            ("  18: {}\n", "there is no file for problem 18"),
+            ("  a: {}\n", "there is no file for problem 'a'"),
+            ("  16: {}\n  16: {}\n", "is there twice"),
+            ("  16: {\n", "not valid YAML"),
+            ("  16: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
+        ],
+    )
+    def test_wrong_declarations_are_named(self, root: Path, entry: str, said: str) -> None:
+        path = declare(root, entry)
+        (finding,) = findings(load_problems, root)
+        assert said in finding
+        assert str(path) in finding
+        assert "\n" not in finding
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("format: 2\nproblems: {}\n", "format 2; this harness reads 1 to 1"),
+            ("problems: {}\n", "exactly the keys format and problems"),
+            ("format: 1\nproblems: []\n", "exactly the keys format and problems"),
+            ("", "exactly the keys format and problems"),
+            ("text", "exactly the keys format and problems"),
+        ],
+    )
+    def test_wrong_envelopes_are_named(self, root: Path, text: str, said: str) -> None:
+        write(root / "level1/workloads.yaml", text)
+        (finding,) = findings(load_problems, root)
+        assert said in finding
+
+    def test_everything_wrong_is_listed_at_once(self, root: Path) -> None:
+        write(root / "level1/18_a.py", "def (:\n")
+        write(root / "level1/19_b.py", b"x = '\xff'\n")
+        write(root / "level2/16_other.py", PROBLEM)
+        found = findings(load_problems, root)
+        assert len(found) == 3
+        assert "18_a.py: can't be read as Python" in found[0]
+        assert "19_b.py: can't be read as Python: byte 5 is not UTF-8" in found[1]
+        assert "are both problem level2/16" in found[2]
+
+    def test_no_folder_and_no_problem(self, tmp_path: Path) -> None:
+        assert "no folder of problems" in findings(load_problems, tmp_path / "none")[0]
+        assert "no problem in" in findings(load_problems, tmp_path)[0]
+
+    @pytest.mark.parametrize(
+        "wanted", ["level1/16", "1/16", "level1/016", "level1/16_x", "problems/level1/16_Matmul.py", " level1/16 "]
+    )
+    def test_a_problem_goes_by_several_names(self, catalog: Catalog, wanted: str) -> None:
+        assert catalog.resolve(wanted).id == "level1/16"
+
+    @pytest.mark.parametrize("wanted", ["level1/18", "level3/1", "16", "", "level1", "level1/16/x"])
+    def test_unknown_problems_are_refused(self, catalog: Catalog, wanted: str) -> None:
+        assert "there is no problem" in findings(catalog.resolve, wanted)[0]
+
+    def test_near_misses_are_offered(self, catalog: Catalog) -> None:
+        assert "did you mean level1/17, level1/16" in findings(catalog.resolve, "level1/61")[0]
+
+
+class TestSolutions:
+    def test_the_path_says_author_problem_and_sample(self, tmp_path: Path, catalog: Catalog) -> None:
+        for name in ("16_naive", "16_sample3", "16_tiled_sample_4", "17_x"):
+            write(tmp_path / f"s/ann/level1/{name}.py")
+        write(tmp_path / "s/bob/level2/16_naive.py")
+        found = find_solutions([tmp_path / "s"], catalog)
+        assert [(s.label, s.problem_id, s.author, s.sample) for s in found] == [
+            ("ann/level1/16_naive.py", "level1/16", "ann", None),
+            ("ann/level1/16_sample3.py", "level1/16", "ann", 3),
+            ("ann/level1/16_tiled_sample_4.py", "level1/16", "ann", 4),
+            ("ann/level1/17_x.py", "level1/17", "ann", None),
+            ("bob/level2/16_naive.py", "level2/16", "bob", None),
+        ]
+        assert found[0].source == SOLUTION
+
+    @pytest.mark.parametrize("below", ["s", "s/ann", "s/ann/level1", "s/ann/level1/16_naive.py"])
+    def test_the_label_does_not_depend_on_where_one_stands(
+        self, tmp_path: Path, catalog: Catalog, below: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(tmp_path / "s/ann/level1/16_naive.py")
+        assert [s.label for s in find_solutions([tmp_path / below], catalog)] == ["ann/level1/16_naive.py"]
+        folder = tmp_path / below if (tmp_path / below).is_dir() else (tmp_path / below).parent
+        monkeypatch.chdir(folder)
+        assert [s.label for s in find_solutions([Path()], catalog)] == ["ann/level1/16_naive.py"]
+
+    def test_kernelbench_names(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "runs/my-run/level_1_problem_16_sample_0_kernel.py")
+        write(tmp_path / "runs/my-run/level_1_problem_16_sample_1_kernel.py")
+        found = find_solutions([tmp_path / "runs"], catalog)
+        assert [(s.label, s.problem_id, s.author, s.sample) for s in found] == [
+            ("my-run/level_1_problem_16_sample_0_kernel.py", "level1/16", "my-run", 0),
+            ("my-run/level_1_problem_16_sample_1_kernel.py", "level1/16", "my-run", 1),
+        ]
+
+    def test_a_lone_file_needs_its_problem(self, tmp_path: Path, catalog: Catalog) -> None:
+        path = write(tmp_path / "one_solution.py")
+        assert "use --problem" in findings(find_solutions, [path], catalog)[0]
+        (solution,) = find_solutions([path], catalog, problem_id="1/16")
+        assert (solution.problem_id, solution.author, solution.label) == ("level1/16", "local", "one_solution.py")
+        (solution,) = find_solutions([path], catalog, problem_id="level1/16", author="me")
+        assert solution.author == "me"
+
+    def test_problem_narrows_a_folder_and_contradicts_a_file(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py")
+        other = write(tmp_path / "s/ann/level1/17_b.py")
+        found = find_solutions([tmp_path / "s"], catalog, problem_id="level1/16")
+        assert [s.label for s in found] == ["ann/level1/16_a.py"]
+        assert (
+            "its path says level1/17, --problem says level1/16"
+            in findings(find_solutions, [other], catalog, problem_id="level1/16")[0]
+        )
+        assert (
+            "no solution of level2/16 among the 2 there"
+            in findings(find_solutions, [tmp_path / "s"], catalog, problem_id="level2/16")[0]
+        )
+
+    def test_several_arguments_that_overlap_count_once(self, tmp_path: Path, catalog: Catalog) -> None:
+        path = write(tmp_path / "s/ann/level1/16_a.py")
+        assert len(find_solutions([tmp_path / "s", path, tmp_path / "s/ann"], catalog)) == 1
+
+    def test_labels_must_differ(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s1/ann/level1/16_a.py")
+        write(tmp_path / "s2/ann/level1/16_a.py")
+        (finding,) = findings(find_solutions, [tmp_path / "s1", tmp_path / "s2"], catalog)
+        assert "are both called ann/level1/16_a.py" in finding
+
+    def test_sample_numbers_must_differ(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_a_sample1.py")
+        write(tmp_path / "s/ann/level1/16_b_sample1.py")
+        (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
+        assert "are both sample 1 of level1/16 by ann" in finding
+
+    def test_everything_wrong_is_listed_at_once(self, tmp_path: Path, catalog: Catalog) -> None:
+        folder = tmp_path / "s/ann/level1"
+        write(folder / "16_fine.py")
+        write(folder / "99_none.py")
+        write(folder / "16_bytes.py", b"# \xff\n")
+        write(folder / "notes.py")
+        write(tmp_path / "s/an n/level1/16_x.py")
+        write(tmp_path / "s/ann/level9/1_x.py")
+        os.mkfifo(folder / "16_pipe.py")
+        text = write(tmp_path / "text.txt")
+        (tmp_path / "empty").mkdir()
+        paths = [tmp_path / "s", tmp_path / "gone.py", text, tmp_path / "empty"]
+        found = "\n".join(findings(find_solutions, paths, catalog))
+        for said in (
+            "there is no problem 'level1/99'",
+            "16_bytes.py: byte 2 is not UTF-8",
+            "notes.py: its path names no problem",
+            "'an n' can't be an author",
+            "there is no problem 'level9/1'",
+            "16_pipe.py: it is not a regular file",
+            "gone.py: there is no such file or folder",
+            "text.txt: a solution is a .py file",
+            "empty: no solution in it",
+        ):
+            assert said in found
+        assert found.count("\n") == 8
+        assert "16_fine" not in found
+
+    def test_no_argument(self, catalog: Catalog) -> None:
+        assert "no solution given" in findings(find_solutions, [], catalog)[0]
+
+    def test_links_may_not_lead_out(self, tmp_path: Path, catalog: Catalog) -> None:
+        secret = write(tmp_path / "secret.py", "password = 1\n")
+        folder = tmp_path / "s/ann/level1"
+        write(folder / "16_real.py")
+        (folder / "16_stolen.py").symlink_to(secret)
+        (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
+        assert "16_stolen.py: a link that leads out of" in finding
+
+    def test_names_that_can_not_be_printed_are_refused(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_\x1b[2Jx.py")
+        (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
+        assert "can't be printed" in finding
+        assert finding.isprintable()
+
+    def test_hidden_and_private_files_are_skipped(self, tmp_path: Path, catalog: Catalog) -> None:
+        folder = tmp_path / "s/ann/level1"
+        write(folder / "16_a.py")
+        for name in ("__init__.py", ".16_b.py", "__pycache__/16_c.py", "conftest.py", "kernel.cu"):
+            write(folder / name)
+        assert len(find_solutions([tmp_path / "s"], catalog)) == 1
+
+    def test_byte_order_marks_go_and_line_ends_stay(self, tmp_path: Path, catalog: Catalog) -> None:
+        path = write(tmp_path / "s/ann/level1/16_a.py", b"\xef\xbb\xbfx = 1\r\n")
+        assert find_solutions([path], catalog)[0].source == "x = 1\r\n"
+
+    def test_large_files_are_refused(self, tmp_path: Path, catalog: Catalog) -> None:
+        path = write(tmp_path / "s/ann/level1/16_a.py", b"#" * (4 * 2**20 + 1))
+        assert "more than 4194304" in findings(find_solutions, [path], catalog)[0]
+
+    def test_solution_path_is_read_back(self, tmp_path: Path, catalog: Catalog) -> None:
+        path = solution_path(tmp_path, "some-model", "level1/16", name="Matmul with A^T!", sample=2)
+        (solution,) = find_solutions([write(path)], catalog)
+        assert (solution.problem_id, solution.author, solution.sample) == ("level1/16", "some-model", 2)
+        assert path == tmp_path / "some-model/level1/16_Matmul_with_A_T_sample2.py"
+        with pytest.raises(CatalogError, match="can't be an author"):
+            solution_path(tmp_path, "../x", "level1/16", name="x")
+
+
+class TestAuthors:
+    def test_what_a_file_says(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py")
+        write(tmp_path / "s/bob/level1/16_a.py")
+        write(tmp_path / "s/ann/author.yaml", "display_name: Ann B.\nmodel: m-1\n")
+        authors = find_authors(find_solutions([tmp_path / "s"], catalog))
+        assert (authors["ann"].display_name, authors["ann"].model) == ("Ann B.", "m-1")
+        assert authors["bob"].display_name == "bob"
+
+    @pytest.mark.parametrize("text", ["- a\n", "model: 3\n", "name: x\n", "{", "model: !!python/name:os\n"])
+    def test_wrong_files_are_named(self, tmp_path: Path, catalog: Catalog, text: str) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py")
+        write(tmp_path / "s/ann/author.yaml", text)
+        assert "author.yaml" in findings(find_solutions, [tmp_path / "s"], catalog)[0]
+
+
+def test_long_lists_are_cut_in_the_text_only() -> None:
+    error = CatalogError([f"finding {i}" for i in range(100)])
+    assert len(error.findings) == 100
+    assert str(error).endswith("and 70 more")
