@@ -1,0 +1,241 @@
+"""Names the pattern in which an output is wrong, for feedback: "every 33rd column", "the last partial tile".
+
+Imports torch and numpy, nothing of the harness. Pure; trusted side. A pattern is a hint for the author and
+never decides a verdict. Costs are bounded: marginal counts per dimension and a sample of `SAMPLE` places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+SAMPLE = 16_384
+"""Places that the rearrangement tests look at."""
+
+MATCH = 1e-2
+"""Relative closeness by which a sampled place counts as holding another place's value."""
+
+MAX_MARGINAL = 2**24
+"""Longest dimension whose marginal counts are kept (int64)."""
+
+TILES = (256, 128, 64, 32, 16, 8)
+"""Tile widths that kernels use; a remainder of one of them is called a partial tile."""
+
+LEAST = 4
+"""Fewer wrong places make no pattern: the first one's index says enough."""
+
+EVERYTHING = 0.999
+"""Share of wrong places from which on "everything" is the pattern."""
+
+
+class Marginals:
+    """Counts wrong places along each dimension of `shape`, chunk by chunk, in flat order."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = tuple(shape)
+        self.wrong = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self._counts: list[torch.Tensor | None] = [None] * len(self.shape)
+
+    def add(self, mask: torch.Tensor, offset: int) -> None:
+        """Take in a 1-d bool `mask` whose first place has the flat index `offset`. Synchronises once."""
+        places = mask.nonzero().view(-1)
+        if places.numel() == 0:
+            return
+        places = places + offset
+        self.wrong += places.numel()
+        self.first = int(places[0]) if self.first is None else self.first
+        self.last = int(places[-1])
+        stride = math.prod(self.shape)
+        for dim, size in enumerate(self.shape):
+            stride //= size
+            if size > MAX_MARGINAL:
+                continue
+            found = torch.bincount(places // stride % size, minlength=size)
+            held = self._counts[dim]
+            self._counts[dim] = found if held is None else held + found
+
+    def describe(self) -> str:
+        """The pattern in words; empty where none is seen."""
+        counts = [None if held is None else held.cpu().numpy() for held in self._counts]
+        return describe_counts(self.shape, counts, wrong=self.wrong, first=self.first, last=self.last)
+
+
+def describe_pattern(mask: torch.Tensor) -> str:
+    """The pattern of a bool tensor of any shape in which True is wrong; empty where none is seen."""
+    marginals = Marginals(mask.shape)
+    marginals.add(mask.contiguous().view(-1), 0)
+    return marginals.describe()
+
+
+def describe_counts(
+    shape: Sequence[int],
+    counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None],
+    *,
+    wrong: int,
+    first: int | None,
+    last: int | None,
+) -> str:
+    """Words for wrong places given how many lie at each coordinate of each dimension.
+
+    `counts[d]` has `shape[d]` entries (None where not kept); `first` and `last` are flat indices.
+    """
+    total = math.prod(shape)
+    if wrong == 0 or first is None or last is None:
+        return ""
+    if wrong >= EVERYTHING * total:
+        return "everything" if total > 1 else ""
+    borders = _borders(shape, counts, wrong)
+    if borders:
+        return borders
+    if wrong < LEAST:
+        return ""
+    parts = []
+    for dim in reversed(range(len(shape))):
+        held = counts[dim]
+        if held is None or shape[dim] < 2:
+            continue
+        hit = np.flatnonzero(held)
+        if hit.size == shape[dim]:
+            continue
+        if words := _describe_hits(hit, shape[dim], _name(dim, len(shape))):
+            parts.append(words)
+    if parts:
+        return " of ".join(parts)
+    if last - first + 1 == wrong:
+        return "one unbroken run" + (" up to the end" if last == total - 1 else "")
+    return f"scattered over {_share(wrong / total)} of the places"
+
+
+def _borders(
+    shape: Sequence[int],
+    counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None],
+    wrong: int,
+) -> str:
+    """The L-shaped remainder: whole last rows and whole last columns of a matrix are wrong, and nothing else."""
+    if len(shape) != 2 or counts[0] is None or counts[1] is None:
+        return ""
+    rows = np.flatnonzero(counts[0] == shape[1])
+    columns = np.flatnonzero(counts[1] == shape[0])
+    if not (rows.size and columns.size):
+        return ""
+    if rows.size * shape[1] + columns.size * shape[0] - rows.size * columns.size != wrong:
+        return ""
+    return (
+        f"{_describe_hits(rows, shape[0], 'row') or 'some rows'} and "
+        f"{_describe_hits(columns, shape[1], 'column') or 'some columns'}"
+    )
+
+
+def _describe_hits(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: int, name: str) -> str:
+    """Words for the coordinates `hit` (sorted, not all of `size`) of one dimension."""
+    low, high, count = int(hit[0]), int(hit[-1]), int(hit.size)
+    if count == 1:
+        return f"the last {name}" if low == size - 1 else f"{name} {low}"
+    steps = np.diff(hit)
+    if int(steps.max()) == 1:
+        if high == size - 1:
+            tile = next((t for t in TILES if count == size % t and size > t), None)
+            return f"the last {count} {name}s" + (f" (the last partial tile of {tile})" if tile else "")
+        if low == 0:
+            return f"the first {count} {name}s"
+        return f"{name}s {low} to {high}"
+    step = int(steps.min())
+    if step == int(steps.max()) and count >= 3:
+        start = f", from {name} {low}" if low else ""
+        stop = f" to {high}" if high + step < size else ""
+        return f"every {_ordinal(step)} {name}{start}{stop}"
+    if count <= 4:
+        return f"{name}s {', '.join(str(int(place)) for place in hit)}"
+    return f"{count} of {size} {name}s" if count < size // 2 else ""
+
+
+def _name(dim: int, dims: int) -> str:
+    if dims == 1:
+        return "element"
+    return {dims - 1: "column", dims - 2: "row"}.get(dim, f"dimension-{dim} slice")
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+def _share(part: float) -> str:
+    return f"{100 * part:.2g} %"
+
+
+def moments(a: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """Sums that tell a constant, a factor and an offset: a, t, a*a, t*t, a*t, and the number of nonzero a."""
+    sums: torch.Tensor = torch.stack(
+        (a.sum(), t.sum(), torch.dot(a, a), torch.dot(t, t), torch.dot(a, t), a.count_nonzero().double())
+    )
+    return sums
+
+
+def describe_transformation(sums: Sequence[float], count: int) -> str:
+    """Whether the answer is all zero, one value, or the truth times a constant or plus one."""
+    a, t, aa, tt, at, nonzero = sums
+    if count < 2:
+        return ""
+    if nonzero == 0:
+        return "all zero"
+    variance_a, variance_t = aa / count - (a / count) ** 2, tt / count - (t / count) ** 2
+    if variance_a <= 1e-12 * aa / count:
+        return f"the same value everywhere, {a / count:.2g}"
+    if tt > 0.0 and at * at >= (1 - 1e-6) * aa * tt and abs(at / tt - 1) > 1e-3 and variance_t > 1e-6 * tt / count:
+        return f"a constant factor: everything is {at / tt:.4g} times what is expected"
+    offset = (a - t) / count
+    rest = (aa - 2 * at + tt) / count - offset * offset
+    if abs(offset) > 1e-3 * math.sqrt(tt / count) and rest <= 1e-6 * offset * offset:
+        return f"a constant offset: everything is off by {offset:.2g}"
+    return ""
+
+
+def describe_rearrangement(actual: torch.Tensor, truth: torch.Tensor, rms: float) -> str:
+    """Whether `actual` holds the truth's values in other places: "transposed", "shifted by one element".
+
+    Looks at `SAMPLE` places at most, spread over the whole. `rms` is the truth's root mean square. Tensors of one
+    shape on any devices; real values.
+    """
+    count = actual.numel()
+    if count < 8:
+        return ""
+    # An odd stride near the golden section of the range visits rows and columns evenly.
+    stride = max(1, int(count * 0.6180339887)) | 1
+    flat = torch.arange(min(SAMPLE, count), dtype=torch.int64) * stride % count
+    got = _at(actual, flat)
+    here = _at(truth, flat)
+
+    def agrees(want: torch.Tensor) -> float:
+        close = (got - want).abs() <= MATCH * want.abs().clamp(min=rms)
+        return float(close.double().mean())
+
+    if agrees(here) > 0.5:
+        return ""
+    if actual.dim() >= 2:
+        rows, columns = actual.shape[-2:]
+        if rows > 1 and columns > 1:
+            inner = flat % (rows * columns)
+            moved = flat - inner + inner % rows * columns + inner // rows
+            if agrees(_at(truth, moved)) > EVERYTHING:
+                return "transposed"
+    for step, words in ((1, "shifted by one element"), (-1, "shifted back by one element")):
+        if agrees(_at(truth, (flat - step) % count)) > 0.99:
+            return words
+    if agrees(_at(truth, count - 1 - flat)) > EVERYTHING:
+        return "in reverse order"
+    return ""
+
+
+def _at(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+    """Values at flat (logical) indices, as float64 on the CPU."""
+    places = torch.unravel_index(flat.to(tensor.device), tensor.shape)
+    if tensor.element_size() == 1:  # float8 can't be indexed
+        return tensor.view(torch.uint8)[places].view(tensor.dtype).cpu().to(torch.float64)
+    return tensor[places].cpu().to(torch.float64)

@@ -1,0 +1,156 @@
+"""Errors as values, and the precision classes: how much each allows, with the measurements they rest on.
+
+Imports `model` only. Pure; trusted side. How errors are found is said in `comparison`, what follows from them in
+`numerics`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.model import PrecisionClass
+
+CONCENTRATED = 1 / 32
+"""Spread (standard deviation) relative to the rms below which the truth is a long sum of one sign."""
+
+CONCENTRATED_RMS = 5e-4
+"""The rms limit of fp32 there: one float32 accumulator drifts up to terms * 2**-25, 1.5e-4 at 2**20 terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The largest scaled errors that a class allows. `note` says why they are not the table's."""
+
+    rms: float
+    max: float
+    note: str = ""
+
+    def admits(self, rms_error: float, max_error: float) -> bool:
+        return rms_error <= self.rms and max_error <= self.max
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rms": self.rms, "max": self.max, "note": self.note}
+
+
+LIMITS: Mapping[PrecisionClass, Limits] = {
+    PrecisionClass.FP32: Limits(rms=1e-4, max=1e-3),
+    PrecisionClass.TF32: Limits(rms=1.1e-3, max=1.1e-2),
+    PrecisionClass.FP16: Limits(rms=1.3e-3, max=1.3e-2),
+    PrecisionClass.BF16: Limits(rms=1.2e-2, max=1.2e-1),
+    PrecisionClass.FP8: Limits(rms=1.5e-1, max=7.5e-1),
+}
+"""Limits per class, between what its arithmetic does and what the next coarser one does.
+
+rms errors of dot products, simulated on the CPU for 64 to 2**20 terms (`tests/test_numerics.py` repeats a part):
+
+| arithmetic | normal inputs | uniform [0, 1) inputs | limit of its class | next coarser, normal |
+|---|---|---|---|---|
+| fp32, pairwise sum | 1.6e-7 | 4.7e-8 | 1e-4 | 2.6e-4 |
+| fp32, one accumulator, 8,192 terms | 1.4e-6 | 1.1e-6 | 1e-4 | 2.6e-4 |
+| the same, 524,288 terms | 9.7e-6 | 4.3e-5 | 1e-4 | 2.6e-4 |
+| the same, 1,048,576 terms | 1.4e-5 | 1.5e-4 | 1e-4; uniform: 5e-4, see below | 2.6e-4 |
+| tf32 inputs, rounded | 2.6e-4 to 3.4e-4 | 4.2e-5 and less | 1.1e-3 | 1.9e-3 |
+| tf32 inputs, cut off | 7.4e-4 to 8.1e-4 | 6.5e-4 | 1.1e-3 | 1.9e-3 |
+| fp16 inputs | as tf32 rounded | as tf32 rounded | 1.3e-3 | 1.9e-3 |
+| result rounded once to fp16 (kept in float32) | 1.9e-4 to 2.2e-4 | the same | 1.3e-3 | |
+| bf16 inputs | 1.9e-3 to 2.7e-3 | 3.5e-4 and less | 1.2e-2 | 3.2e-2 |
+| result rounded once to bf16 (kept in float32) | 1.5e-3 to 1.8e-3 | the same | 1.2e-2 | |
+| fp8 inputs, e4m3 | 3.2e-2 to 4.3e-2 | 5.9e-3 and less | 1.5e-1 | (a wrong answer: near 1) |
+| fp8 inputs, e5m2 | 7.2e-2 to 8.3e-2 | 1.1e-2 and less | 1.5e-1 | (a wrong answer: near 1) |
+
+The limit on single entries is ten times the rms limit (five for fp8). Rounding errors of a long sum are near
+normal, and of 1e8 normal values the largest lies at 5.7 standard deviations, so honest code at the very rms limit
+keeps within it; a single entry that is off by a thousandth of the spread still fails fp32.
+
+On a concentrated truth (`CONCENTRATED`) no class can be told from another, as the third column shows, while one
+float32 accumulator drifts. There the fp32 rms limit is `CONCENTRATED_RMS`, but at most half the spread, so that a
+constant answer stays wrong. Separating classes is the zero-mean variant's work.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One entry of a tensor: `got` and `expected` are real numbers (for complex ones: of the part that differs)."""
+
+    index: tuple[int, ...]
+    got: float | int
+    expected: float | int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "index": list(self.index),
+            "got": _plain(self.got),
+            "expected": _plain(self.expected),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorComparison:
+    """How one output tensor relates to the truth.
+
+    `compared` counts the entries finite in both (all, for exact types). Errors are None for exact types and where
+    nothing was compared. `wrong` counts entries beyond `wrong_beyond` (scaled) or of another kind; it is looked for
+    only where some limit is broken, and `rest_rms_error` is then the error without them. `borrowed` counts entries
+    accepted because they agree with the float32 reference where that differs from the truth in kind.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    compared: int
+    exact: bool
+    truth_rms: float | None = None
+    truth_spread: float | None = None
+    rms_error: float | None = None
+    max_error: float | None = None
+    rest_rms_error: float | None = None
+    non_finite_mismatches: int = 0
+    borrowed: int = 0
+    wrong: int = 0
+    wrong_beyond: float | None = None
+    unwritten: int | None = None
+    first: Place | None = None
+    worst: Place | None = None
+    pattern: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; non-finite numbers are strings."""
+        return {
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "count": self.count,
+            "compared": self.compared,
+            "exact": self.exact,
+            "truth_rms": self.truth_rms,
+            "truth_spread": self.truth_spread,
+            "rms_error": self.rms_error,
+            "max_error": self.max_error,
+            "rest_rms_error": self.rest_rms_error,
+            "non_finite_mismatches": self.non_finite_mismatches,
+            "borrowed": self.borrowed,
+            "wrong": self.wrong,
+            "wrong_beyond": self.wrong_beyond,
+            "unwritten": self.unwritten,
+            "first": self.first.to_json() if self.first else None,
+            "worst": self.worst.to_json() if self.worst else None,
+            "pattern": self.pattern,
+        }
+
+    def within(self, limits: Limits) -> bool:
+        """Positive proof that every entry agrees, to these limits."""
+        if self.non_finite_mismatches:
+            return False
+        if self.exact:
+            return self.wrong == 0
+        if self.compared == 0:
+            return True
+        return (
+            self.rms_error is not None and self.max_error is not None and limits.admits(self.rms_error, self.max_error)
+        )
+
+
+def _plain(value: float | int) -> float | int | str:
+    return value if isinstance(value, int) or math.isfinite(value) else str(value)

@@ -1,0 +1,78 @@
+"""Words for where an output is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from harness.patterns import Marginals, describe_pattern
+
+
+def mask(*shape: int, spoil: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    held = torch.zeros(*shape, dtype=torch.bool)
+    spoil(held)
+    return held
+
+
+def mark(*places: object) -> Callable[[torch.Tensor], None]:
+    def spoil(held: torch.Tensor) -> None:
+        for place in places:
+            held[place] = True  # type: ignore[index]
+
+    return spoil
+
+
+ALL = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spoil", "words"),
+    [
+        ((10, 10), mark(), ""),
+        ((10, 10), mark(ALL), "everything"),
+        ((10, 10), mark((2, 3)), ""),
+        ((10, 100), mark((ALL, slice(0, None, 33))), "every 33rd column"),
+        ((10, 100), mark((ALL, slice(5, None, 11))), "every 11th column, from column 5"),
+        ((10, 100), mark((ALL, slice(0, 50, 2))), "every 2nd column to 48"),
+        ((100, 10), mark(-1), "the last row"),
+        ((100, 10), mark(0), "row 0"),
+        ((100, 10), mark(slice(96, None)), "the last 4 rows (the last partial tile of 32)"),
+        ((100, 10), mark(slice(0, 40)), "the first 40 rows"),
+        ((100, 10), mark(slice(32, 64)), "rows 32 to 63"),
+        ((100, 10), mark([3, 17, 80]), "rows 3, 17, 80"),
+        (
+            (100, 50),
+            mark((slice(96, None), slice(48, None))),
+            "the last 2 columns (the last partial tile of 16) of the last 4 rows (the last partial tile of 32)",
+        ),
+        (
+            (100, 50),
+            mark(slice(96, None), (ALL, slice(48, None))),
+            "the last 4 rows (the last partial tile of 32) and the last 2 columns (the last partial tile of 16)",
+        ),
+        ((7, 10, 10), mark(slice(4, 6)), "dimension-0 slices 4 to 5"),
+        ((1000,), mark(slice(992, None)), "the last 8 elements (the last partial tile of 16)"),
+        ((1000,), mark(slice(0, None, 4)), "every 4th element"),
+    ],
+)
+def test_patterns(shape: tuple[int, ...], spoil: Callable[[torch.Tensor], object], words: str) -> None:
+    found = describe_pattern(mask(*shape, spoil=spoil))
+    assert found == words
+
+
+def test_scattered_places_say_how_many() -> None:
+    held = torch.rand(200, 200, generator=torch.Generator().manual_seed(0)) < 0.1
+    assert describe_pattern(held) in {f"scattered over {share} % of the places" for share in ("9.9", "10")}
+
+
+def test_chunks_add_up_to_the_whole() -> None:
+    held = mask(64, 33, spoil=mark((ALL, slice(0, None, 4)), 60))
+    marginals = Marginals(held.shape)
+    flat = held.view(-1)
+    for start in range(0, flat.numel(), 100):
+        marginals.add(flat[start : start + 100], start)
+    assert marginals.describe() == describe_pattern(held)
+    assert marginals.wrong == int(held.sum())
+    assert (marginals.first, marginals.last) == (0, 63 * 33 + 32)
