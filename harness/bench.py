@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
+from harness.digest import digest
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
 from harness.model import Problem, Workload
-from harness.numerics import digest
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
-from harness.trees import TreeSpec, flatten, unflatten
+from harness.trees import flatten, unflatten
 
 CUDA_SHARE = 0.4
 """Part of the free GPU memory that the sets may take: the rest is for truth in float64 and for the solution."""
@@ -67,8 +67,13 @@ class Bench:
         self.init_slots: tuple[Slot, ...] = ()
         self.state_slots: Mapping[str, Slot] = {}
         self.arena = self._lay_out(sets_wanted)
+        self._salt = secret.getrandbits(128)
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
         self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
+        # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
+        # no guest can starve the referee of it later.
+        self.draw(0)
+        self.truth_source = self.truth(0).source
 
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
@@ -91,8 +96,10 @@ class Bench:
         metas = (*self._input_metas, *output_metas, *state_metas)
         set_bytes = sum(aligned(tensor_bytes(shape, dtype)) for shape, dtype in metas)
         free = self.device.free_bytes()
-        budget = int(free * CUDA_SHARE) if self.device.torch_device.type == "cuda" else min(
-            int(free * HOST_SHARE), HOST_LIMIT_BYTES
+        budget = (
+            int(free * CUDA_SHARE)
+            if self.device.torch_device.type == "cuda"
+            else min(int(free * HOST_SHARE), HOST_LIMIT_BYTES)
         )
         count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
         if count < 2:
@@ -142,7 +149,7 @@ class Bench:
             unflatten(self.tree, targets), self._reference, seed=seed, variant=variant, device=self.device.torch_device
         )
         self.poison(index)
-        self._digests[index] = tuple(digest(target, salt=seed) for target in targets)
+        self._digests[index] = tuple(digest(target, salt=self._salt) for target in targets)
 
     def poison(self, index: int) -> None:
         held = self.sets[index]
@@ -158,8 +165,7 @@ class Bench:
 
     def changed_inputs(self, index: int) -> tuple[int, ...]:
         """Numbers of the inputs of set `index` whose bytes are not the ones drawn."""
-        seed = self._seeds[index][0]
-        now = tuple(digest(target, salt=seed) for target in self.tensors(self.sets[index].inputs))
+        now = tuple(digest(target, salt=self._salt) for target in self.tensors(self.sets[index].inputs))
         return tuple(i for i, (a, b) in enumerate(zip(self._digests[index], now, strict=True)) if a != b)
 
     def arguments(self, index: int) -> list[object]:
@@ -187,5 +193,3 @@ class Bench:
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(-1).view(torch.uint8) if tensor.numel() else tensor
-
-

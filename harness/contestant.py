@@ -79,6 +79,7 @@ class Contestant:
         self._notes: list[str] = []
         self._initial_state: dict[str, torch.Tensor] = {}
         self._shim: Any = None
+        self._previous: object = None
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
@@ -199,6 +200,8 @@ class Contestant:
             times: CallTime = timer(forward, snapshot.take)
             missing = self._copy_state(burst.state_names, state_slots)
             self._device.synchronize()
+        # Alive until the next call has returned: a fresh output can't get the address of one that is held.
+        self._previous = snapshot.result
         return CallClaim(
             device_s=times.device_s,
             window_s=times.window_s,
@@ -236,6 +239,7 @@ class _Snapshot:
         self._shim = shim
         self.tree = flatten(None)[1]
         self.leaves: tuple[Leaf, ...] = ()
+        self.result: object = None
 
     def coerce(self, result: object) -> object:
         """`result` with every tensor on the device of the buffer it goes to."""
@@ -251,6 +255,7 @@ class _Snapshot:
         return unflatten(tree, moved)
 
     def take(self, result: object) -> None:
+        self.result = result
         leaves, self.tree = flatten(result)
         described = []
         for index, leaf in enumerate(leaves):

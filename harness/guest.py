@@ -127,9 +127,7 @@ class Guest:
             )
         if report.signal is not None:
             name = signal.Signals(report.signal).name if report.signal in set(signal.Signals) else str(report.signal)
-            return Failure(
-                status=Status.crashed, reason=f"the process died of {name} while {where}", evidence=evidence
-            )
+            return Failure(status=Status.crashed, reason=f"the process died of {name} while {where}", evidence=evidence)
         status = Status.import_error if stage is Stage.IMPORT else Status.crashed
         return Failure(
             status=status,
@@ -175,7 +173,7 @@ def failure_of(broken: Broken) -> Failure:
         status, reason = Status.out_of_memory, message
     elif broken.kind == "AcceleratorError" or any(mark in lowered for mark in _CUDA):
         status, reason = Status.cuda_error, _first_sentence(message)
-    elif "error building extension" in lowered or "ninja" in lowered and "build" in lowered:
+    elif "error building extension" in lowered or ("ninja" in lowered and "build" in lowered):
         status, reason = Status.compile_error, message
     elif broken.kind == "NoModelNew":
         status, reason = Status.no_model_new, broken.message

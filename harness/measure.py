@@ -124,11 +124,7 @@ class ReferenceRunner:
             arguments = self._bench.arguments(turn.index)
             self._bench.oracle.restore_state()
             self._bench.device.reseed(self._bench.call_seed(turn.index))
-            timer = (
-                self._bench.device.time_latency
-                if turn.mode is CallMode.LATENCY
-                else self._bench.device.time_cold
-            )
+            timer = self._bench.device.time_latency if turn.mode is CallMode.LATENCY else self._bench.device.time_cold
             with torch.no_grad():
                 times.append(timer(lambda held=arguments: self._bench.oracle.forward(held), self._copy))  # type: ignore[misc]
         wall_s = time.perf_counter() - begin

@@ -124,8 +124,9 @@ class Oracle:
             _copy_state(self.initial_state, self.model)
 
     def answer(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
-        """The reference's own answer on clones of `inputs` (slot order of `tree`)."""
-        return self._answer(self.model, self.initial_state, [leaf.clone() for leaf in inputs], tree, seed)
+        """The reference's own answer on `inputs` (slot order of `tree`), which are left as they are."""
+        own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
+        return self._answer(self.model, self.initial_state, own, tree, seed)
 
     def truth(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Truth:
         """The reference in float64 on `inputs`, or what takes its place."""

@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.build import BuildCache, BuildOutcome, Toolchain, build_solution, open_toolchain
-from harness.catalog import Catalog, find_solutions, load_problems
+from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Executor
@@ -80,10 +80,19 @@ def plan(config: RunConfig) -> tuple[Catalog, list[Job]]:
     catalog = load_problems(config.problems)
     solutions = find_solutions(config.paths, catalog, problem_id=config.problem)
     jobs = []
+    faults = []
     for solution in solutions:
         problem = catalog[solution.problem_id]
-        workload = catalog.workload(problem.id, config.workload)
+        if config.precision is not None:
+            problem = replace(problem, precision=config.precision)
+        workload = problem.workloads.get(config.workload)
+        if workload is None:
+            known = ", ".join(problem.workloads)
+            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {known}")
+            continue
         jobs.append(Job(solution=solution, problem=problem, workload=workload))
+    if faults:
+        raise CatalogError(sorted(set(faults)))
     return catalog, sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
 
 
@@ -210,9 +219,7 @@ class _Run:
                     job = building.pop(future)  # type: ignore[arg-type]
                     outcome: BuildOutcome = future.result()  # type: ignore[assignment]
                     self.on_event(
-                        BuildFinished(
-                            solution=job.solution, wall_s=outcome.wall_s, failed=outcome.failure is not None
-                        )
+                        BuildFinished(solution=job.solution, wall_s=outcome.wall_s, failed=outcome.failure is not None)
                     )
                     if outcome.failure is not None:
                         self._finish(self._record_of_build(job, outcome))

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harness.bench import Bench
 from harness.devices import Device, open_device
 from harness.guest import Guest, GuestFailed
@@ -200,6 +202,16 @@ class Referee:
         except ProblemError as error:
             return Outcome(
                 status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
+            )
+        except torch.OutOfMemoryError as error:
+            self._drop_bench()
+            return Outcome(
+                status=Status.harness_error,
+                reason=one_line(
+                    f"problem {task.problem.id}, workload {task.workload.name}, does not fit the free memory of the "
+                    f"{self.config.device.value} device: {error}"
+                ),
+                evidence=evidence,
             )
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on

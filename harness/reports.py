@@ -35,15 +35,15 @@ ORDER = (
 
 def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
     """The verdict that the gravest report asks for, or None."""
-    found = [(STATUS_OF_KIND[kind], report) for report in reports if (kind := str(report.get("kind"))) in STATUS_OF_KIND]
+    found = [
+        (STATUS_OF_KIND[kind], report) for report in reports if (kind := str(report.get("kind"))) in STATUS_OF_KIND
+    ]
     for status in ORDER:
         for held, report in found:
             if held is status:
                 more = len(found) - 1
                 text = str(report.get("message") or _describe(report))
-                return Failure(
-                    status=status, reason=one_line(text + (f" (and {more} more findings)" if more else ""))
-                )
+                return Failure(status=status, reason=one_line(text + (f" (and {more} more findings)" if more else "")))
     return None
 
 

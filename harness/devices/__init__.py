@@ -6,10 +6,12 @@ Used on both sides of the trust boundary: the referee allocates shared memory, t
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from harness.model import DeviceKind
@@ -81,7 +83,7 @@ class Device(Protocol):
         ...
 
     def reseed(self, seed: int) -> None:
-        """Seed every random generator a forward may draw from."""
+        """Seed every random generator that a constructor or a forward may draw from."""
         ...
 
     def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
@@ -106,6 +108,13 @@ def open_device(kind: DeviceKind, index: int = 0) -> Device:
     from harness.devices.host import HostDevice
 
     return HostDevice()
+
+
+def seed_generators(seed: int) -> None:
+    """Seed Python's, numpy's and torch's global generators (torch: on every device)."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def aligned(nbytes: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness.devices import CallTime, DeviceError, check_extent, tensor_bytes
+from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
 from harness.model import DeviceKind
 
 FLUSH_FACTOR = 4
@@ -106,18 +106,14 @@ class CudaDevice:
 
     def __init__(self, index: int = 0) -> None:
         if not torch.cuda.is_available():
-            raise DeviceError(
-                "torch sees no CUDA GPU: check `harness doctor`, or run without one by --device host"
-            )
+            raise DeviceError("torch sees no CUDA GPU: check `harness doctor`, or run without one by --device host")
         if index >= torch.cuda.device_count():
             raise DeviceError(f"there is no GPU {index}: torch sees {torch.cuda.device_count()}")
         self.index = index
         torch.cuda.set_device(index)
         torch.empty(1, device=f"cuda:{index}")  # makes the primary context current, which the driver calls need
         self._flush: torch.Tensor | None = None
-        self._flush_bytes = max(
-            FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES
-        )
+        self._flush_bytes = max(FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
@@ -161,7 +157,7 @@ class CudaDevice:
         torch.cuda.synchronize(self.index)
 
     def reseed(self, seed: int) -> None:
-        torch.manual_seed(seed)
+        seed_generators(seed)
 
     def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
         if self._flush is None:

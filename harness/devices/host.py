@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from harness.devices import CallTime, DeviceError, check_extent, tensor_bytes
+from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
 from harness.model import DeviceKind
 
 _FALLBACK_CACHE_BYTES = 32 * 2**20
@@ -88,7 +88,7 @@ class HostDevice:
         return
 
     def reseed(self, seed: int) -> None:
-        torch.manual_seed(seed)
+        seed_generators(seed)
 
     def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
         if self._flush is None:

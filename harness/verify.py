@@ -1,0 +1,266 @@
+"""Verification: what a contestant claims to have returned, and the bytes in the referee's buffers, against the truth.
+
+Trusted side. One `Verifier` serves one solution. A pass needs positive proof for every call: structure, shape, dtype
+and device as claimed, values as found in the arena, state, and inputs left alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.bench import POISON, Bench
+from harness.measure import Turn
+from harness.messages import BurstDone, CallClaim
+from harness.model import Failure, PrecisionClass, Status
+from harness.numerics import (
+    Judgement,
+    TensorComparison,
+    compare,
+    judge,
+    kernelbench_rule,
+    limits_for,
+)
+from harness.oracle import Truth
+from harness.trees import TreeError, TreeSpec, same_structure
+
+EXPECTED_DEVICE = "cuda"
+"""Where outputs belong: on the host device too, where a stand-in for CUDA keeps the distinction."""
+
+STATIC_BUFFER = "static_buffer"
+"""Label: calls return the same memory, so that a later call overwrites an earlier one's result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is known of one call. `failure` is None only where everything was proven."""
+
+    variant: str
+    failure: Failure | None
+    judgement: Judgement | None = None
+    truth: str | None = None
+    reference: tuple[TensorComparison, ...] = ()
+    kernelbench: bool | None = None
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Judges the calls of one solution. `labels` grows as properties of the solution show."""
+
+    bench: Bench
+    required: PrecisionClass
+    coerce: bool
+    labels: list[str] = field(default_factory=list)
+    _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
+
+    def check(self, turns: Sequence[Turn], done: BurstDone, *, with_reference: bool) -> list[Finding]:
+        """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
+        findings = [
+            self._check_call(turn.index, claim, with_reference) for turn, claim in zip(turns, done.claims, strict=True)
+        ]
+        self._note_addresses(done)
+        return findings
+
+    def _note_addresses(self, done: BurstDone) -> None:
+        # The contestant keeps each result alive until the next call has returned, so fresh outputs can't share one
+        # address; a repeated one is a buffer that the solution keeps. A label, never a verdict.
+        first = [claim.leaves[0].address if claim.leaves else 0 for claim in done.claims]
+        repeated = any(a == b != 0 for a, b in itertools.pairwise(first))
+        if repeated and STATIC_BUFFER not in self.labels:
+            self.labels.append(STATIC_BUFFER)
+
+    def _check_call(self, index: int, claim: CallClaim, with_reference: bool) -> Finding:
+        variant = self.bench.variant(index)
+        if failure := self._structure(claim):
+            return Finding(variant=variant, failure=failure)
+        changed = self.bench.changed_inputs(index)
+        if changed and not self.bench.traits.mutates_inputs:
+            paths = self.bench.tree.paths("inputs")
+            return Finding(
+                variant=variant,
+                failure=Failure(
+                    status=Status.mutated_input,
+                    reason=f"{paths[changed[0]]} was changed by the call; the reference leaves its inputs alone",
+                    evidence={"changed_inputs": [paths[i] for i in changed]},
+                ),
+            )
+        truth = self.bench.truth(index)
+        return self._values(index, claim, variant, truth, with_reference)
+
+    def _structure(self, claim: CallClaim) -> Failure | None:
+        traits = self.bench.traits
+        try:
+            tree = TreeSpec.from_json(claim.tree)
+        except TreeError as error:
+            return _tampered(f"an output's description is malformed: {error}")
+        if opaque := tree.opaque("output"):
+            path, name = opaque[0]
+            return Failure(status=Status.wrong_structure, reason=f"{path} is a {name[:200]}, not a plain tensor")
+        if difference := same_structure(traits.tree, tree):
+            return Failure(status=Status.wrong_structure, reason=difference)
+        if len(claim.leaves) != tree.slots:
+            return _tampered("the number of output tensors does not fit their description")
+        for path, leaf, shape, dtype in zip(
+            traits.tree.paths("output"), claim.leaves, traits.shapes, traits.dtypes, strict=True
+        ):
+            expected = str(dtype).removeprefix("torch.")
+            if leaf.shape != shape:
+                return Failure(
+                    status=Status.wrong_shape,
+                    reason=f"{path} has shape {list(leaf.shape)}, {list(shape)} was expected",
+                )
+            if leaf.dtype != expected:
+                return Failure(
+                    status=Status.wrong_dtype, reason=f"{path} is {leaf.dtype[:40]}, {expected} was expected"
+                )
+            if leaf.device != EXPECTED_DEVICE and not self.coerce:
+                return Failure(
+                    status=Status.wrong_device,
+                    reason=f"{path} is on the device {leaf.device[:40]!r}, its inputs are on the GPU; return it there, "
+                    "or use --device-policy coerce to have it copied inside the timed call",
+                )
+            if leaf.device != EXPECTED_DEVICE and "coerced_device" not in self.labels:
+                self.labels.append("coerced_device")
+        if claim.state_missing:
+            return Failure(
+                status=Status.wrong_state,
+                reason=f"the reference updates {claim.state_missing[0][:200]!r}; ModelNew has no such state",
+            )
+        return None
+
+    def _values(self, index: int, claim: CallClaim, variant: str, truth: Truth, with_reference: bool) -> Finding:
+        bench, traits = self.bench, self.bench.traits
+        held = bench.sets[index]
+        actual = bench.tensors(held.outputs) + bench.tensors(held.state)
+        expected = [*truth.answer.leaves, *(truth.answer.state[name] for name in traits.updates_state)]
+        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
+        outputs = len(held.outputs)
+        if traits.mutates_inputs:
+            actual += bench.tensors(held.inputs)
+            expected += truth.answer.inputs
+            names += bench.tree.paths("inputs")
+        kernelbench: bool | None = None
+        references = self._references.get(variant)
+        own: list[Any] = [None] * len(actual)
+        if with_reference or references is None:
+            answer = bench.answer(index)
+            own = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
+            if traits.mutates_inputs:
+                own += answer.inputs
+            kernelbench = all(kernelbench_rule(a, r) for a, r in zip(actual[:outputs], own[:outputs], strict=True))
+            references = tuple(compare(r, t) for r, t in zip(own, expected, strict=True))
+            self._references[variant] = references
+        limits = [limits_for(self.required, reference) for reference in references]
+        comparisons = [
+            compare(a, t, reference=r, limits=limit, poison_byte=POISON)
+            for a, t, r, limit in zip(actual, expected, own, limits, strict=True)
+        ]
+        judgement = judge(comparisons, self.required, references=references, names=names)
+        failure = judgement.failure or _constants(claim, truth, traits.tree, limits[0].max if limits else 1e-3)
+        if failure is not None and any(
+            not c.within(limit) for c, limit in list(zip(comparisons, limits, strict=True))[outputs:]
+        ):
+            inside = all(c.within(limit) for c, limit in list(zip(comparisons, limits, strict=True))[:outputs])
+            if inside:
+                failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
+        return Finding(
+            variant=variant,
+            failure=failure,
+            judgement=judgement,
+            truth=truth.source,
+            reference=references,
+            kernelbench=kernelbench,
+        )
+
+
+def _constants(claim: CallClaim, truth: Truth, tree: TreeSpec, limit: float) -> Failure | None:
+    """Float constants inside the output (a loss returned as a Python number), against the truth's."""
+    mine = TreeSpec.from_json(claim.tree).floats("output")
+    for (path, got), (_, expected) in zip(mine, truth.answer.tree.floats("output"), strict=True):
+        same = (math.isnan(got) and math.isnan(expected)) or got == expected
+        if not same and not abs(got - expected) <= limit * max(abs(expected), 1e-3):
+            return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {expected:.2g}")
+    return None
+
+
+def _tampered(reason: str) -> Failure:
+    return Failure(status=Status.disqualified, reason=reason, evidence={"rule": "protocol"})
+
+
+_GRAVITY = (
+    Status.disqualified,
+    Status.wrong_structure,
+    Status.wrong_shape,
+    Status.wrong_dtype,
+    Status.wrong_device,
+    Status.mutated_input,
+    Status.non_finite,
+    Status.wrong_value,
+    Status.wrong_state,
+    Status.low_precision,
+)
+
+
+def overall(findings: Sequence[Finding], *, unmatched: Sequence[str] = ()) -> Failure | None:
+    """The gravest failure of all calls, preferring one on the problem's own inputs; None is a pass.
+
+    Wrong values beside parameters of the reference that ModelNew has no place for are `wrong_state`: the comparison
+    says nothing about the arithmetic then.
+    """
+    failed = [finding for finding in findings if finding.failure is not None]
+    if not failed:
+        return None
+    chosen = min(
+        failed,
+        key=lambda finding: (
+            _GRAVITY.index(finding.failure.status) if finding.failure else 0,
+            finding.variant != "own",
+        ),
+    )
+    failure = chosen.failure
+    assert failure is not None
+    suffix = "" if chosen.variant == "own" else f" (on {chosen.variant.replace('_', ' ')} inputs)"
+    share = f"; {len(failed)} of {len(findings)} calls wrong" if 1 < len(failed) < len(findings) else ""
+    if unmatched and failure.status in (Status.wrong_value, Status.low_precision):
+        return Failure(
+            status=Status.wrong_state,
+            reason=f"the reference's {unmatched[0]!r} has no equal place in ModelNew, and the values differ: "
+            f"{failure.reason}"[:450],
+            evidence=failure.evidence,
+        )
+    return Failure(status=failure.status, reason=failure.reason[:420] + suffix + share, evidence=failure.evidence)
+
+
+def summarise(findings: Sequence[Finding]) -> Mapping[str, Any]:
+    """Evidence of a verification: worst errors a variant, of solution and reference, truth's source."""
+    variants: dict[str, dict[str, Any]] = {}
+    for finding in findings:
+        held = variants.setdefault(
+            finding.variant,
+            {"calls": 0, "failed": 0, "rms_error": None, "max_error": None, "reference_rms_error": None},
+        )
+        held["calls"] += 1
+        held["failed"] += finding.failure is not None
+        if finding.judgement is None:
+            continue
+        for output in finding.judgement.evidence["outputs"]:
+            for key in ("rms_error", "max_error", "reference_rms_error"):
+                if output[key] is not None:
+                    held[key] = output[key] if held[key] is None else max(held[key], output[key])
+    reached = [f.judgement.reached for f in findings if f.judgement is not None and f.failure is None]
+    order = list(PrecisionClass)
+    known = [verdict for finding in findings if (verdict := finding.kernelbench) is not None]
+    own = [f.kernelbench for f in findings if f.variant == "own" and f.kernelbench is not None]
+    return {
+        "variants": variants,
+        "truth": sorted({finding.truth for finding in findings if finding.truth}),
+        "precision_reached": (
+            max((r for r in reached if r is not None), key=order.index).value
+            if reached and len(reached) == len(findings) and all(r is not None for r in reached)
+            else None
+        ),
+        "kernelbench_would_pass": all(own) if own and known else None,
+    }
