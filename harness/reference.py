@@ -1,0 +1,154 @@
+"""Loads a problem's module from its source, with a workload's sizes in place of the file's.
+
+Trusted side only: the referee and the baselines use it, a contestant never sees it. A problem is trusted code and is
+executed here. Imports the vocabulary, `sizes` and `trees`.
+
+The module is registered under a random name, since dataclasses, `torch.compile` and Triton look a class up by
+the name of its module, and so that nothing else in the process can reach it by guessing. Two loads share nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import secrets
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.model import Problem, Workload, one_line
+from harness.sizes import UNKNOWN, apply_sizes, constants
+from harness.trees import TreeError, flatten, unflatten
+
+INIT_SEED = 0
+"""Seed before `get_init_inputs`: constructor arguments are part of the problem, the same in every run."""
+
+
+class ProblemError(Exception):
+    """The problem is at fault, never a solution: it can't be loaded, or its reference or its inputs fail."""
+
+
+class ReferenceModule:
+    """A loaded problem. Made by `load_reference`."""
+
+    def __init__(self, problem: Problem, workload: Workload, module: ModuleType, sizes: Mapping[str, Any]) -> None:
+        self.problem = problem
+        self.workload = workload
+        self.sizes = sizes
+        """Values of the file's constants under this workload, for declared costs and for display."""
+        self._module = module
+        self._model_class = self._member("Model")
+        if not (isinstance(self._model_class, type) and issubclass(self._model_class, torch.nn.Module)):
+            raise ProblemError(f"{problem.id}: Model is not a subclass of torch.nn.Module")
+        self._get_inputs = self._callable("get_inputs")
+        self._get_init_inputs = self._callable("get_init_inputs")
+        weakref.finalize(self, sys.modules.pop, module.__name__, None)
+
+    @property
+    def get_inputs(self) -> Callable[[], Any]:
+        """The problem's own function, as it is. `harness.inputs` draws through it."""
+        return self._get_inputs
+
+    def init_inputs(self) -> list[Any]:
+        """The constructor's arguments: a new list with the same values in every call.
+
+        Raises `ProblemError` where `get_init_inputs` fails or returns no list or tuple.
+        """
+        seed_everything(INIT_SEED)
+        with self._blame("get_init_inputs failed"):
+            held = self._get_init_inputs()
+        if not isinstance(held, list | tuple):
+            raise ProblemError(f"{self.problem.id}: get_init_inputs returns a {type(held).__name__}, not a list")
+        return list(held)
+
+    def model(self, seed: int, device: torch.device, dtype: torch.dtype | None = None) -> torch.nn.Module:
+        """A new `Model` on `device`, its floating-point parameters and buffers cast to `dtype` if one is given.
+
+        As KernelBench does, it is constructed on the CPU right after seeding, so that a solution constructed
+        under the same seed draws the same weights on every device, and left in the mode its constructor chose.
+        Tensors among the constructor's arguments are moved to `device` first. Raises `ProblemError`.
+        """
+        arguments = _moved(self.init_inputs(), device)
+        seed_everything(seed)
+        with self._blame("Model(*get_init_inputs()) failed"):
+            model: torch.nn.Module = self._model_class(*arguments)
+        with self._blame(f"the model can't be moved to {device}"):
+            return model.to(device=device, dtype=dtype)
+
+    def _member(self, name: str) -> Any:
+        try:
+            return getattr(self._module, name)
+        except AttributeError as error:
+            raise ProblemError(f"{self.problem.id}: the file defines no {name}") from error
+
+    def _callable(self, name: str) -> Callable[[], Any]:
+        held = self._member(name)
+        if not callable(held):
+            raise ProblemError(f"{self.problem.id}: {name} is not a function")
+        return held  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _blame(self, what: str) -> Iterator[None]:
+        """Turn the problem's exceptions into `ProblemError`; lack of memory is the machine's fault and passes."""
+        try:
+            yield
+        except (torch.OutOfMemoryError, MemoryError, ProblemError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise ProblemError(f"{self.problem.id}: {what}: {describe(error)}") from error
+
+
+def load_reference(problem: Problem, workload: Workload) -> ReferenceModule:
+    """Execute `problem` with the sizes of `workload` in a module of its own.
+
+    Raises `ProblemError` where the file doesn't parse or run, or lacks `Model`, `get_inputs` or `get_init_inputs`.
+    """
+    name = f"reference_{secrets.token_hex(16)}"
+    module = ModuleType(name, problem.id)
+    module.__file__ = str(problem.path)
+    try:
+        tree = apply_sizes(ast.parse(problem.source, str(problem.path)), workload.sizes)
+        code = compile(tree, str(problem.path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ProblemError(f"{problem.id}: the file is not valid Python: {describe(error)}") from error
+    sys.modules[name] = module
+    try:
+        exec(code, module.__dict__)
+        sizes = {key: getattr(module, key, UNKNOWN) for key in constants(tree)}
+        return ReferenceModule(problem, workload, module, sizes)
+    except ProblemError:
+        sys.modules.pop(name, None)
+        raise
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        raise ProblemError(f"{problem.id}: the file fails on import: {describe(error)}") from error
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python's, numpy's and torch's global generators (torch: on every device)."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    return one_line(f"{type(error).__name__}: {error}", limit=300)
+
+
+def _moved(arguments: Sequence[Any], device: torch.device) -> list[Any]:
+    """`arguments` with their tensors on `device`; objects that are no trees stay as they are."""
+    try:
+        leaves, spec = flatten(list(arguments))
+        if not leaves or spec.opaque() or spec.degraded:
+            return [item.to(device) if isinstance(item, torch.Tensor) else item for item in arguments]
+        moved: list[Any] = unflatten(spec, [leaf.to(device) for leaf in leaves])
+        return moved
+    except TreeError:
+        return list(arguments)
