@@ -1,0 +1,91 @@
+"""Nested values of a record (evidence, timing, build, environment) laid out to be read, whatever they hold.
+
+Pure: JSON values in, rich renderables out. Imports `report.format`. What is shown may come from a submission: text is
+escaped there and handed over as `Text`, which knows no markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.report import format as show
+
+MAX_DEPTH = 6
+"""Deeper values are shown on one line; nothing the harness writes is as deep."""
+
+MAX_ROWS = 100
+"""Rows of one table; `--json` has them all."""
+
+_UNITS = ("_s", "_bytes", "_flops", "_mhz", "_w")
+
+
+def details(values: Mapping[str, Any], depth: int = 0) -> RenderableType:
+    """Names and values one below another; mappings and lists of mappings as tables where they are alike."""
+    parts: list[RenderableType] = []
+    plain = Table.grid(padding=(0, 2))
+    plain.add_column(style="dim", no_wrap=True)
+    plain.add_column(overflow="fold")
+    for name, held in values.items():
+        rows = _rows(held)
+        if rows is not None and depth < MAX_DEPTH:
+            parts.append(_titled(name, _table(rows)))
+        elif isinstance(held, Mapping) and held and depth < MAX_DEPTH:
+            parts.append(_titled(name, details(held, depth + 1)))
+        else:
+            plain.add_row(Text(label(name)), Text(show.value(name, held)))
+    return Group(*([plain] if plain.row_count else []), *parts)
+
+
+def label(name: str) -> str:
+    """A key as a heading: the unit goes, since the value shows it."""
+    for unit in _UNITS:
+        name = name.removesuffix(unit) or name
+    return show.line(name.replace("_", " "), 60)
+
+
+def _titled(name: str, inner: RenderableType) -> RenderableType:
+    return Group(Text(label(name), style="dim"), Padding(inner, (0, 0, 0, 2)))
+
+
+def _rows(held: Any) -> list[tuple[str, Mapping[str, Any]]] | None:
+    """The rows of a table, with their names, if `held` reads best as one: flat mappings with keys in common."""
+    if isinstance(held, Mapping):
+        named = [(str(name), row) for name, row in held.items()]
+    elif isinstance(held, (list, tuple)):
+        named = [("", row) for row in held]
+    else:
+        return None
+    flat = [row for _, row in named if isinstance(row, Mapping) and row and all(map(_is_flat, row.values()))]
+    if not named or len(flat) != len(named) or (isinstance(held, Mapping) and len(named) < 2):
+        return None
+    shared = set.intersection(*(set(row) for row in flat))
+    return named if shared else None
+
+
+def _is_flat(held: Any) -> bool:
+    if isinstance(held, (list, tuple)):
+        return len(held) <= 4 and all(_is_flat(item) for item in held)
+    return not isinstance(held, Mapping)
+
+
+def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    columns = list(dict.fromkeys(key for _, row in rows for key in row))
+    named = any(name for name, _ in rows)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    if named:
+        table.add_column("")
+    for column in columns:
+        numeric = all(isinstance(row.get(column, 0), (int, float)) for _, row in rows)
+        table.add_column(Text(label(column)), justify="right" if numeric else "left", overflow="fold")
+    for name, row in rows[:MAX_ROWS]:
+        cells = [Text(show.value(column, row.get(column))) for column in columns]
+        table.add_row(*([Text(label(name))] if named else []), *cells)
+    if len(rows) > MAX_ROWS:
+        table.add_row(Text(f"… {len(rows) - MAX_ROWS} more"))
+    return table

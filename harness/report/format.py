@@ -1,0 +1,159 @@
+"""How numbers and untrusted text are shown to people, whatever the page: terminal, CSV, HTML.
+
+Pure; imports the vocabulary only. Inside the harness everything is in seconds and bytes; here, and only here, it is
+scaled. A submission chooses file names, exception messages and compiler output, so text goes through `line` or
+`block`, which leave nothing that moves a cursor, changes a colour, reverses a line or breaks one.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+import unicodedata
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from harness.model import Record, Status
+
+ABSENT = "-"
+"""Shown where there is no value."""
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
+"""Unicode categories that no one can see or that act on the terminal: controls, bidirectional overrides, zero
+widths, halves of surrogates, unassigned and private characters, line and paragraph separators."""
+
+
+def line(text: object, limit: int = 300) -> str:
+    """`text` as one line of at most `limit` characters: hidden characters and line ends become visible escapes."""
+    held = str(text)
+    shown = "".join(_visible(char) for char in held[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def block(text: str, limit: int = 200_000) -> str:
+    """`text` with its lines and tabs, everything else that is hidden made visible. Of a longer text the middle is
+    left out, and the place says how much."""
+    held = text.replace("\r\n", "\n")
+    if len(held) > limit:
+        half = limit // 2
+        held = f"{held[:half]}\n[… {len(held) - 2 * half} characters left out …]\n{held[-half:]}"
+    return "".join(char if char in "\n\t" else _visible(char) for char in held)
+
+
+def _visible(char: str) -> str:
+    if char.isascii() and char.isprintable():
+        return char
+    if unicodedata.category(char) in _HIDDEN:
+        return char.encode("unicode_escape").decode("ascii")
+    return char
+
+
+def duration(seconds: float | None) -> str:
+    """`6.90 µs`, `39.3 ms`, `2.69 s`, `2 min 03 s`, `1 h 02 min`."""
+    if seconds is None:
+        return ABSENT
+    if seconds >= 3600:
+        minutes = round(seconds / 60)
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    if seconds >= 120:
+        whole = round(seconds)
+        return f"{whole // 60} min {whole % 60:02d} s"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= 0.9995 * scale:
+            return f"{digits(seconds / scale)} {unit}"
+    return "0 s" if seconds == 0 else f"{digits(seconds / 1e-9)} ns"
+
+
+def size(nbytes: float | None) -> str:
+    """`512 B`, `1.50 KiB`, `8.00 GiB`."""
+    if nbytes is None:
+        return ABSENT
+    for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(nbytes) >= scale:
+            return f"{digits(nbytes / scale)} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def count(number: float, unit: str) -> str:
+    """`12.3 Gflop`, decimal."""
+    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= scale:
+            return f"{digits(number / scale)} {prefix}{unit}"
+    return f"{digits(number)} {unit}"
+
+
+def digits(number: float, significant: int = 3) -> str:
+    """`number` to so many significant digits, never in exponential form between 1e-4 and 1e6."""
+    if number == 0 or not math.isfinite(number):
+        return f"{number:g}"
+    if not 1e-4 <= abs(number) < 1e6:
+        return f"{number:.{significant - 1}e}"
+    # Rounding first decides the digits of 9.996, which is shown as 10.0.
+    exponent = math.floor(math.log10(abs(float(f"{number:.{significant - 1}e}"))))
+    return f"{number:.{max(0, significant - 1 - exponent)}f}"
+
+
+def speedup(ratio: float | None) -> str:
+    """`1.31x`, `0.0750x`, `129x`."""
+    return ABSENT if ratio is None else f"{digits(ratio)}x"
+
+
+def speedup_with_interval(ratio: float | None, interval: tuple[float, float] | None) -> str:
+    """`1.31x (1.29 to 1.33)`: the interval is the 95 % one."""
+    if ratio is None or interval is None:
+        return speedup(ratio)
+    return f"{speedup(ratio)} ({digits(interval[0])} to {digits(interval[1])})"
+
+
+def interval_of(record: Record) -> tuple[float, float] | None:
+    """The 95 % interval of a record's speedup, where its timing has one."""
+    held = (record.timing or {}).get("speedup_interval")
+    if isinstance(held, (list, tuple)) and len(held) == 2 and all(isinstance(end, (int, float)) for end in held):
+        return float(held[0]), float(held[1])
+    return None
+
+
+def value(name: str, held: Any) -> str:
+    """A plain value from a record, scaled by the unit in its name (`_s`, `_bytes`, `_flops`, `_mhz`, `_w`)."""
+    if held is None:
+        return ABSENT
+    if isinstance(held, bool):
+        return "yes" if held else "no"
+    if isinstance(held, (int, float)):
+        if name == "s" or name.endswith("_s"):
+            return duration(held)
+        if name == "bytes" or name.endswith("_bytes"):
+            return size(held)
+        if name == "flops" or name.endswith("_flops"):
+            return count(held, "flop")
+        for suffix, unit in (("_mhz", "MHz"), ("_w", "W")):
+            if name.endswith(suffix):
+                return f"{digits(held)} {unit}" if isinstance(held, float) else f"{held} {unit}"
+        return str(held) if isinstance(held, int) else digits(held, 4)
+    if isinstance(held, (list, tuple)):
+        # Samples can be hundreds: a few show what they are like, `--json` has them all.
+        shown = ", ".join(value(name, item) for item in held[:8])
+        return f"{shown}, … ({len(held)} in all)" if len(held) > 8 else shown or "none"
+    if isinstance(held, Mapping):
+        return ", ".join(f"{line(key, 60)}: {value(str(key), item)}" for key, item in held.items()) or "none"
+    return line(held)
+
+
+@cache
+def explain(status: Status) -> str:
+    """What a status means and what the solution's author can do: its docstring, as one line."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for item, following in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(item, ast.Assign)
+            and isinstance(item.targets[0], ast.Name)
+            and item.targets[0].id == status.name
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+        ):
+            return " ".join(str(following.value.value).split())
+    raise LookupError(f"the status {status.name} has no docstring")

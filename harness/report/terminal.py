@@ -1,0 +1,167 @@
+"""Pages for the terminal: a solution's line, a run's summary, one record with all that is known, problems, doctor.
+
+Pure: values in, rich renderables out; `cli` prints them. Imports the vocabulary and `report`. Everything that a
+submission had a say in is escaped by `report.format` and put into `Text`, never into markup.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import VERDICT_FREE, DeviceKind, Problem, Record, Status
+from harness.report import format as show
+from harness.report.details import details
+
+STATUS_WIDTH = max(len(item.value) for item in Status)
+
+PASSED, FAILED, NO_VERDICT, CHEATED = "green", "red", "yellow", "magenta"
+
+
+def style_of(status: Status) -> str:
+    """The colour of a status: passed, failed, no verdict on the solution, disqualified."""
+    if status is Status.passed:
+        return PASSED
+    if status in VERDICT_FREE:
+        return NO_VERDICT
+    return CHEATED if status is Status.disqualified else FAILED
+
+
+def mark_of(status: Status) -> str:
+    """One character a status, for those who see no colours."""
+    if status is Status.passed:
+        return "✓"
+    return "?" if status in VERDICT_FREE else "✗"
+
+
+def result_of(record: Record) -> str:
+    """The outcome in a few words: the speedup and what it is of, or why there is none."""
+    if record.status is not Status.passed:
+        return show.line(record.reason, 160)
+    if record.speedup is None:
+        return (
+            "right; not timed, since GPU code ran on the CPU"
+            if record.device is DeviceKind.HOST
+            else "right; not timed"
+        )
+    where = " on the CPU" if record.device is DeviceKind.HOST else ""
+    shown = show.speedup_with_interval(record.speedup, show.interval_of(record)) + where
+    labels = f"  [{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
+    return shown + labels
+
+
+def record_line(record: Record, *, number: int, total: int) -> Text:
+    """One solution as it ends: `[3/40] ✓ passed  level1/16  author/level1/16_x.py  1.31x (1.29 to 1.33)`."""
+    width = len(str(total))
+    style = style_of(record.status)
+    return Text.assemble(
+        (f"[{number:{width}}/{total}] ", "dim"),
+        (f"{mark_of(record.status)} {record.status.value:{STATUS_WIDTH}}", style),
+        f" {show.line(record.problem, 40):9} {show.line(record.solution, 80)}  ",
+        ("host  " if record.device is DeviceKind.HOST else "", "cyan"),
+        (result_of(record), style if record.status is Status.passed else ""),
+    )
+
+
+def summary(records: Sequence[Record], *, skipped: int, wall_s: float) -> RenderableType:
+    """How many ended how, with what that means; and how long it took."""
+    table = Table(box=SIMPLE_HEAD, title="Summary", title_justify="left", pad_edge=False)
+    table.add_column("status")
+    table.add_column("solutions", justify="right")
+    table.add_column("what it means", overflow="fold")
+    counted = Counter(item.status for item in records)
+    for status in Status:
+        if counted[status]:
+            name = Text(f"{mark_of(status)} {status.value}", style=style_of(status))
+            table.add_row(name, str(counted[status]), Text(show.explain(status)))
+    already = f", {skipped} had their record from before" if skipped else ""
+    noun = "solution" if len(records) == 1 else "solutions"
+    closing = f"{len(records)} {noun}, {counted[Status.passed]} passed, in {show.duration(wall_s)}{already}."
+    on_host = any(item.device is DeviceKind.HOST for item in records)
+    note = "Run on the host device: verdicts on values, races and accesses; no GPU time." if on_host else ""
+    return Group(*([table] if records else []), Text(closing), *([Text(note, style="cyan")] if note else []))
+
+
+def records_table(records: Sequence[Record]) -> Table:
+    """Every record of a run, one a row."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("problem", "solution", "device", "workload", "status"):
+        table.add_column(column, overflow="fold")
+    table.add_column("result", overflow="fold", ratio=1)
+    for item in sorted(records, key=lambda held: (held.problem, held.solution)):
+        table.add_row(
+            Text(show.line(item.problem, 40)),
+            Text(show.line(item.solution, 120)),
+            Text(item.device.value),
+            Text(show.line(item.workload, 40)),
+            Text(f"{mark_of(item.status)} {item.status.value}", style=style_of(item.status)),
+            Text(result_of(item)),
+        )
+    return table
+
+
+def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str]) -> RenderableType:
+    """What a run was and how each of its solutions ended."""
+    parts: list[RenderableType] = [Text(f"run {show.line(head.get('run_id', '(no run.yaml)'))}", style="bold")]
+    plain = {name: held for name, held in head.items() if name not in ("format", "run_id")}
+    parts += [Padding(details(plain), (0, 0, 0, 2))]
+    parts += [Text(f"note: {show.line(note)}", style=NO_VERDICT) for note in notes]
+    return Group(*parts, records_table(records))
+
+
+def record_page(record: Record, log: str | None) -> RenderableType:
+    """Everything known about one record; `log` is the text of its log file, compiler output included."""
+    style = style_of(record.status)
+    where = "host (CUDA sources on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
+    heading = Text.assemble((f"{mark_of(record.status)} {record.status.value}", f"bold {style}"), "  ")
+    heading.append(show.line(record.solution, 200), style="bold")
+    facts: dict[str, Any] = {"reason": record.reason, "meaning": show.explain(record.status)}
+    if record.status is Status.passed:
+        facts["speedup"] = result_of(record)
+    facts |= {"problem": record.problem, "author": record.author, "sample": record.sample}
+    facts |= {"device": where, "workload": record.workload, "labels": list(record.labels)}
+    facts |= {"finished_at": record.finished_at, "wall_s": record.wall_s}
+    facts |= {"solution_digest": record.solution_digest, "problem_digest": record.problem_digest}
+    parts: list[RenderableType] = [heading, Padding(details(facts), (0, 0, 0, 2))]
+    sections = {"timing": record.timing, "evidence": record.evidence, "build": record.build}
+    for name, held in {**sections, "environment": record.environment}.items():
+        parts.append(Text(f"\n{name}", style="bold"))
+        inner = details(held) if held else Text("none", style="dim")
+        parts.append(Padding(inner, (0, 0, 0, 2)))
+    parts.append(Text("\nlog", style="bold"))
+    parts.append(Text(show.block(log)) if log and log.strip() else Text("  empty", style="dim"))
+    return Group(*parts)
+
+
+def problems_table(problems: Sequence[Problem]) -> Table:
+    """The problems of a catalog, one a row."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("problem", "name", "precision", "workloads", "input variants"):
+        table.add_column(column, overflow="fold")
+    for item in problems:
+        variants = ", ".join(("own", *item.rules.variants))
+        names = (item.id, item.name, item.precision.value, ", ".join(item.workloads), variants)
+        table.add_row(*(Text(show.line(name)) for name in names))
+    return table
+
+
+def problem_page(problem: Problem) -> RenderableType:
+    """One problem: its declarations, sizes and source."""
+    facts: dict[str, Any] = {
+        "precision": problem.precision.value,
+        "input_variants": ["own", *problem.rules.variants],
+        "file": str(problem.path),
+        "digest": problem.digest,
+        "notes": problem.notes or None,
+    }
+    sizes = {name: dict(held.sizes) or "as in the file" for name, held in problem.workloads.items()}
+    heading = Text(f"{show.line(problem.id)}  {show.line(problem.name)}", style="bold")
+    body = Padding(details({**facts, "workloads": sizes}), (0, 0, 0, 2))
+    return Group(heading, body, Text("\nsource", style="bold"), Text(show.block(problem.source)))
