@@ -51,9 +51,7 @@ def test_requests_come_back_unchanged() -> None:
         seed=7,
         mode=CallMode.COLD,
     )
-    burst = Burst(
-        calls=(call,), input_tree={"format": 1}, state_names=("x",), restore_state=True, coerce_device=False
-    )
+    burst = Burst(calls=(call,), input_tree={"format": 1}, state_names=("x",), restore_state=True, coerce_device=False)
     assert Burst.from_json(burst.to_json()) == burst
 
 

@@ -109,7 +109,7 @@ def test_an_oversized_announcement_is_refused_before_it_is_read(ends: tuple[Chan
         b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}",
         b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"a": ' + b"9" * 10_000 + b"}",
-        b'\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.',
+        b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.",
     ],
 )
 def test_what_is_not_strict_json_is_malformed(ends: tuple[Channel, socket.socket], payload: bytes) -> None:
@@ -178,7 +178,10 @@ def test_no_bytes_crash_the_reader(payload: bytes) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**63)
+        | st.floats(allow_nan=False, allow_infinity=False)
         | st.text(),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
         max_leaves=10,
