@@ -42,8 +42,8 @@ WORKLOADS_FORMAT = 1
 """Version of `workloads.yaml`; a reader accepts this and every smaller one."""
 
 WORKLOADS_FILE = "workloads.yaml"
-VARIANTS = ("zero_mean", "large_values", "structured")
-"""The stress variants that `harness.inputs` knows beside a problem's own distribution."""
+VARIANTS = InputRules().variants
+"""The stress variants there are beside a problem's own distribution."""
 
 MAX_SHOWN = 30
 """Most findings that the text of one `CatalogError` lists."""

@@ -1,0 +1,203 @@
+"""The stress variants of inputs: transformations that tell right answers from nearly right ones.
+
+Pure; trusted side. Imports torch and nothing of the harness.
+
+Variants change floating-point tensors in place, keep shape, dtype and strides, and leave all else alone:
+
+* `own`: as `get_inputs` gives them.
+* `zero_mean`: shifted so that the mean is zero. Uniform values in [0, 1) make every long sum nearly the same number;
+  around zero a lost term, a lower precision or a constant answer shows.
+* `large_values`: about one value in ten thousand is multiplied by 100 to 1,000, its sign kept. Finds
+  overflow in exponentials and squares, and sums that lose small terms beside large ones.
+* `structured`: one tensor becomes one-hot along its longest dimension (background 0, first and last place always among
+  the hot ones), the others ramps in which every coordinate has its own value. Products then copy single values,
+  so that an index that is off by one, transposed, or past the last tile shows undiluted.
+
+A tensor that looks restricted (many zeros, few distinct values, symmetric, sums that are all alike) is left as drawn
+by the variants, and a label says so: shifting a triangular matrix or a probability would leave the
+problem's domain, even where its declaration forgot to say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+
+OWN = "own"
+
+OUTLIER_SHARE = 1e-4
+"""Part of the values that `large_values` multiplies; at least one, so that small tensors are changed too."""
+
+OUTLIER_DECADES = (2.0, 3.0)
+"""Outliers are multiplied by ten to a power between these."""
+
+MAX_OUTLIERS = 2**20
+"""Bound on the index tensors for outliers: a million places are as good as a hundred million."""
+
+SAMPLE = 2**14
+"""Values looked at to tell the range and the restrictions of a tensor."""
+
+_TRANSFORMABLE = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+_PRIMES = (2, 3, 5, 7, 11, 13)
+"""Their square roots are the steps of the ramps, one a dimension: no two of them agree for long."""
+
+_GOLDEN = 0.6180339887498949
+"""Fractional part of the golden ratio: its multiples modulo 1 spread evenly (Weyl), so codes of neighbours differ."""
+
+Named: TypeAlias = "Sequence[tuple[str, torch.Tensor]]"
+"""Tensors with the paths by which labels name them."""
+
+
+def check_variant(variant: str) -> None:
+    """Raise `ValueError` unless there is such a variant."""
+    if variant != OWN and variant not in _TRANSFORMS:
+        raise ValueError(f"there is no input variant {variant!r}; known are {', '.join((OWN, *_TRANSFORMS))}")
+
+
+def transform(variant: str, named: Named, seed: int) -> list[str]:
+    """Change contiguous tensors in place into `variant` of themselves; say what was done to which, and what not.
+
+    Draws from the global generators, which the caller seeds; `seed` decides which tensor plays which part. Needs
+    little memory beside the tensors: index tensors, and one mean.
+    """
+    check_variant(variant)
+    if variant == OWN:
+        return []
+    labels: list[str] = []
+    free: list[tuple[str, torch.Tensor]] = []
+    with torch.no_grad():
+        for path, tensor in named:
+            if tensor.dtype not in _TRANSFORMABLE or tensor.numel() < 2:
+                continue
+            reason = restriction(tensor)
+            if reason is None:
+                free.append((path, tensor))
+            else:
+                labels.append(f"{path}: left as drawn, {reason}")
+        return labels + _TRANSFORMS[variant](free, seed)
+
+
+def _zero_mean(changeable: Named, seed: int) -> list[str]:
+    for _, leaf in changeable:
+        # In the tensor's own precision: asking for a float64 mean would copy the whole tensor into one. The mean of
+        # a half-precision tensor is rounded coarsely, so what is left of it is taken off once more.
+        for _ in range(1 if leaf.dtype.itemsize >= 4 else 2):
+            leaf.sub_(leaf.mean())
+    return [f"{path}: shifted to mean zero" for path, _ in changeable]
+
+
+def _large_values(changeable: Named, seed: int) -> list[str]:
+    labels = []
+    low, high = OUTLIER_DECADES
+    for path, leaf in changeable:
+        count = min(max(1, round(leaf.numel() * OUTLIER_SHARE)), MAX_OUTLIERS)
+        flat = leaf.view(-1)
+        at = torch.randint(leaf.numel(), (count,), device=leaf.device)
+        # The factor depends on the place alone: a place drawn twice gets one value, whichever write comes last.
+        factor = 10.0 ** (low + (high - low) * (at.double() * _GOLDEN).frac())
+        limit = torch.finfo(leaf.dtype).max / 64
+        flat[at] = (flat[at].double() * factor).clamp_(-limit, limit).to(leaf.dtype)
+        labels.append(f"{path}: {count} values multiplied by 100 to 1000")
+    return labels
+
+
+def _structured(changeable: Named, seed: int) -> list[str]:
+    labels = []
+    # Among several tensors one is one-hot, which one depends on the seed; a lone tensor is so every other time.
+    hot = seed % max(len(changeable), 2)
+    for i, (path, leaf) in enumerate(changeable):
+        low, high = _range(leaf)
+        if i == hot:
+            along = _one_hot(leaf, low, high, seed)
+            labels.append(f"{path}: one-hot along dimension {along}")
+        else:
+            _ramp(leaf, low, high)
+            labels.append(f"{path}: coordinate ramp")
+    return labels
+
+
+def _one_hot(leaf: torch.Tensor, low: float, high: float, seed: int) -> int:
+    """One `high` in every line along the longest dimension, `low` elsewhere. Returns the dimension."""
+    longest = [dim for dim, size in enumerate(leaf.shape) if size == max(leaf.shape)]
+    along = longest[(seed // 4) % len(longest)]
+    size = leaf.shape[along]
+    lines = leaf.numel() // size
+    edges = [size - 1, 0] if seed & 2 else [0, size - 1]
+    start = seed % size
+    at = ((torch.arange(lines, device=leaf.device, dtype=torch.float64) * _GOLDEN).frac() * size).long()
+    at = (at + start) % size
+    at[:2] = torch.tensor(edges[:lines], device=leaf.device)
+    index_shape = [1 if dim == along else extent for dim, extent in enumerate(leaf.shape)]
+    leaf.fill_(low).scatter_(along, at.view(index_shape), high)
+    return along
+
+
+def _ramp(leaf: torch.Tensor, low: float, high: float) -> None:
+    """Sum over the dimensions of a code of the coordinate, each dimension with its own code, within `low` to `high`."""
+    leaf.fill_(low)
+    weights = [1.0 / (dim + 1) for dim in range(leaf.dim())]
+    for dim, weight in enumerate(weights):
+        step = math.sqrt(_PRIMES[dim % len(_PRIMES)]) % 1
+        code = (torch.arange(1, leaf.shape[dim] + 1, device=leaf.device, dtype=torch.float64) * step).frac()
+        code *= (high - low) * weight / sum(weights)
+        shape = [-1 if other == dim else 1 for other in range(leaf.dim())]
+        leaf.add_(code.to(leaf.dtype).view(shape))
+
+
+def restriction(tensor: torch.Tensor) -> str | None:
+    """Why the values of a contiguous floating-point tensor look bound to a form, or None where they look free.
+
+    Looks at `SAMPLE` evenly spread places; up to eight slices for the sums. Synchronises with the device.
+    """
+    sample = _sample(tensor).double()
+    if not bool(torch.isfinite(sample).all()):
+        return "it holds values that are not finite"
+    if float((sample == 0).double().mean()) > 0.1:
+        return "more than a tenth of it is zero"
+    if sample.numel() >= 16 and _distinct(sample) <= max(4, sample.numel() // 64):
+        return "it has few distinct values"
+    if tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] > 2:
+        rows = min(tensor.shape[-1], 128)
+        corner = tensor.view(-1, *tensor.shape[-2:])[0][:rows, :rows]
+        if torch.equal(corner, corner.mT):
+            return "it is symmetric"
+    if tensor.dim() >= 2 and tensor.shape[-1] > 2:
+        rows_of = tensor.view(-1, tensor.shape[-1])[:8].double()
+        sums = rows_of.sum(-1)
+        if sums.numel() > 1 and float((sums - 1).abs().max()) < 1e-3 and float(rows_of.min()) >= 0:
+            return "its rows sum to one"
+    return None
+
+
+def _distinct(sample: torch.Tensor) -> int:
+    return 1 + int((sample.sort().values.diff() != 0).sum())
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Evenly spread values of a contiguous tensor, all of a small one."""
+    flat = tensor.view(-1)
+    if flat.numel() <= SAMPLE:
+        return flat
+    at = torch.arange(SAMPLE, device=tensor.device, dtype=torch.float64) * (flat.numel() / SAMPLE)
+    jitter = (torch.arange(SAMPLE, device=tensor.device, dtype=torch.float64) * _GOLDEN).frac()
+    return flat[(at + jitter * (flat.numel() / SAMPLE)).long().clamp_(max=flat.numel() - 1)]
+
+
+def _range(tensor: torch.Tensor) -> tuple[float, float]:
+    """About the least and the greatest value, from a sample; the least is 0 where it is near it."""
+    sample = _sample(tensor).double()
+    low, high = float(sample.min()), float(sample.max())
+    if 0 <= low < 0.05 * high:
+        low = 0.0
+    return low, high if high > low else low + 1.0
+
+
+_TRANSFORMS: dict[str, Callable[[Named, int], list[str]]] = {
+    "zero_mean": _zero_mean,
+    "large_values": _large_values,
+    "structured": _structured,
+}
