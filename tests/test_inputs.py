@@ -14,7 +14,6 @@ from harness.reference import ProblemError, ReferenceModule, load_reference
 from harness.trees import flatten, unflatten
 
 CPU = torch.device("cpu")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 HEAD = """\
 import random
@@ -199,7 +198,6 @@ def test_an_unknown_variant_is_refused_before_anything_is_drawn() -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("variant", ["own", "zero_mean", "large_values", "structured"])
 def test_on_a_gpu_the_values_repeat_and_need_no_second_copy(variant: str) -> None:
     device = torch.device("cuda")
@@ -216,7 +214,6 @@ def test_on_a_gpu_the_values_repeat_and_need_no_second_copy(variant: str) -> Non
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_on_a_gpu_functions_made_for_the_cpu_are_drawn_there() -> None:
     drawn = draw(returning("[torch.from_numpy(np.random.rand(4))]"), seed=5, device=torch.device("cuda"))
     assert drawn.drawn_on == "cpu"
