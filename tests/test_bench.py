@@ -1,0 +1,199 @@
+"""Bench and oracle on the host device: truth, traits, fresh inputs, digests, with problems written for each case."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.bench import POISON, Bench
+from harness.devices import open_device
+from harness.model import DeviceKind, InputRules, Problem, Workload, digest_text
+from harness.reference import ProblemError
+
+MATMUL = """
+    import torch
+    N = 32
+    class Model(torch.nn.Module):
+        def forward(self, a, b):
+            return a @ b
+    def get_inputs():
+        return [torch.rand(N, N), torch.rand(N, N)]
+    def get_init_inputs():
+        return []
+"""
+
+
+def problem(source: str, **rules: object) -> Problem:
+    text = textwrap.dedent(source)
+    return Problem(
+        id="level1/1",
+        name="test",
+        path=Path("1_test.py"),
+        source=text,
+        digest=digest_text(text),
+        rules=InputRules(**rules),  # type: ignore[arg-type]
+    )
+
+
+def bench(source: str, *, sets: int = 3, sizes: dict[str, int] | None = None) -> Bench:
+    return Bench(
+        problem(source),
+        Workload(name="small", sizes=sizes or {}),
+        open_device(DeviceKind.HOST),
+        sets_wanted=sets,
+        secret=random.Random(1),
+    )
+
+
+def test_truth_is_float64_of_the_inputs_as_drawn() -> None:
+    held = bench(MATMUL)
+    held.draw(1)
+    a, b = held.tensors(held.sets[1].inputs)
+    truth = held.truth(1)
+    assert truth.source == "float64 cpu"
+    assert truth.answer.leaves[0].dtype is torch.float64
+    assert torch.equal(truth.answer.leaves[0], a.double() @ b.double())
+
+
+def test_sizes_of_the_workload_hold() -> None:
+    held = bench(MATMUL, sizes={"N": 8})
+    assert held.traits.shapes == ((8, 8),)
+
+
+def test_every_draw_is_new_and_poisons_the_outputs() -> None:
+    held = bench(MATMUL)
+    seen = set()
+    for _ in range(4):
+        held.draw(0)
+        output = held.tensor(held.sets[0].outputs[0])
+        assert bool((output.view(torch.uint8) == POISON).all())
+        output.zero_()
+        seen.add(float(held.tensor(held.sets[0].inputs[0])[0, 0]))
+    assert len(seen) == 4
+
+
+def test_a_changed_input_is_seen_and_truth_uses_the_drawn_one() -> None:
+    held = bench(MATMUL)
+    held.draw(0)
+    a, b = (t.clone() for t in held.tensors(held.sets[0].inputs))
+    assert held.changed_inputs(0) == ()
+    held.tensor(held.sets[0].inputs[1])[3, 5] += 1e-3
+    assert held.changed_inputs(0) == (1,)
+    assert torch.equal(held.truth(0).answer.leaves[0], a.double() @ b.double())
+
+
+def test_random_forward_has_the_float32_reference_for_truth() -> None:
+    held = bench(
+        """
+        import torch
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.drop = torch.nn.Dropout(0.5)
+            def forward(self, x):
+                return self.drop(x)
+        def get_inputs():
+            return [torch.rand(64)]
+        def get_init_inputs():
+            return []
+        """
+    )
+    assert held.traits.draws_random
+    held.draw(0)
+    first, second = held.truth(0), held.truth(0)
+    assert first.source == "float32 reference"
+    assert torch.equal(first.answer.leaves[0], second.answer.leaves[0])
+
+
+def test_updated_state_and_changed_inputs_are_traits() -> None:
+    held = bench(
+        """
+        import torch
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = torch.nn.BatchNorm1d(4)
+            def forward(self, x):
+                x += 1
+                return {"y": (self.norm(x), 3)}
+        def get_inputs():
+            return [torch.rand(16, 4)]
+        def get_init_inputs():
+            return []
+        """
+    )
+    assert held.traits.mutates_inputs
+    assert set(held.traits.updates_state) == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
+    held.draw(0)
+    answers = [held.truth(0), held.truth(0)]
+    assert torch.equal(answers[0].answer.state["norm.running_mean"], answers[1].answer.state["norm.running_mean"])
+    assert held.changed_inputs(0) == ()
+
+
+def test_integers_stay_integers() -> None:
+    held = bench(
+        """
+        import torch
+        class Model(torch.nn.Module):
+            def forward(self, x, n, scale):
+                return x.argmax(dim=0), x[n] * scale
+        def get_inputs():
+            return [torch.randint(0, 100, (8, 5)), 3, 2.5]
+        def get_init_inputs():
+            return []
+        """
+    )
+    held.draw(0)
+    truth = held.truth(0).answer
+    assert [leaf.dtype for leaf in truth.leaves] == [torch.int64, torch.float64]
+    assert held.traits.dtypes == (torch.int64, torch.float32)
+
+
+def test_float64_refused_falls_back_and_says_why() -> None:
+    held = bench(
+        """
+        import torch
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return x @ torch.ones(4, 4, dtype=torch.float32)
+        def get_inputs():
+            return [torch.rand(4, 4)]
+        def get_init_inputs():
+            return []
+        """
+    )
+    assert held.truth_source == "float32 reference"
+    assert "float64" in (held.oracle.float32_because or "")
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        ("raise ValueError('broken reference')", "broken reference"),
+        ("return x / 0", "not finite"),
+        ("return object()", "can't be compared"),
+        ("return None", "no tensor"),
+    ],
+)
+def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
+    source = f"""
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            {forward}
+    def get_inputs():
+        return [torch.rand(4)]
+    def get_init_inputs():
+        return []
+    """
+    with pytest.raises(ProblemError, match=message):
+        bench(source)
+
+
+def test_too_large_a_problem_says_so() -> None:
+    with pytest.raises((ProblemError, RuntimeError)):
+        bench(MATMUL.replace("N = 32", "N = 400000"))
