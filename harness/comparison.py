@@ -57,8 +57,8 @@ def compare(
 
     All of one shape, on any devices (the work is done on `actual`'s); `truth` and `reference` float where
     `actual` is. `limits` are those that the answer must keep (`numerics.limits_for`; default: the fp32 class); only
-    beyond them are places and a pattern looked for. `poison_byte` is what the output's bytes held before the call: entries that still hold
-    it are counted as never written.
+    beyond them are places and a pattern looked for. `poison_byte` is what the output's bytes held before the call:
+    entries that still hold it are counted as never written.
 
     Raises `ValueError` where shapes or kinds of dtype differ, which is to be judged before, or where the truth is
     too large for its square (beyond 1e150).

@@ -53,7 +53,7 @@ ALL = slice(None)
             "the last 4 rows (the last partial tile of 32) and the last 2 columns (the last partial tile of 16)",
         ),
         ((7, 10, 10), mark(slice(4, 6)), "dimension-0 slices 4 to 5"),
-        ((1000,), mark(slice(992, None)), "the last 8 elements (the last partial tile of 16)"),
+        ((1000,), mark(slice(992, None)), "the last 8 elements (the last partial tile of 32)"),
         ((1000,), mark(slice(0, None, 4)), "every 4th element"),
     ],
 )
