@@ -17,7 +17,7 @@ Reasonable Time", ISMM 2013, count the highest level of repetition).
 * With fewer pairs it is Student's t interval of the mean of the d; ranks can't reach 95 % with five pairs.
 
 A bootstrap over pairs was tried first and left: simulated with drift and hiccups, its 95 % percentile interval covers
-50 % of the time with two pairs, 80 % with four and 88 % with eight, while the rules above cover 94 % to 98 %
+50 % of the time with two pairs, 79 % with four and 87 % with eight, while the rules above cover 94 % to 97 %
 (`tests/test_stats.py` repeats that). They need no seed either.
 """
 

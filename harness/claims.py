@@ -1,0 +1,276 @@
+"""Whether the device times that a contestant claims for a burst are accepted.
+
+Imports `model` only. Pure: floats in, a verdict out; trusted side. Nothing here measures.
+
+A contestant times its own calls, on a clock that its own code could have replaced. What it can't replace is the
+referee's wall clock around the whole burst, from the request's sending to the reply's arrival. With
+
+    N   calls of the burst (all: warm-up and latency calls too)
+    d_i device time claimed for call i, D their sum          w_i host window claimed for call i
+    W   the referee's wall clock over the burst
+    c   wall time per call that is no call: flush, copies, synchronising, Python; calibrated on bursts of code that the
+        referee trusts, as the median of (W - D) / N; s its spread between bursts (1.4826 times the MAD)
+
+the rules are, in this order:
+
+1. **Possible.** As many claims as calls; every d_i finite and above zero; D and the sum of the w_i at most W, every
+   d_i at most its w_i, each up to the drift between two clocks. A breach can't come from honest code: `disqualified`.
+2. **Speed of light.** No more than a quarter of the d_i below 0.9 of the floor, if there is one (`roofline.trust_floor`
+   never lies above what honest code can reach). A breach is `disqualified`.
+3. **Explained.** The unexplained time U = W - D - N c is at most
+
+       A = burst_s + N (per_call_s + 3 s) + relative (D + N c)
+
+   else the claims are not accepted and every call is charged its share: d_i + U / N, which sums to what the wall
+   clock saw. That alone convicts nobody: a busy machine looks the same.
+4. **Even.** The mean over all calls is at most 1.5 times the median of the counted ones, plus what uncounted calls
+   (warm-up, latency) may take for launches. Else the work of several calls was done in one of them (all inputs of a
+   burst lie in memory when it begins), and every call is charged the mean.
+
+**Power.** A liar whose calls truly take t and are claimed as t - u passes rule 3 as long as N u <= A + N k, where k is
+how much of c its process manages to skip (0 <= k <= c: an L2 flush or a copy left out). So the largest lie that goes
+unnoticed is
+
+    u = burst_s / N + per_call_s + 3 s + relative (t + c) + k
+
+per call (`hidden_s`), and the largest false speedup is t / (t - u). At t much above u the rule is tight: with the
+defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us
+it proves nothing, and rules 2 and 4 and many calls per burst have to do the work: `calls_needed` says how many, and
+where no number suffices the record must not call the time confirmed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.model import Failure, Status
+
+CLOCK_DRIFT = 1e-3
+"""Relative difference allowed between the GPU's clock and the host's; real ones differ by less than 1e-4."""
+
+CLOCK_SLACK_S = 50e-6
+"""Absolute difference allowed for where the two clocks are read."""
+
+FLOOR_SHARE = 0.9
+"""A time below this share of the floor is faster than light: boost clocks exceed the datasheet's by up to 8 %."""
+
+FLOOR_CALLS = 0.25
+"""Share of the calls that must lie below before it convicts."""
+
+UNEVEN_FACTOR = 1.5
+"""How far the mean of all calls may lie above the median of the counted ones."""
+
+UNCOUNTED_SLACK_S = 50e-6
+"""Launch cost granted to each uncounted call: a latency call's launch is not covered by the flush."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How much unexplained time passes: seconds per burst and per call, and a share of the explained time."""
+
+    burst_s: float = 1e-3
+    per_call_s: float = 100e-6
+    relative: float = 0.03
+
+    def __post_init__(self) -> None:
+        if min(self.burst_s, self.per_call_s, self.relative) < 0.0:
+            raise ValueError("a tolerance is not negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What a call costs on the wall beyond its device time, and how much that differs between bursts. Seconds."""
+
+    per_call_s: float
+    spread_s: float
+    bursts: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"per_call_s": self.per_call_s, "spread_s": self.spread_s, "bursts": self.bursts}
+
+
+def calibrate(bursts: Sequence[tuple[float, Sequence[float]]]) -> Calibration:
+    """From bursts of trusted code: each its wall seconds and the device seconds of all its calls.
+
+    The bursts must be made as the contestant's are: the same calls, flush, copies and clock. With one burst the spread
+    is unknown and taken as a tenth of the cost. Raises `ValueError` where there is none, or one is impossible.
+    """
+    costs = []
+    for wall_s, device_s in bursts:
+        if not device_s or not all(math.isfinite(v) for v in (wall_s, *device_s)):
+            raise ValueError("a burst has calls, and its times are finite")
+        costs.append(max(0.0, (wall_s - math.fsum(device_s)) / len(device_s)))
+    if not costs:
+        raise ValueError("there is no burst to calibrate on")
+    middle = statistics.median(costs)
+    spread = 1.4826 * statistics.median([abs(c - middle) for c in costs]) if len(costs) > 1 else middle / 10
+    return Calibration(per_call_s=middle, spread_s=spread, bursts=len(costs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimVerdict:
+    """What counts of a burst.
+
+    `times_s` holds one device time per call, in order: the claims where `accepted`, else the conservative figures;
+    empty where `failure` says that the burst counts for nothing. `reason` is one line.
+    """
+
+    accepted: bool
+    times_s: tuple[float, ...]
+    reason: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+def judge_claims(
+    device_s: Sequence[float],
+    *,
+    calls: int,
+    wall_s: float,
+    calibration: Calibration,
+    window_s: Sequence[float] | None = None,
+    counted: Sequence[int] | None = None,
+    floor_s: float | None = None,
+    tolerance: Tolerance | None = None,
+) -> ClaimVerdict:
+    """Hold the claims of one burst against the referee's wall clock; the module's docstring states the rules.
+
+    `device_s` and `window_s` are claims, per call, in any numbers; `calls`, `wall_s` and `calibration` are the
+    referee's own. A window lasts from a call's submission to its completion. `counted` are the indices of calls whose
+    times go into the speedup (default: all). `floor_s` is the least time a call can honestly take.
+
+    Raises `ValueError` where the referee's own numbers are impossible.
+    """
+    if calls < 1 or not (math.isfinite(wall_s) and wall_s > 0.0):
+        raise ValueError(f"a burst has at least one call and takes time: {calls} calls in {wall_s} s")
+    allowed = tolerance or Tolerance()
+    if impossible := _find_impossible(device_s, window_s, calls, wall_s):
+        return _disqualify(impossible, {"claimed_calls": len(device_s), "calls": calls, "wall_s": wall_s})
+    claimed_s = math.fsum(device_s)
+    overhead_s = calls * calibration.per_call_s
+    unexplained_s = wall_s - claimed_s - overhead_s
+    allowed_s = calls * _hidden_per_call(calibration, calls, claimed_s / calls, allowed)
+    own = [device_s[i] for i in counted] if counted is not None else list(device_s)
+    median_s = statistics.median(own) if own else claimed_s / calls
+    mean_s = claimed_s / calls
+    evidence: dict[str, Any] = {
+        "calls": calls,
+        "wall_s": wall_s,
+        "claimed_s": claimed_s,
+        "overhead_s": overhead_s,
+        "unexplained_s": unexplained_s,
+        "allowed_s": allowed_s,
+        "calibration": calibration.to_json(),
+        "hidden_per_call_s": allowed_s / calls,
+        "mean_s": mean_s,
+        "median_s": median_s,
+        "floor_s": floor_s,
+    }
+    if window_s is not None:
+        # Which part the missing time is in: beside the call in its window, or between the windows.
+        evidence["in_windows_s"] = math.fsum(window_s) - claimed_s
+        evidence["between_windows_s"] = wall_s - math.fsum(window_s)
+    if floor_s is not None:
+        below = sum(1 for value in device_s if value < FLOOR_SHARE * floor_s)
+        evidence["below_floor"] = below
+        if below > FLOOR_CALLS * calls:
+            return _disqualify(
+                f"{below} of {calls} calls claim less than the {_show(floor_s)} that this device needs at the least "
+                f"(median {_show(median_s)})",
+                evidence,
+            )
+    if unexplained_s > allowed_s:
+        share_s = unexplained_s / calls
+        return ClaimVerdict(
+            accepted=False,
+            times_s=tuple(value + share_s for value in device_s),
+            reason=f"{_show(unexplained_s)} of the burst's {_show(wall_s)} are not explained by the claimed times "
+            f"({_show(allowed_s)} would be): every call is charged {_show(share_s)} more",
+            evidence=evidence,
+        )
+    slack_s = (calls - len(own)) * UNCOUNTED_SLACK_S / calls
+    if own and mean_s > UNEVEN_FACTOR * median_s + slack_s:
+        return ClaimVerdict(
+            accepted=False,
+            times_s=(mean_s,) * calls,
+            reason=f"the calls of the burst are uneven, on average {_show(mean_s)} for a median of {_show(median_s)}: "
+            "every call is charged the average",
+            evidence=evidence,
+        )
+    return ClaimVerdict(
+        accepted=True,
+        times_s=tuple(device_s),
+        reason=f"the wall clock explains the claims up to {_show(max(unexplained_s, 0.0))} of {_show(wall_s)}",
+        evidence=evidence,
+    )
+
+
+def hidden_s(
+    calibration: Calibration, *, calls: int, device_s: float, tolerance: Tolerance | None = None, skipped_s: float = 0.0
+) -> float:
+    """The largest understatement per call that rule 3 lets pass, for calls that claim `device_s` (seconds).
+
+    `skipped_s` is how much of the calibrated cost a dishonest process is thought to be able to leave out per call.
+    """
+    return _hidden_per_call(calibration, calls, device_s, tolerance or Tolerance()) + skipped_s
+
+
+def calls_needed(
+    calibration: Calibration, *, device_s: float, share: float = 0.1, tolerance: Tolerance | None = None
+) -> int | None:
+    """The fewest calls a burst by which a lie of `share` of `device_s` shows; None where no number does."""
+    allowed = tolerance or Tolerance()
+    room_s = share * device_s - (_hidden_per_call(calibration, 1, device_s, allowed) - allowed.burst_s)
+    return max(1, math.ceil(allowed.burst_s / room_s)) if room_s > 0.0 else None
+
+
+def _hidden_per_call(calibration: Calibration, calls: int, device_s: float, tolerance: Tolerance) -> float:
+    return (
+        tolerance.burst_s / calls
+        + tolerance.per_call_s
+        + 3.0 * calibration.spread_s
+        + tolerance.relative * (device_s + calibration.per_call_s)
+    )
+
+
+def _find_impossible(
+    device_s: Sequence[float], window_s: Sequence[float] | None, calls: int, wall_s: float
+) -> str | None:
+    """The first breach of rule 1 in words."""
+    if len(device_s) != calls:
+        return f"{len(device_s)} times were claimed for {calls} calls"
+    if window_s is not None and len(window_s) != calls:
+        return f"{len(window_s)} windows were claimed for {calls} calls"
+    for index, value in enumerate(device_s):
+        if not (math.isfinite(value) and value > 0.0):
+            return f"call {index} claims {value} s, which is no duration"
+    most_s = wall_s * (1.0 + CLOCK_DRIFT) + CLOCK_SLACK_S
+    if (claimed_s := math.fsum(device_s)) > most_s:
+        return f"the claimed times add up to {_show(claimed_s)}, more than the {_show(wall_s)} that the burst took"
+    for index, (device, window) in enumerate(zip(device_s, window_s or (), strict=False)):
+        if not (math.isfinite(window) and window > 0.0):
+            return f"call {index} claims a window of {window} s, which is no duration"
+        if device > window * (1.0 + CLOCK_DRIFT) + CLOCK_SLACK_S:
+            return f"call {index} claims {_show(device)} on the device inside a window of {_show(window)}"
+    if window_s is not None and (windows_s := math.fsum(window_s)) > most_s:
+        return f"the claimed windows add up to {_show(windows_s)}, more than the {_show(wall_s)} that the burst took"
+    return None
+
+
+def _disqualify(reason: str, evidence: Mapping[str, Any]) -> ClaimVerdict:
+    failure = Failure(
+        status=Status.disqualified, reason=f"impossible times: {reason}", evidence={"claims": dict(evidence)}
+    )
+    return ClaimVerdict(accepted=False, times_s=(), reason=failure.reason, evidence=evidence, failure=failure)
+
+
+def _show(seconds: float) -> str:
+    """A duration for a reason: three digits in the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
