@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -16,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from harness.doctor import Diagnosis
 from harness.model import VERDICT_FREE, DeviceKind, Problem, Record, Status
 from harness.report import format as show
 from harness.report.details import details
@@ -165,3 +167,51 @@ def problem_page(problem: Problem) -> RenderableType:
     heading = Text(f"{show.line(problem.id)}  {show.line(problem.name)}", style="bold")
     body = Padding(details({**facts, "workloads": sizes}), (0, 0, 0, 2))
     return Group(heading, body, Text("\nsource", style="bold"), Text(show.block(problem.source)))
+
+
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """What a program may want to know of a problem."""
+    return {
+        "id": problem.id,
+        "name": problem.name,
+        "file": str(problem.path),
+        "precision": problem.precision.value,
+        "workloads": {name: dict(held.sizes) for name, held in problem.workloads.items()},
+        "variants": ["own", *problem.rules.variants],
+        "digest": problem.digest,
+        "notes": problem.notes,
+    }
+
+
+def placed_line(response: Path, path: Path | None, written: bool, reason: str) -> Text:
+    """What became of one response: where its solution went and why that one, or why there is none."""
+    source = show.line(response, 120)
+    if path is None:
+        return Text.assemble((f"✗ {source}: ", FAILED), show.line(reason))
+    done = "" if written else " (was there already, the same)"
+    return Text.assemble((f"✓ {source} -> {show.line(path, 160)}{done}", PASSED), f"  {show.line(reason)}")
+
+
+def names(labels: Sequence[str], limit: int = 8) -> str:
+    """Some names in a row, for a message."""
+    shown = ", ".join(show.line(item, 120) for item in labels[:limit])
+    return f"{shown} and {len(labels) - limit} more" if len(labels) > limit else shown or "none"
+
+
+STATES = {"ok": ("✓", PASSED), "limited": ("!", NO_VERDICT), "missing": ("✗", FAILED)}
+
+
+def doctor_page(diagnosis: Diagnosis) -> RenderableType:
+    """What is there, what that enables, what to do; and which devices can be used."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("", "what", "found", "enables", "to do"):
+        table.add_column(column, overflow="fold")
+    for check in diagnosis.checks:
+        mark, style = STATES[check.state]
+        cells = (check.name, check.found, check.enables, check.remedy or "")
+        table.add_row(Text(mark, style=style), *(Text(show.line(cell, 600)) for cell in cells))
+    lines = []
+    for kind, why in diagnosis.unusable.items():
+        usable = Text.assemble(f"--device {kind.value}: ", ("can be used", PASSED))
+        lines.append(usable if why is None else Text(f"--device {kind.value}: can't be used: {show.line(why)}"))
+    return Group(table, *lines)

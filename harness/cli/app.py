@@ -1,0 +1,71 @@
+"""The command `harness` with its sub-commands.
+
+Outside layer; trusted side. Help and reports answer at once: torch is imported by the commands that need it.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+import harness
+from harness.cli import evaluate, files, machine, results
+from harness.cli.output import UNABLE, guarded, put
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "eval": evaluate.eval_command,
+    "extract": files.extract_command,
+    "show": results.show_command,
+    "merge": results.merge_command,
+    "doctor": machine.doctor_command,
+}
+
+PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {"list": files.problems_list, "show": files.problems_show}
+
+
+def main(arguments: Sequence[str] | None = None, *, run: evaluate.Evaluate = evaluate.evaluate) -> int:
+    """Run one command and return its exit code. `run` is what `eval` evaluates with."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack the characters shown
+    try:
+        _app()(args=None if arguments is None else list(arguments), prog_name="harness", obj=run)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else UNABLE
+    return 0
+
+
+def _app() -> typer.Typer:
+    settings = {"help_option_names": ["-h", "--help"]}
+    app = typer.Typer(
+        name="harness",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=settings,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for name, command in COMMANDS.items():
+        app.command(name)(guarded(command))
+    problems = typer.Typer(help="The problems there are.", no_args_is_help=True, rich_markup_mode=None)
+    for name, command in PROBLEMS_COMMANDS.items():
+        problems.command(name)(guarded(command))
+    app.add_typer(problems, name="problems")
+    return app
+
+
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Scores GPU kernels: builds them, checks them against a reference in a sandbox, and times both.
+
+    \b
+    Start with:
+      harness doctor
+      harness eval solutions/examples
+    """
+    if version:
+        put(harness.__version__)
+        raise typer.Exit

@@ -1,0 +1,232 @@
+"""`harness eval`: settle the configuration, run the pipeline, show how it goes.
+
+Outside layer; trusted side. torch is imported only once the call is known to be right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness import environment
+from harness.cli.output import INTERRUPTED, Json, ProblemsRoot, console, fail, option, print_json, put, say
+from harness.config import RunConfig, resolve
+from harness.environment import Environment, MachineError
+from harness.model import DeviceKind, Record, Status
+from harness.report import terminal
+from harness.store import RunStore, StoreError, latest_run, new_run_id
+
+
+class View(Protocol):
+    """Who is told how a run goes."""
+
+    def started(self, run_dir: Path, total: int, skipped: int) -> None: ...
+
+    def built(self) -> None: ...
+
+    def finished(self, record: Record) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a finished run leaves: its records, how many were skipped, seconds of wall time."""
+
+    records: Sequence[Record]
+    skipped: int
+    wall_s: float
+
+
+Evaluate = Callable[[RunConfig, Environment, View], Ran]
+
+
+def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
+    """Run the pipeline, its events told to `view`. The machine's faults are `MachineError`."""
+    # Imported here because this brings in torch: seconds that no other command should cost.
+    from harness.devices import DeviceError
+    from harness.executors import ExecutorError
+    from harness.pipeline import BuildFinished, Event, RunStarted, SolutionFinished, evaluate_run
+    from harness.sandbox import SandboxUnavailable
+
+    def tell(event: Event) -> None:
+        match event:
+            case RunStarted():
+                view.started(event.run_dir, event.total, event.skipped)
+            case BuildFinished():
+                view.built()
+            case SolutionFinished():
+                view.finished(event.record)
+
+    try:
+        done = evaluate_run(config, environment=found, on_event=tell)
+    except (DeviceError, ExecutorError, SandboxUnavailable) as error:
+        raise MachineError(str(error)) from error
+    return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Shown:
+    """A run on the terminal: a bar where there is one, and one line a solution."""
+
+    def __init__(self, *, quiet_stdout: bool) -> None:
+        out, err = console(), console(stderr=True)
+        self._lines = err if quiet_stdout else out
+        # The bar and the lines must share a console, or they would overwrite each other on one terminal.
+        bar = self._lines if self._lines.is_terminal else err
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("built {task.fields[built]}, passed {task.fields[passed]}"),
+            TimeElapsedColumn(),
+            console=bar,
+            transient=True,
+            disable=not bar.is_terminal,
+        )
+        self._task = self.progress.add_task("evaluating", total=None, built=0, passed=0)
+        self._total = self._done = self._built = self._passed = 0
+
+    def started(self, run_dir: Path, total: int, skipped: int) -> None:
+        self._total = total
+        self.progress.update(self._task, total=total)
+        already = f", {skipped} already there" if skipped else ""
+        say(f"{total} to evaluate{already}; records go to {run_dir}")
+
+    def built(self) -> None:
+        self._built += 1
+        self.progress.update(self._task, built=self._built)
+
+    def finished(self, record: Record) -> None:
+        self._done += 1
+        self._passed += record.status is Status.passed
+        line = terminal.record_line(record, number=self._done, total=max(self._total, self._done))
+        self._lines.print(line, soft_wrap=True)
+        self.progress.update(self._task, completed=self._done, passed=self._passed)
+
+
+def eval_command(
+    context: typer.Context,
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATHS", help="Solution files and folders.")] = None,
+    problem: Annotated[str | None, option("--problem", "Problem of files whose path names none: level1/16.")] = None,
+    device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
+    workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
+    out: Annotated[Path | None, option("--out", "Folder of results.  [results]")] = None,
+    run_id: Annotated[str | None, option("--run-id", "Name of the run's folder.  [time and a random part]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run (the latest without --run-id).")] = False,
+    problems: ProblemsRoot = None,
+    config: Annotated[Path | None, option("--config", "YAML file with these settings; options win over it.")] = None,
+    jobs: Annotated[int | None, option("--jobs", "Builds at once.  [processors, bounded by memory]")] = None,
+    seeds: Annotated[int | None, option("--seeds", "Secret seeds of the problem's own inputs.  [3]")] = None,
+    precision: Annotated[str | None, option("--precision", "Precision class instead of each problem's own.")] = None,
+    device_policy: Annotated[
+        str | None, option("--device-policy", "strict, or coerce: bring outputs over, inside the time.  [strict]")
+    ] = None,
+    sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Host device without race and access checks.")] = False,
+    compile_timeout: Annotated[float | None, option("--compile-timeout", "Seconds a build.  [300]")] = None,
+    load_timeout: Annotated[float | None, option("--load-timeout", "Seconds an import and constructor.  [120]")] = None,
+    call_timeout: Annotated[float | None, option("--call-timeout", "Seconds a call of forward.  [60]")] = None,
+    solution_timeout: Annotated[
+        float | None, option("--solution-timeout", "Seconds a solution after its build.  [300]")
+    ] = None,
+    min_samples: Annotated[int | None, option("--min-samples", "Timed calls at least.  [30]")] = None,
+    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [10]")] = None,
+    memory_limit: Annotated[str | None, option("--memory-limit", "Host memory of a solution, as 8GiB.")] = None,
+    cache: Annotated[Path | None, option("--cache", "Folder of built modules.  [~/.cache/kernel-harness]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate solutions: build, verify, time, record.
+
+    A solution's problem and author come from its path (solutions/AUTHOR/level1/16_name.py), from KernelBench's file
+    name, or from --problem. A failing solution is a result, not an error: the exit code is 0.
+
+    \b
+    Examples:
+      harness eval solutions/ --device cuda --out results/
+      harness eval my_kernel.py --problem level1/16
+      harness eval solutions/ --resume
+    """
+    options = {
+        "paths": paths or None,
+        "problem": problem,
+        "device": device,
+        "workload": workload,
+        "out": out,
+        "run_id": run_id,
+        "resume": resume or None,
+        "problems": problems,
+        "jobs": jobs,
+        "seeds": seeds,
+        "precision": precision,
+        "device_policy": device_policy,
+        "sandbox": sandbox,
+        "checked": False if unchecked else None,
+        "compile_timeout_s": compile_timeout,
+        "load_timeout_s": load_timeout,
+        "call_timeout_s": call_timeout,
+        "solution_timeout_s": solution_timeout,
+        "min_samples": min_samples,
+        "budget_s": timing_budget,
+        "memory_limit_bytes": memory_limit,
+        "cache_dir": cache,
+    }
+    found = environment.collect()
+    settled = _settle(found, config, options)
+    view = _Shown(quiet_stdout=as_json)
+    run: Evaluate = context.obj
+    try:
+        with _ended_by_signals(), view.progress:
+            done = run(settled, found, view)
+    except KeyboardInterrupt:
+        again = f"--resume --run-id {settled.run_id} continues"
+        fail(f"interrupted; what is finished is in {settled.run_dir}, and the same call with {again}", INTERRUPTED)
+    records = RunStore.open(settled.run_dir).records()
+    if as_json:
+        print_json(
+            {
+                "run": str(settled.run_dir),
+                "skipped": done.skipped,
+                "wall_s": done.wall_s,
+                "records": [item.to_json() for item in records],
+            }
+        )
+        return
+    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    say(f"everything about one of them: harness show {settled.run_dir} SOLUTION")
+
+
+def _settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
+    """The configuration of this run, its device checked and, to resume, its id found."""
+    generated = new_run_id()
+    settled = resolve(machine=environment.machine(found), run_id=generated, file=file, options=options)
+    why = environment.cuda_unusable(found)
+    if settled.device is DeviceKind.CUDA and why:
+        raise MachineError(f"{why}; --device host checks values on the CPU")
+    if settled.device is DeviceKind.HOST:
+        say(f"device host, workload {settled.workload}" + (f"; a GPU can't be used here: {why}" if why else ""))
+    if settled.resume and settled.run_id == generated:
+        latest = latest_run(settled.out)
+        if latest is None:
+            raise StoreError(f"{settled.out}: no run to resume; leave out --resume to start one")
+        settled = dataclasses.replace(settled, run_id=latest.name)
+    return settled

@@ -1,0 +1,101 @@
+"""What every command shares: consoles, JSON, error messages, exit codes, common options.
+
+Outside layer; trusted side. With the other modules of `cli`, the only place that prints and exits. Results go to
+standard output, messages and progress to standard error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, ParamSpec
+
+import typer
+from rich.console import Console, RenderableType
+
+from harness.catalog import CatalogError
+from harness.config import ConfigError
+from harness.environment import MachineError
+from harness.report.format import block
+from harness.store import StoreError
+
+NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
+"""Exit codes: a search for something failed, the call is wrong, the machine (or the harness) can't, Ctrl-C."""
+
+PIPED_WIDTH = 200
+"""Columns of tables that nobody's terminal bounds."""
+
+P = ParamSpec("P")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ProblemsRoot = Annotated[
+    Path | None, typer.Option("--problems", help="Folder of problems.  [problems]", show_default=False)
+]
+
+
+def option(name: str, text: str) -> Any:
+    """An option whose default is settled elsewhere; its help says which."""
+    return typer.Option(name, help=text, show_default=False)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console for text that was escaped already: no markup, no emoji codes, no highlighting."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPED_WIDTH
+    return made
+
+
+def put(*parts: RenderableType) -> None:
+    """Results, to standard output."""
+    out = console()
+    for part in parts:
+        out.print(part, soft_wrap=isinstance(part, str))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, to standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def say(message: str) -> None:
+    """A message for the person at the keyboard, to standard error. File names in it may be hostile."""
+    console(stderr=True).print(block(message), soft_wrap=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End the command with a message and an exit code."""
+    say(f"harness: {message}")
+    raise typer.Exit(code)
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Errors as messages and exit codes; a traceback only where the fault is the harness's own."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (ConfigError, CatalogError, StoreError) as error:
+            fail(str(error), WRONG_CALL)
+        except MachineError as error:
+            fail(str(error), UNABLE)
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read has seen enough (`| head`); Python must not complain again when it closes stdout.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except Exception:
+            say(traceback.format_exc())
+            fail("this is a fault of the harness, not of a solution; please report it with the lines above", UNABLE)
+
+    return run

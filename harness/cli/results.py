@@ -1,0 +1,106 @@
+"""`harness show`, `leaderboard` and `merge`: what runs left behind.
+
+Outside layer; trusted side. Reads results, starts nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.output import Json, print_json, put, say
+from harness.model import Record
+from harness.report import terminal
+from harness.store import RunStore, StoreError, find_runs, merge
+
+
+def show_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder: results/RUN.")],
+    solution: Annotated[
+        str | None, typer.Argument(metavar="SOLUTION", help="A solution of it, or a part of its name.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a run, or everything known about one solution of it, compiler output included.
+
+    \b
+    Examples:
+      harness show results/20260131-120000-1f9c
+      harness show results/20260131-120000-1f9c some-model/level1/16_naive.py
+      harness show results/20260131-120000-1f9c 16_naive --json
+    """
+    store = RunStore.open(run)
+    records = store.records()
+    if solution is None:
+        if as_json:
+            print_json({"run": store.head, "notes": store.notes, "records": [item.to_json() for item in records]})
+        else:
+            put(terminal.run_page(store.head, records, store.notes))
+        return
+    for note in store.notes:
+        say(f"note: {note}")
+    chosen = [(item, _log(store, item)) for item in _matching(records, solution)]
+    if as_json:
+        print_json([{**item.to_json(), "log": log} for item, log in chosen])
+    else:
+        put(*(terminal.record_page(item, log) for item, log in chosen))
+
+
+def _log(store: RunStore, record: Record) -> str | None:
+    path = store.log_path(record.solution)
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
+    """The records of the one solution that `wanted` names: exactly, by the end of its path, or by a part of it."""
+    labels = list(dict.fromkeys(item.solution for item in records))
+    rules: Sequence[Callable[[str], bool]] = (
+        lambda label: label in (wanted, f"{wanted}.py"),
+        lambda label: label.endswith((f"/{wanted}", f"/{wanted}.py")),
+        lambda label: wanted in label,
+    )
+    for rule in rules:
+        found = [label for label in labels if rule(label)]
+        if len(found) == 1:
+            return [item for item in records if item.solution == found[0]]
+        if found:
+            raise StoreError(f"{wanted!r} names {len(found)} solutions: {terminal.names(found)}")
+    near = difflib.get_close_matches(wanted, labels, n=5, cutoff=0.3)
+    hint = f"; nearest: {terminal.names(near)}" if near else f"; there are: {terminal.names(labels)}"
+    raise StoreError(f"no solution {wanted!r} in this run{hint}")
+
+
+def merge_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")],
+    into: Annotated[Path, typer.Option("--into", help="The new run's folder.")],
+    as_json: Json = False,
+) -> None:
+    """Make one run of several. Of two records of one solution the later counts; the sources stay as they are.
+
+    \b
+    Example:
+      harness merge results/shard-0 results/shard-1 --into results/all
+    """
+    report = merge(_runs(runs), into)
+    for note in report.notes:
+        say(f"note: {note}")
+    if as_json:
+        print_json({"run": str(into), "records": report.records, "superseded": report.superseded})
+    else:
+        put(f"{into}: {report.records} records; {report.superseded} superseded by later ones left out")
+
+
+def _runs(paths: Sequence[Path]) -> list[Path]:
+    """The runs that these folders are or hold, each once."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        inside = find_runs(path)
+        if not inside:
+            why = "no run in it (a run holds run.yaml or records.jsonl)" if path.exists() else "no such folder"
+            raise StoreError(f"{path}: {why}")
+        found |= {item.resolve(): item for item in inside}
+    return list(found.values())

@@ -1,0 +1,200 @@
+"""What this machine has of what the harness needs, what each thing enables, and what to do where one is missing.
+
+Outside layer; trusted side. Imports `environment` and the sandbox's probe. Findings are values; `cli` shows them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness.environment import (
+    Environment,
+    cuda_unusable,
+    find_nvcc,
+    output_of,
+)
+from harness.model import DeviceKind
+from harness.sandbox import SandboxReport
+
+MIN_GXX = (9, 0)
+"""torch's headers are C++17; GCC 9 is the oldest that torch's extension builder accepts."""
+
+
+class State(StrEnum):
+    """Whether a thing is there."""
+
+    ok = "ok"
+    limited = "limited"
+    missing = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing looked for. `found` is what is there, `enables` what it is for, `remedy` what to do if it is not."""
+
+    name: str
+    state: State
+    found: str
+    enables: str
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All checks; per device why it can't be used (None: it can); the device that `auto` means here."""
+
+    checks: tuple[Check, ...]
+    unusable: dict[DeviceKind, str | None]
+
+    @property
+    def device(self) -> DeviceKind | None:
+        """What `--device auto` would take; None where no device can be used."""
+        return next((kind for kind in (DeviceKind.CUDA, DeviceKind.HOST) if self.unusable[kind] is None), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "device": self.device,
+            "unusable": {kind.value: why for kind, why in self.unusable.items()},
+            "checks": [asdict(item) for item in self.checks],
+        }
+
+
+def diagnose(
+    environment: Environment, sandbox: SandboxReport, *, ninja: str | None, sanitizer: str | None
+) -> Diagnosis:
+    """Judge what was found. `ninja` and `sanitizer` are versions (None: missing), see `ninja_version` and
+    `sanitizer_version`."""
+    checks = (
+        *_gpu_checks(environment),
+        _nvcc(environment),
+        _sanitizer(environment, sanitizer),
+        _torch(environment),
+        _gxx(environment),
+        _ninja(ninja),
+        _sandbox(sandbox),
+    )
+    host = next((item.remedy for item in checks if item.name in ("torch", "g++") and item.state is State.missing), None)
+    return Diagnosis(checks=checks, unusable={DeviceKind.CUDA: cuda_unusable(environment), DeviceKind.HOST: host})
+
+
+def ninja_version() -> str | None:
+    """Of the Python package or the program on PATH; None where there is neither."""
+    try:
+        return importlib.metadata.version("ninja")
+    except importlib.metadata.PackageNotFoundError:
+        return (output_of(["ninja", "--version"]) or "").strip() or None
+
+
+def sanitizer_version() -> str | None:
+    """Of compute-sanitizer, beside nvcc or on PATH; None where it is missing or does not run."""
+    nvcc = find_nvcc()
+    beside = nvcc.resolve().parent / "compute-sanitizer" if nvcc else None
+    path = str(beside) if beside and beside.exists() else shutil.which("compute-sanitizer")
+    found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
+    return found[1] if found else None
+
+
+def _gpu_checks(environment: Environment) -> Sequence[Check]:
+    enables = "verdicts at full size and GPU times (--device cuda)"
+    if not environment.gpus:
+        why = environment.absent.get("gpus", "none listed")
+        hint = "values can be checked without one, on the host device; times need an NVIDIA GPU and its driver"
+        return [Check(name="GPU", state=State.missing, found=why, enables=enables, remedy=hint)]
+    checks = []
+    remedy: str | None
+    for gpu in environment.gpus:
+        memory = f"{gpu.memory_bytes / 2**30:.0f} GiB, " if gpu.memory_bytes else ""
+        found = f"{gpu.name}, {memory}driver {environment.driver} (up to CUDA {environment.driver_cuda})"
+        state, remedy = State.ok, None
+        if gpu.mig:
+            found += ", MIG on"
+            state, remedy = State.limited, "times are of a slice of the GPU: compare only with the same slice"
+        checks.append(Check(name=f"GPU {gpu.index}", state=state, found=found, enables=enables, remedy=remedy))
+    return checks
+
+
+def _nvcc(environment: Environment) -> Check:
+    remedy = None
+    state = State.ok
+    if environment.nvcc is None:
+        state = State.missing
+        remedy = "install the CUDA toolkit, or set CUDA_HOME to it" if environment.gpus else "needed with a GPU only"
+    elif environment.torch_cuda and environment.nvcc.split(".")[0] != environment.torch_cuda.split(".")[0]:
+        state = State.limited
+        remedy = f"torch was built for CUDA {environment.torch_cuda}: install that toolkit and set CUDA_HOME to it"
+    found = environment.nvcc or environment.absent.get("nvcc", "not found")
+    return Check(name="nvcc", state=state, found=found, enables="compiling CUDA for the GPU", remedy=remedy)
+
+
+def _sanitizer(environment: Environment, version: str | None) -> Check:
+    remedy = None
+    if version is None:
+        remedy = "part of the CUDA toolkit: install it whole" if environment.gpus else "needed with a GPU only"
+    return Check(
+        name="compute-sanitizer",
+        state=State.ok if version else State.missing,
+        found=version or "not beside nvcc, nor on PATH",
+        enables="finding races and bad accesses on the GPU (the host device has its own checks)",
+        remedy=remedy,
+    )
+
+
+def _torch(environment: Environment) -> Check:
+    state, remedy = State.ok, None
+    if environment.torch is None:
+        state, remedy = State.missing, "install torch 2.6 or newer: make does"
+    elif environment.torch_cuda is None and environment.gpus:
+        state, remedy = State.limited, cuda_unusable(environment)
+    built = f"for CUDA {environment.torch_cuda}" if environment.torch_cuda else "for the CPU"
+    found = f"{environment.torch}, built {built}" if environment.torch else "not installed"
+    return Check(name="torch", state=state, found=found, enables="everything: problems and solutions", remedy=remedy)
+
+
+def _gxx(environment: Environment) -> Check:
+    state, remedy = State.ok, None
+    if environment.gxx is None:
+        state, remedy = State.missing, "install a C++ compiler (on Debian: g++), or name one by CXX"
+    elif _numbers(environment.gxx) < MIN_GXX:
+        state, remedy = State.limited, f"install GCC {MIN_GXX[0]} or newer, or name one by CXX"
+    return Check(
+        name="g++",
+        state=state,
+        found=environment.gxx or environment.absent.get("gxx", "not found"),
+        enables="compiling bindings and C++ solutions, and CUDA sources for the host device",
+        remedy=remedy,
+    )
+
+
+def _ninja(version: str | None) -> Check:
+    return Check(
+        name="ninja",
+        state=State.ok if version else State.missing,
+        found=version or "neither the Python package nor on PATH",
+        enables="builds by torch's own extension builder",
+        remedy=None if version else "pip install ninja: make does",
+    )
+
+
+def _sandbox(report: SandboxReport) -> Check:
+    state = {"full": State.ok, "partial": State.limited, "none": State.missing}[report.strength]
+    found = f"{report.strength}: {', '.join(report.mechanisms) or 'no mechanism'}"
+    remedy = None
+    if state is not State.ok:
+        remedy = f"evaluate only code you trust, or provide what is missing ({report.weakness()})"
+    return Check(
+        name="sandbox",
+        state=state,
+        found=found,
+        enables="running submissions that nobody has read (--sandbox strict insists on it)",
+        remedy=remedy,
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
