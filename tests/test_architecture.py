@@ -1,0 +1,184 @@
+"""The layers, the trust boundary and the house rules, read from the sources' imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "harness"
+
+LAYERS = {
+    "vocabulary": "model",
+    "pure": "claims comparison digest extract messages numerics patterns precision reports roofline scoring screen "
+    "sizes stats trees variants wire",
+    "edges": "catalog config devices environment gpustate hostcuda inputs kernelbench reference store",
+    "stages": "audit bench build contestant guest measure oracle sandbox timing verify zygote",
+    "control": "executors pipeline referee",
+    "outside": "api cli doctor report transcripts __main__",
+}
+"""A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
+
+UNTRUSTED = (
+    "harness.contestant",
+    "harness.build.harvest",
+    "harness.build.pretend",
+    "harness.build.calls",
+    "harness.build.inject",
+    "harness.hostcuda.shim",
+)
+"""Modules that run in one process with a submission. They are started by name, never imported by trusted ones."""
+
+JUDGES = frozenset(
+    {"bench", "catalog", "comparison", "inputs", "numerics", "oracle", "referee", "reference", "store", "verify"}
+)
+"""Units that hold the reference, seeds, tolerances, verdicts or results."""
+
+PRINTS = "harness.cli"
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = list(path.relative_to(ROOT).with_suffix("").parts)
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+MODULES = modules()
+PACKAGES = {name.rpartition(".")[0] for name in MODULES} | {"harness"}
+
+
+def imports(name: str) -> Iterator[str]:
+    """Dotted names of the harness modules that a module imports, inside functions too."""
+    for node in ast.walk(MODULES[name]):
+        if isinstance(node, ast.Import):
+            yield from (item.name for item in node.names if item.name.split(".")[0] == "harness")
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:
+                here = name.split(".") if name in PACKAGES else name.split(".")[:-1]
+                source = ".".join([*here[: len(here) - node.level + 1], *([source] if source else [])])
+            if source.split(".")[0] == "harness":
+                for item in node.names:
+                    deeper = f"{source}.{item.name}"
+                    yield deeper if deeper in MODULES else source
+
+
+def unit(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+LAYER_OF = {member: layer for layer, members in LAYERS.items() for member in members.split()}
+
+
+def rank(name: str) -> int:
+    return list(LAYERS).index(LAYER_OF[unit(name)])
+
+
+def test_every_unit_has_a_layer() -> None:
+    homeless = {unit(name) for name in MODULES} - set(LAYER_OF) - {""}
+    assert not homeless, f"say in LAYERS which layer these belong to: {sorted(homeless)}"
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{name} ({LAYER_OF[unit(name)]}) imports {target} ({LAYER_OF[unit(target)]})"
+        for name in MODULES
+        if unit(name)
+        for target in imports(name)
+        if unit(target) and rank(target) > rank(name)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_units_of_one_layer_do_not_import_in_circles() -> None:
+    arrows: dict[str, set[str]] = {}
+    for name in MODULES:
+        arrows.setdefault(unit(name), set()).update(unit(item) for item in imports(name))
+    done: set[str] = set()
+
+    def follow(here: str, path: tuple[str, ...]) -> None:
+        assert here not in path, " -> ".join((*path[path.index(here) :], here))
+        if here in done:
+            return
+        for target in sorted(arrows.get(here, set()) - {here, ""}):
+            follow(target, (*path, here))
+        done.add(here)
+
+    for start in sorted(arrows):
+        follow(start, ())
+
+
+def test_no_trusted_module_imports_the_untrusted_side() -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name in MODULES
+        if name not in UNTRUSTED
+        for target in imports(name)
+        if target in UNTRUSTED
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_untrusted_side_does_not_hold_the_judges_tools() -> None:
+    """Rule 2 of the trust boundary: what a contestant's process imports must not include these."""
+    for start in (name for name in UNTRUSTED if name in MODULES):
+        reached: set[str] = set()
+        pending = [start]
+        while pending:
+            name = pending.pop()
+            if name in MODULES and name not in reached:
+                reached.add(name)
+                pending += imports(name)
+        assert not {unit(name) for name in reached} & JUDGES, start
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_module_says_what_it_is_for(name: str) -> None:
+    text = ast.get_docstring(MODULES[name])
+    assert text, f"{name} has no docstring"
+    assert len(text.split()) >= 5, f"{name}: {text!r} states no charter"
+
+
+def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
+    assert not [name for name in MODULES if name.split(".")[-1] in ("utils", "util", "helpers", "common", "misc")]
+
+
+def test_only_the_command_line_prints() -> None:
+    wrong = []
+    for name, tree in MODULES.items():
+        if name == PRINTS or name.startswith(PRINTS + ".") or name in UNTRUSTED:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "Console"):
+                wrong.append(f"{name}:{node.lineno} calls {node.func.id}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_package_below_the_command_line_does_not_exit() -> None:
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in MODULES.items()
+        if not name.startswith((PRINTS, "harness.__main__"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) == "sys.exit"
+        # A process of its own (`python -m …`) ends with its exit code.
+        and not any(isinstance(item, ast.If) and "__main__" in ast.unparse(item.test) for item in tree.body)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_help_and_reports_do_not_wait_for_torch() -> None:
+    code = "import sys, harness.cli; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "False"

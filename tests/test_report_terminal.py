@@ -1,0 +1,192 @@
+"""Pages for the terminal: what stands on them, and that a submission can't draw on them."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from harness.doctor import Check, Diagnosis, State
+from harness.model import DeviceKind, Problem, Record, Status
+from harness.report import terminal
+
+
+def text_of(*parts: RenderableType, width: int = 200, color: bool = False) -> str:
+    stream = io.StringIO()
+    system: Any = "truecolor" if color else None
+    console = Console(
+        file=stream, width=width, markup=False, highlight=False, emoji=False, force_terminal=color, color_system=system
+    )
+    for part in parts:
+        console.print(part)
+    return stream.getvalue()
+
+
+PASSED = Record(
+    problem="level1/16",
+    author="m",
+    solution="m/level1/16_tiled.py",
+    device=DeviceKind.CUDA,
+    workload="full",
+    status=Status.passed,
+    reason="right on every input variant",
+    speedup=1.312,
+    labels=("static_buffer",),
+    timing={
+        "reference": {"median_s": 2.687e-3, "q1_s": 2.68e-3, "samples": 32},
+        "solution": {"median_s": 2.046e-3, "q1_s": 2.04e-3, "samples": 32},
+        "speedup_interval": [1.294, 1.331],
+        "stopped_by": "interval narrow enough",
+    },
+    evidence={"variants": {"own": {"calls": 3, "rms_error": 4.3e-5}, "zero_mean": {"calls": 1, "rms_error": 1e-5}}},
+    build={"wall_s": 53.4, "kernels": [{"name": "tiled", "registers": 40, "spill_bytes": 0, "shared_bytes": 8192}]},
+    environment={"gpu": "NVIDIA H200"},
+)
+FAILED = replace(
+    PASSED, status=Status.compile_error, reason='x.cu:12: expected ";"', speedup=None, timing=None, labels=()
+)
+ON_HOST = replace(PASSED, device=DeviceKind.HOST, workload="small", speedup=None, timing=None, labels=())
+
+
+def test_a_line_says_who_what_and_how_fast() -> None:
+    words = " ".join(text_of(terminal.record_line(PASSED, number=3, total=40)).split())
+    assert words == "[ 3/40] ✓ passed level1/16 m/level1/16_tiled.py 1.31x (1.29 to 1.33) [static_buffer]"
+
+
+def test_a_line_of_a_failure_gives_the_reason_and_no_speedup() -> None:
+    shown = text_of(terminal.record_line(FAILED, number=1, total=1))
+    assert 'x.cu:12: expected ";"' in shown
+    assert "1.31x" not in shown
+
+
+def test_host_rows_are_marked_and_carry_no_gpu_time() -> None:
+    shown = text_of(terminal.record_line(ON_HOST, number=1, total=1))
+    assert "host" in shown
+    assert "not timed" in shown
+    on_cpu = replace(PASSED, device=DeviceKind.HOST)
+    assert "on the CPU" in text_of(terminal.record_line(on_cpu, number=1, total=1))
+    assert "no GPU time" in text_of(terminal.summary([ON_HOST], skipped=0, wall_s=1.0))
+    assert "no GPU time" not in text_of(terminal.summary([PASSED], skipped=0, wall_s=1.0))
+
+
+def test_the_summary_counts_each_status_and_says_what_it_means() -> None:
+    shown = text_of(terminal.summary([PASSED, PASSED, FAILED], skipped=4, wall_s=83.0))
+    assert "3 solutions, 2 passed, in 83.0 s, 4 had their record from before." in shown
+    assert "compile_error" in shown
+    assert "The compiler or linker refused the sources." in shown
+    assert "timeout" not in shown
+    assert "0 solutions" in text_of(terminal.summary([], skipped=2, wall_s=0.1))
+
+
+def test_a_record_page_holds_everything_with_units() -> None:
+    shown = text_of(terminal.record_page(PASSED, "nvcc warning: something\nsecond line"))
+    for expected in (
+        "✓ passed",
+        "1.31x (1.29 to 1.33)",
+        "2.69 ms",
+        "2.05 ms",
+        "interval narrow enough",
+        "4.300e-05",
+        "zero mean",
+        "8.00 KiB",
+        "53.4 s",
+        "NVIDIA H200",
+        "nvcc warning: something\nsecond line",
+        "static_buffer",
+    ):
+        assert expected in shown, expected
+
+
+def test_a_record_page_of_a_failure_says_what_to_do() -> None:
+    shown = text_of(terminal.record_page(FAILED, None))
+    assert "The compiler or linker refused the sources." in shown
+    assert "empty" in shown
+
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[red]\u202e\r\nfake ✓ passed\x9b1m" + "A" * 5000
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_nothing_that_a_submission_chose_acts_on_the_terminal(color: bool) -> None:
+    nested = {
+        HOSTILE: HOSTILE,
+        "list": [HOSTILE, {HOSTILE: [HOSTILE]}],
+        "rows": [{HOSTILE: HOSTILE}],
+        "d": {"d": HOSTILE},
+    }
+    record = replace(
+        FAILED,
+        solution=HOSTILE,
+        author=HOSTILE,
+        problem=HOSTILE,
+        workload=HOSTILE,
+        reason=HOSTILE.replace("\r\n", " "),
+        labels=(HOSTILE,),
+        evidence=nested,
+        build=nested,
+        environment=nested,
+    )
+    pages = (
+        terminal.record_line(record, number=1, total=1),
+        terminal.records_table([record]),
+        terminal.run_page({"run_id": HOSTILE, "config": nested}, [record], [HOSTILE]),
+        terminal.record_page(record, HOSTILE),
+        terminal.placed_line(Path("a\x1bb"), None, False, HOSTILE),
+        terminal.names([HOSTILE]),
+    )
+    shown = text_of(*pages, color=color)
+    if color:
+        # rich's own colours are the only escapes: no cursor movement, no title, no 8-bit control.
+        assert "\x1b[2J" not in shown
+        assert "\x1b]" not in shown
+    else:
+        assert "\x1b" not in shown
+        assert "[red]" in shown, "markup is text"
+    hidden = {char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    assert hidden <= {"\n", "\t", "\x1b"}
+    line = text_of(pages[0], width=10_000)
+    assert line.count("\n") == 1
+    assert len(line) < 600
+
+
+def test_a_run_page_lists_every_record() -> None:
+    head = {
+        "format": 1,
+        "run_id": "r1",
+        "started_at": "2026",
+        "config": {"device": "cuda", "timing": {"budget_s": 10.0}},
+    }
+    shown = text_of(terminal.run_page(head, [PASSED, FAILED], ["the last line was cut short"]))
+    assert "run r1" in shown
+    assert "10.0 s" in shown
+    assert "cut short" in shown
+    assert shown.count("16_tiled.py") == 2
+
+
+def test_problems_are_listed_and_shown(tmp_path: Path) -> None:
+    problem = Problem(id="level1/16", name="matmul", path=tmp_path / "16_matmul.py", source="N = [1]\n", digest="d")
+    assert "level1/16" in text_of(terminal.problems_table([problem]))
+    page = text_of(terminal.problem_page(problem))
+    assert "as in the file" in page
+    assert "N = [1]" in page
+    assert terminal.problem_json(problem)["workloads"] == {"full": {}}
+
+
+def test_the_doctors_page_says_what_to_do() -> None:
+    check = Check(name="nvcc", state=State.missing, found="not found", enables="compiling", remedy="install it")
+    unusable = {DeviceKind.CUDA: "no GPU: none", DeviceKind.HOST: None}
+    shown = text_of(terminal.doctor_page(Diagnosis(checks=(check,), unusable=unusable)))
+    assert "install it" in shown
+    assert "--device cuda: can't be used: no GPU: none" in shown
+    assert "--device host: can be used" in shown
+
+
+def test_many_names_are_cut() -> None:
+    assert terminal.names(["a", "b"]) == "a, b"
+    assert terminal.names([str(n) for n in range(10)], limit=3) == "0, 1, 2 and 7 more"
+    assert terminal.names([]) == "none"
