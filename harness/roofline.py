@@ -7,8 +7,8 @@ Two different times, never to be confused:
 
 * `speed_of_light` is what to aim at: the roofline of S. Williams, A. Waterman and D. Patterson ("Roofline: an
   insightful visual performance model for multicore architectures", CACM 52(4), 2009) with the launch as a third
-  bound, max(flops / peak rate of the class, least bytes / copy bandwidth, launch floor). Flops are the reference's own, bytes
-  are each input and parameter read once and each output written once. Code with a better algorithm can beat it.
+  bound, max(flops / peak rate of the class, least bytes / copy bandwidth, launch floor). Flops are the reference's
+  own, bytes are each input and parameter read once and each output written once. A better algorithm can beat it.
 * `trust_floor` convicts, so nothing honest may ever be faster. It counts only what can't be avoided: the bytes of
   outputs in memory of their own, as far as they exceed the L2 cache (which may hold the last ones when the clock
   stops). Inputs count by the share that the problem declares to be needed (default none: half of a triangular
@@ -115,7 +115,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int, int]:
-    return (_storage(tensor), tensor.storage_offset() * tensor.element_size(), _distinct_bytes(tensor))
+    return (_storage(tensor), int(tensor.storage_offset()) * tensor.element_size(), _distinct_bytes(tensor))
 
 
 def _distinct_bytes(tensor: torch.Tensor) -> int:
