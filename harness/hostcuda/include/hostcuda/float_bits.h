@@ -246,6 +246,13 @@ inline float to_tf32(float value) {  // cvt.rna.tf32.f32: to nearest, ties away 
     }
     return float_of_bits((bits + 0x1000u) & 0xffffe000u);
 }
+inline float nearest_tf32(float value) {  // cvt.rn.tf32.f32: to nearest, ties to even
+    const std::uint32_t bits = bits_of(value);
+    if ((bits & 0x7f800000u) == 0x7f800000u) {
+        return value != value ? float_of_bits(0x7fffffffu) : value;
+    }
+    return float_of_bits((bits + 0xfffu + ((bits >> 13) & 1u)) & 0xffffe000u);
+}
 inline float truncated_tf32(float value) { return float_of_bits(bits_of(value) & 0xffffe000u); }
 
 // ---- floating point to integer, as cvt.{rni,rzi,rmi,rpi} does: saturating; NaN becomes 0, or the smallest signed (1 << 63)
