@@ -1,0 +1,54 @@
+"""The environment variables of a sandboxed process: an allow-list, private folders, and what the policy adds.
+
+Imports the policy. Trusted side. Tokens, keys and proxies never pass because nothing passes that is not named here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_PASSED = frozenset(
+    {
+        *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHASHSEED"),
+        *("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "MAX_JOBS"),
+        *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING"),
+        *("TORCH_CUDA_ARCH_LIST", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS"),
+        *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "PYTORCH_NVML_BASED_CUDA_CHECK"),
+        *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    }
+)
+_PASSED_PREFIXES = ("LC_",)
+_SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+
+
+def scrub(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of `environment` that may reach a zygote and its children."""
+    return {k: v for k, v in environment.items() if k in _PASSED or k.startswith(_PASSED_PREFIXES)}
+
+
+def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: str, tmp: str) -> dict[str, str]:
+    """What a child sees: the scrubbed `environment`, caches and temporary files in its private folders, `added`."""
+    private = {
+        "HOME": home,
+        "TMPDIR": tmp,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "CUDA_CACHE_PATH": f"{tmp}/cuda-cache",
+        "TORCH_EXTENSIONS_DIR": f"{tmp}/torch-extensions",
+        "TRITON_CACHE_DIR": f"{tmp}/triton-cache",
+        "TORCHINDUCTOR_CACHE_DIR": f"{tmp}/inductor-cache",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+    }
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"} | scrub(environment) | private | dict(added)
+
+
+def only_visible(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` with its search paths cut down to what exists here; called inside, where much does not."""
+    cut = dict(environment)
+    for name in _SEARCH_PATHS:
+        if name in cut:
+            cut[name] = os.pathsep.join(path for path in cut[name].split(os.pathsep) if os.path.isdir(path))
+    return {name: value for name, value in cut.items() if value or name not in _SEARCH_PATHS}

@@ -1,0 +1,255 @@
+"""Builds a private root file system and makes it the only one there is.
+
+Imports system calls, the policy and the view. Trusted code, run in the fork that becomes the sandbox, in a mount
+namespace of its own and with CAP_SYS_ADMIN over it; changes nothing outside that namespace except the owner of the
+policy's writable folders.
+
+What the child sees: the view and `policy.readable` read-only; `policy.writable`; a private `/tmp`, home and
+`/dev/shm`; a `/dev` of a few nodes; a `/proc` of its own pid namespace with the kernel's knobs masked; and nothing
+of the rest, not even that it exists.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+
+from harness.sandbox import system
+from harness.sandbox.policy import Findings, SandboxPolicy
+from harness.sandbox.view import HOME, SystemView, is_below, outermost
+
+_STAGE = "/tmp"
+"""An existing folder to build under; whatever lies there stays reachable through the old root."""
+
+SCRATCH = ("/tmp", HOME, "/dev/shm")
+"""The private, memory-backed folders of a child."""
+
+_MASKED_FILES = (
+    *("kcore", "keys", "key-users", "kmsg", "kallsyms", "kpagecount", "kpageflags", "kpagecgroup"),
+    *("sched_debug", "slabinfo", "sysrq-trigger", "timer_list", "latency_stats", "vmallocinfo", "config.gz"),
+)
+_MASKED_FOLDERS = ("acpi", "asound", "bus", "fs", "irq", "scsi", "dynamic_debug", "pressure", "tty")
+_PASSWD = "root:x:0:0:root:/:/usr/sbin/nologin\n"
+_PASSWD_LINE = "sandbox:x:{id}:{id}:sandbox:{home}:/bin/sh\n"
+_GROUP = "root:x:0:\n"
+_GROUP_LINE = "sandbox:x:{id}:\n"
+_NSSWITCH = "passwd: files\ngroup: files\nhosts: files\n"
+_HOSTS = "127.0.0.1 localhost\n"
+
+
+class PathMissing(Exception):
+    """A folder or file that the policy names does not exist: a fault of whoever made the policy."""
+
+
+def build_root(
+    policy: SandboxPolicy, view: SystemView, *, owner: tuple[int, int], ids: tuple[int, ...], findings: Findings
+) -> None:
+    """Build the private root and pivot into it; on return the old root is gone and the cwd is the private home.
+
+    `owner` is the user and group that the child will run as, as this process sees them, and `ids` what the child may
+    see itself as. Raises `PathMissing` before anything is done, and `OSError` where a step without which the root is
+    useless fails; the process must then not go on, since it may stand between two roots.
+    """
+    sources = [os.path.realpath(path) for path in policy.readable]
+    writable = [os.path.realpath(path) for path in policy.writable]
+    hidden = [os.path.realpath(path) for path in policy.hidden]
+    for asked in (*policy.readable, *policy.writable):
+        if not asked.exists():
+            raise PathMissing(f"the sandbox policy names {asked}, which does not exist")
+    system.mount(None, "/", None, system.MS_REC | system.MS_PRIVATE)
+    system.mount("tmpfs", _STAGE, "tmpfs", system.MS_NOSUID | system.MS_NODEV, "mode=755,size=1m,nr_inodes=4k")
+    os.mkdir(f"{_STAGE}/new")
+    os.mkdir(f"{_STAGE}/old")
+    system.pivot_root(_STAGE, f"{_STAGE}/old")
+    os.chdir("/")
+    system.mount("tmpfs", "/new", "tmpfs", system.MS_NOSUID | system.MS_NODEV, "mode=755,size=4m,nr_inodes=16k")
+    for folder in SCRATCH:  # first: folders of the policy may lie below the machine's /tmp
+        flags = system.MS_NOSUID | system.MS_NODEV
+        size = f"mode=700,uid={owner[0]},gid={owner[1]},size={policy.max_scratch_bytes},nr_inodes=1m"
+        os.makedirs(f"/new{folder}", exist_ok=True)
+        system.mount("tmpfs", f"/new{folder}", "tmpfs", flags, size)
+    for path, shown in arrange([*view.readable, *sources], view.private):
+        if shown:
+            _bind(path, read_only=True)
+        else:
+            _cover(f"/new{path}")
+    for path in sorted(writable):
+        _bind(path, read_only=False)
+    _make_etc(view, ids)
+    _make_dev(view, policy)
+    _make_sys(view, policy)
+    _make_proc(findings)
+    for path in hidden:
+        _blank(path)
+    names = [(str(path), os.path.realpath(path)) for path in (*policy.readable, *policy.writable)]
+    for name, real in (*view.aliases, *names):
+        _alias(name, real)
+    _lock_read_only("/new", only_top=True)
+    os.chdir("/new")
+    system.pivot_root(".", ".")
+    system.unmount(".", system.MNT_DETACH)
+    os.chdir(HOME)
+
+
+def arrange(readable: Iterable[str], private: Iterable[str]) -> list[tuple[str, bool]]:
+    """What to bind (True) and what to cover (False), outer folders first, nothing superfluous.
+
+    A readable folder inside a shown one needs no bind, and a private one that nothing shows needs no cover.
+    """
+    shown = set(readable)
+    steps: list[tuple[str, bool]] = []
+    for path in sorted(shown | set(private), key=lambda path: path.split("/")):
+        around = [visible for outer, visible in steps if is_below(path, outer)]
+        visible = bool(around) and around[-1]
+        if (path in shown) != visible:
+            steps.append((path, path in shown))
+    return steps
+
+
+def give_folders(policy: SandboxPolicy, owner: tuple[int, int]) -> None:
+    """Make `owner` the owner of the writable folders and what lies in them.
+
+    Symbolic links are not followed, and a file with several names stays as it is: its other name may be the
+    harness's (a cached build).
+    """
+    for root in policy.writable:
+        os.chown(root, *owner)
+        if not os.path.isdir(root):
+            continue
+        for _, folders, files, descriptor in os.fwalk(root, follow_symlinks=False):
+            for name in (*folders, *files):
+                info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode) or info.st_nlink == 1:
+                    os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
+
+
+def _bind(path: str, *, read_only: bool, devices: bool = False) -> None:
+    """Show the old root's `path` at the same place in the new one, everything mounted below it included."""
+    source, target = f"/old{path}", f"/new{path}"
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    system.mount(source, target, None, system.MS_BIND | system.MS_REC)
+    attributes = system.MOUNT_ATTR_NOSUID | (0 if devices else system.MOUNT_ATTR_NODEV)
+    attributes |= system.MOUNT_ATTR_RDONLY if read_only else 0
+    try:
+        system.mount_setattr(target, attributes)
+    except OSError:
+        _restrict_each(target, attributes)
+
+
+def _restrict_each(target: str, attributes: int) -> None:
+    """What `mount_setattr` does, for kernels before 5.12: remount every mount at or below `target`."""
+    flags = system.MS_REMOUNT | system.MS_BIND | system.MS_NOSUID
+    flags |= system.MS_NODEV if attributes & system.MOUNT_ATTR_NODEV else 0
+    flags |= system.MS_RDONLY if attributes & system.MOUNT_ATTR_RDONLY else 0
+    kept = {"ro": system.MS_RDONLY, "nodev": system.MS_NODEV, "noexec": system.MS_NOEXEC}
+    with open("/old/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounts = [line.split() for line in file]
+    for fields in mounts:
+        point = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        if is_below(point, target):
+            own = [kept.get(option, 0) for option in fields[5].split(",")]
+            combined = flags
+            for flag in own:
+                combined |= flag
+            system.mount(None, point, None, combined)
+
+
+def _make_etc(view: SystemView, ids: tuple[int, ...]) -> None:
+    os.makedirs("/new/etc", exist_ok=True)
+    for path in view.etc:
+        if os.path.islink(f"/old{path}"):
+            os.symlink(os.readlink(f"/old{path}"), f"/new{path}")
+        else:
+            _bind(path, read_only=True)
+    texts = {
+        "passwd": _PASSWD + "".join(_PASSWD_LINE.format(id=number, home=HOME) for number in ids),
+        "group": _GROUP + "".join(_GROUP_LINE.format(id=number) for number in ids),
+        "nsswitch.conf": _NSSWITCH,
+        "hosts": _HOSTS,
+    }
+    for name, text in texts.items():
+        with open(f"/new/etc/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _make_dev(view: SystemView, policy: SandboxPolicy) -> None:
+    os.makedirs("/new/dev", exist_ok=True)
+    for path in (*view.devices, *(view.gpu_devices if policy.gpu else ())):
+        _bind(path, read_only=False, devices=True)
+    links = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+    for name, target in links.items():
+        os.symlink(target, f"/new/dev/{name}")
+
+
+def _make_sys(view: SystemView, policy: SandboxPolicy) -> None:
+    for path in outermost([*view.sys, *(view.gpu_sys if policy.gpu else ())]):
+        with suppress(OSError):  # topology is a help to libraries, not a need
+            _bind(path, read_only=True)
+
+
+def _make_proc(findings: Findings) -> None:
+    """A /proc of this pid namespace, or where the kernel refuses one (a masked container) an empty folder."""
+    os.makedirs("/new/proc", exist_ok=True)
+    try:
+        system.mount("proc", "/new/proc", "proc", system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC)
+    except OSError as error:
+        findings.lack("private_proc", f"{error}; the machine's own /proc is shown instead")
+        system.mount("/old/proc", "/new/proc", None, system.MS_BIND | system.MS_REC)
+    else:
+        findings.have("private_proc")
+    for name in _MASKED_FILES:
+        if os.path.exists(f"/new/proc/{name}"):
+            with suppress(OSError):  # what can't be masked is guarded by the ids and capabilities dropped later
+                system.mount("/old/dev/null", f"/new/proc/{name}", None, system.MS_BIND)
+    for name in _MASKED_FOLDERS:
+        if os.path.isdir(f"/new/proc/{name}"):
+            with suppress(OSError):
+                _empty(f"/new/proc/{name}")
+    system.mount("/new/proc/sys", "/new/proc/sys", None, system.MS_BIND | system.MS_REC)
+    _lock_read_only("/new/proc/sys")
+
+
+def _cover(target: str) -> None:
+    """Hide what lies at `target`, leaving a folder in which mount points can be made."""
+    flags = system.MS_NOSUID | system.MS_NODEV
+    system.mount("tmpfs", target, "tmpfs", flags, "mode=755,size=1m,nr_inodes=4k")
+
+
+def _empty(target: str) -> None:
+    flags = system.MS_RDONLY | system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC
+    system.mount("tmpfs", target, "tmpfs", flags, "mode=000,size=4k,nr_inodes=2")
+
+
+def _blank(path: str) -> None:
+    target = f"/new{path}"
+    if os.path.isdir(target):
+        _empty(target)
+    elif os.path.exists(target):
+        system.mount("/old/dev/null", target, None, system.MS_BIND)
+
+
+def _alias(name: str, real: str) -> None:
+    """Make `name` lead to `real` where it is not there already."""
+    link = f"/new{name}"
+    if name == real or os.path.lexists(link):
+        return
+    with suppress(OSError):  # its parent is a read-only bind: then the old machine's own link is there or nothing
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        os.symlink(real, link)
+
+
+def _lock_read_only(target: str, *, only_top: bool = False) -> None:
+    if only_top:
+        flags = system.MS_REMOUNT | system.MS_BIND | system.MS_RDONLY | system.MS_NOSUID | system.MS_NODEV
+        system.mount(None, target, None, flags)
+        return
+    try:
+        system.mount_setattr(target, system.MOUNT_ATTR_RDONLY)
+    except OSError:
+        _restrict_each(target, system.MOUNT_ATTR_RDONLY | system.MOUNT_ATTR_NODEV)

@@ -1,0 +1,132 @@
+"""What a zygote stands on: finds out, once, which walls this machine lets it build for its children.
+
+Imports the rest of this package. Trusted code, run while the zygote starts, before anything is preloaded:
+`enter` must see a single thread, or the kernel refuses a user namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from harness.sandbox import system, view
+from harness.sandbox.cgroup import CgroupUnavailable, find_base
+from harness.sandbox.launch import Ground
+
+_CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SYS_ADMIN = 0, 6, 7, 21
+_USER_BASE = 0x40000000
+_USERS_PER_ZYGOTE = 256
+_SMALL_USER_BASE = 61184
+_SMALL_USERS = 4336
+"""Users where ids end at 65535: the range that systemd sets aside for short-lived ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """How `enter` went; in the server only."""
+
+    admin: bool
+    admin_lack: str
+    host_pid: int
+
+
+def enter(on_fork: Callable[[], None]) -> Entered:
+    """Make this a process that can make namespaces: as root it is one, else in a user namespace of its own.
+
+    Forks: the caller goes on as the first process of a pid namespace, so that its end is the end of every child,
+    while the process that called waits for it (after `on_fork`) and ends with the same status. Where no pid
+    namespace can be made, nothing is forked.
+    """
+    lack = ""
+    admin = system.has_capability(_CAP_SYS_ADMIN)
+    if not admin:
+        user, group = os.geteuid(), os.getegid()
+        try:
+            system.unshare(system.CLONE_NEWUSER)
+            system.prctl(system.PR_SET_DUMPABLE, 1)
+            _write("/proc/self/setgroups", "deny")
+            _write("/proc/self/uid_map", f"{user} {user} 1")
+            _write("/proc/self/gid_map", f"{group} {group} 1")
+            admin = True
+        except OSError as error:
+            lack = f"not root, and user namespaces are not allowed here ({error})"
+    if admin:
+        try:
+            system.unshare(system.CLONE_NEWPID)
+        except OSError as error:
+            admin, lack = False, f"no pid namespace can be made ({error})"
+    if admin:
+        system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+        pid = os.fork()
+        if pid:
+            on_fork()
+            _, status = os.waitpid(pid, 0)
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+    system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+    return Entered(admin=admin, admin_lack=lack, host_pid=int(os.readlink("/proc/self")))
+
+
+def survey(entered: Entered) -> Ground:
+    """Look at the machine; called after the preload, whose libraries count among what children need to see."""
+    shown = view.discover()
+    try:
+        base, cgroup_lack = find_base(), ""
+    except CgroupUnavailable as error:
+        base, cgroup_lack = None, str(error)
+    user, user_lack = _other_user(entered, shown)
+    pid_namespace = None
+    if entered.admin:
+        pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    return Ground(
+        view=shown,
+        admin=entered.admin,
+        admin_lack=entered.admin_lack,
+        pid_namespace=pid_namespace,
+        other_user=user,
+        other_user_lack=user_lack,
+        cgroup_base=base,
+        cgroup_lack=cgroup_lack,
+    )
+
+
+def user_of(ground: Ground, number: int) -> int | None:
+    """The user id of a zygote's child `number`: no two children at a time share one, unless hundreds run."""
+    return None if ground.other_user is None else ground.other_user + number % _USERS_PER_ZYGOTE
+
+
+def _other_user(entered: Entered, shown: view.SystemView) -> tuple[int | None, str]:
+    """The first of the user ids for this zygote's children, or why there is none (empty: never to be expected)."""
+    if os.geteuid() != 0:
+        return None, ""
+    for number, name in ((_CAP_CHOWN, "CAP_CHOWN"), (_CAP_SETGID, "CAP_SETGID"), (_CAP_SETUID, "CAP_SETUID")):
+        if not system.has_capability(number):
+            return None, f"root without {name}"
+    if closed := view.unreadable_for_others(shown):
+        return None, f"{closed} can't be read by other users; chmod o+rX it"
+    large = _USER_BASE + entered.host_pid * _USERS_PER_ZYGOTE
+    small = _SMALL_USER_BASE + entered.host_pid * 16 % (_SMALL_USERS - _USERS_PER_ZYGOTE)
+    for first in (large, small):
+        if first + _USERS_PER_ZYGOTE < 2**31 and all(_is_mapped(kind, first) for kind in ("uid", "gid")):
+            return first, ""
+    return None, "this user namespace maps no user ids to spare"
+
+
+def _is_mapped(kind: str, first: int) -> bool:
+    with suppress(OSError), open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+        for line in file:
+            start, _, count = (int(word) for word in line.split())
+            if start <= first and first + _USERS_PER_ZYGOTE <= start + count:
+                return True
+    return False
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)

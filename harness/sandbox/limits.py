@@ -1,0 +1,159 @@
+"""Limits on a child's processes, files, time and host memory, and the watch over what no rlimit can count.
+
+Imports the policy. Rlimits are set in the child; the watch runs in its supervisor, outside its reach.
+
+Decision: RLIMIT_AS can't bound memory where CUDA runs (the driver reserves terabytes of addresses), RLIMIT_RSS does
+nothing, and a memory cgroup is often not ours to make. So the supervisor adds up what the kernel reports as resident
+(private and shared-memory pages of every process, and the pages of the private file systems), often enough that
+`FILL_RATE_BYTES_PER_S` can't run far past the limit between two looks. Where a cgroup can be had it is used as well.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable
+from contextlib import suppress
+
+from harness.sandbox.policy import SandboxPolicy
+
+FILL_RATE_BYTES_PER_S = 16 * 1024**3
+"""How fast a child is assumed to touch fresh memory at most: page faults cost a core about 0.3 s a GiB."""
+
+_SHORTEST_S = 0.01
+_LONGEST_S = 0.25
+_DISK_PERIOD_S = 1.0
+_DISK_ENTRIES = 100_000
+"""A writable folder with more entries than this counts as over its limit: it can't be added up in time."""
+
+
+def set_rlimits(policy: SandboxPolicy) -> None:
+    """Set this process's limits, soft and hard; a limit already lower stays. Raises `OSError`, `ValueError`."""
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: policy.max_processes,
+        resource.RLIMIT_FSIZE: policy.max_file_bytes,
+        resource.RLIMIT_NOFILE: policy.max_open_files,
+        resource.RLIMIT_CPU: policy.max_cpu_s,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_SIGPENDING: 4096,
+    }
+    for kind, value in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+class MemoryWatch:
+    """Adds up the host memory of the processes it is told of, and says when to look again."""
+
+    def __init__(self, limit_bytes: int, scratch: Iterable[str]) -> None:
+        self._limit_bytes = limit_bytes
+        self._scratch = tuple(scratch)
+        self.peak_bytes = 0
+
+    def over(self, pids: Iterable[int]) -> bool:
+        """Look once. Whether the processes together are over the limit."""
+        used = sum(resident_bytes(pid) for pid in pids)
+        for folder in self._scratch:
+            with suppress(OSError):
+                state = os.statvfs(folder)
+                used += (state.f_blocks - state.f_bfree) * state.f_frsize
+        self._used = used
+        self.peak_bytes = max(self.peak_bytes, used)
+        return used > self._limit_bytes
+
+    def pause_s(self) -> float:
+        """How long the next look may wait: half the time that filling the rest would take."""
+        left = max(0, self._limit_bytes - self._used)
+        return min(_LONGEST_S, max(_SHORTEST_S, left / FILL_RATE_BYTES_PER_S / 2))
+
+    _used = 0
+
+
+class DiskWatch:
+    """Adds up what lies in the writable folders, once in a while."""
+
+    def __init__(self, limit_bytes: int, folders: Iterable[str]) -> None:
+        self._limit_bytes = limit_bytes
+        self._folders = tuple(folders)
+        self._due_s = 0.0
+
+    def over(self, now_s: float) -> bool:
+        """Whether the folders hold more than they may; looks only when the last look is long enough ago."""
+        if not self._folders or now_s < self._due_s:
+            return False
+        self._due_s = now_s + _DISK_PERIOD_S
+        return folder_bytes(self._folders, self._limit_bytes) > self._limit_bytes
+
+
+def folder_bytes(folders: Iterable[str], enough: int) -> int:
+    """Bytes that the files below `folders` occupy; stops adding up beyond `enough`, links are not followed."""
+    total, entries = 0, 0
+    waiting = list(folders)
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listing:
+                for entry in listing:
+                    entries += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    with suppress(OSError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if total > enough or entries > _DISK_ENTRIES:
+                        return max(total, enough + 1)
+        except OSError:  # it vanished, or the child closed it to its own user: nothing more can be added up there
+            continue
+    return total
+
+
+def resident_bytes(pid: int) -> int:
+    """Private and shared-memory pages of a process; 0 where it is gone. File pages are the page cache's."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            text = file.read()
+    except OSError:
+        return 0
+    return sum(_field_kib(text, name) for name in (b"\nRssAnon:", b"\nRssShmem:")) * 1024
+
+
+def _field_kib(text: bytes, name: bytes) -> int:
+    start = text.find(name)
+    if start < 0:
+        return 0
+    start += len(name)
+    return int(text[start : text.index(b"kB", start)])
+
+
+def all_pids() -> list[int]:
+    """Every process in the pid namespace whose /proc this is."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def children_of(parent: int) -> list[int]:
+    """The processes that `parent`'s threads have started or inherited, as /proc numbers them."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{parent}/task"):
+            with open(f"/proc/{parent}/task/{thread}/children", encoding="ascii") as file:
+                found += [int(pid) for pid in file.read().split()]
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`, the nearest first; for where there is no pid namespace to list."""
+    found = children_of(root)
+    for pid in found:  # grows while it is walked
+        found += children_of(pid)
+    return found
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed for want of memory since boot (0 where it does not count them)."""
+    with suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

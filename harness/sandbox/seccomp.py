@@ -1,0 +1,200 @@
+"""The system-call filter of a sandboxed process, as classic BPF.
+
+Imports the system calls. The filter is built by pure functions and installed in the process that is to be confined;
+it passes to everything that process starts and can't be taken off.
+
+Decision: a deny-list, the way container engines began, not an allow-list. CUDA's driver, nvcc, ninja and torch use a
+wide and changing set of calls; a filter that breaks them with the next driver would be switched off. What is denied
+is what reaches other processes, namespaces, mounts, keys, the network, kernel modules, or large and often-broken
+kernel interfaces; namespaces and dropped capabilities stand behind it. Denied calls return an error, so that
+libraries that only try (io_uring, memfd) fall back. Calls that may name pid 1, the supervisor, are checked by argument.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import struct
+
+from harness.sandbox import system
+
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_KILL = 0x80000000
+
+_LD_ABS = 0x20
+_JEQ = 0x15
+_JGE = 0x35
+_JSET = 0x45
+_RET = 0x06
+
+_ARCH_OFFSET = 4
+_ARGUMENTS_OFFSET = 16
+_X32_BIT = 0x40000000
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
+"""Without it, kernels before 5.16 slow a filtered process down (speculation control), and its timings with it."""
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+_NAMESPACE_FLAGS = (
+    system.CLONE_NEWNS
+    | system.CLONE_NEWCGROUP
+    | system.CLONE_NEWUTS
+    | system.CLONE_NEWIPC
+    | system.CLONE_NEWUSER
+    | system.CLONE_NEWPID
+    | system.CLONE_NEWNET
+)
+
+# name: (x86_64, aarch64); None where an architecture lacks the call.
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "lookup_dcookie": (212, 18),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "create_module": (174, None),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "acct": (163, 89),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "vhangup": (153, 58),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "nfsservctl": (180, 42),
+    "mq_open": (240, 180),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+}
+"""System V and POSIX queues are denied because the memory watchdog can't see what they hold."""
+
+_ABSENT: dict[str, tuple[int | None, int | None]] = {
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "clone3": (435, 435),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+}
+"""Answered as if this kernel did not have them: callers fall back. clone3 because its flags lie in memory where a
+filter can't look (glibc then uses clone); memfd because its pages belong to no process, so no watchdog counts them."""
+
+_CLONE = (56, 220)
+_SOCKET = (41, 198)
+_SOCKETPAIR = (53, 199)
+_PRLIMIT = (302, 261)
+_SETPRIORITY = (141, 140)
+_IOPRIO_SET = (251, 30)
+_FIRST_ARGUMENT_NOT_INIT = {
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "setpgid": (109, 154),
+}
+_AF_UNIX = 1
+_PRIO_PROCESS = 0
+_IOPRIO_WHO_PROCESS = 1
+_INIT = 1
+
+Instruction = tuple[int, int, int, int]
+
+
+def program(machine: str | None = None) -> bytes:
+    """The filter for `machine` (this one where None) as `struct sock_filter`s.
+
+    Raises `OSError` (ENOSYS) for an architecture whose system-call numbers are not listed here.
+    """
+    machine = machine or platform.machine()
+    if machine not in _AUDIT_ARCH:
+        raise OSError(errno.ENOSYS, f"no system-call filter is known for {machine}; x86_64 and aarch64 are")
+    column = 0 if machine == "x86_64" else 1
+    code: list[Instruction] = [
+        (_LD_ABS, 0, 0, _ARCH_OFFSET),
+        (_JEQ, 1, 0, _AUDIT_ARCH[machine]),
+        (_RET, 0, 0, _KILL),
+        (_LD_ABS, 0, 0, 0),
+    ]
+    if machine == "x86_64":
+        code += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
+    for table, number in ((_DENIED, errno.EPERM), (_ABSENT, errno.ENOSYS)):
+        for numbers in table.values():
+            if (call := numbers[column]) is not None:
+                code += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
+    code += _on(_CLONE[column], 0, [(_JSET, 0, 1, _NAMESPACE_FLAGS), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    for calls in (_SOCKET, _SOCKETPAIR):
+        code += _on(calls[column], 0, [(_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)])
+    # Changing limits, priority or processors of the supervisor would blind the memory watchdog: own process only.
+    code += _on(_PRLIMIT[column], 0, [(_JEQ, 1, 0, 0), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    for calls, process in ((_SETPRIORITY, _PRIO_PROCESS), (_IOPRIO_SET, _IOPRIO_WHO_PROCESS)):
+        refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
+        who = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8), (_JEQ, 1, 0, 0), refuse]
+        code += _on(calls[column], 0, [(_JEQ, 1, 0, process), refuse, *who])
+    for calls in _FIRST_ARGUMENT_NOT_INIT.values():
+        code += _on(calls[column], 0, [(_JEQ, 0, 1, _INIT), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    code.append((_RET, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _on(call: int, argument: int, body: list[Instruction]) -> list[Instruction]:
+    """Run `body` on the low word of `argument` of `call`, then allow; skip it for every other call."""
+    inner: list[Instruction] = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8 * argument), *body, (_RET, 0, 0, _ALLOW)]
+    return [(_JEQ, 0, len(inner), call), *inner]
+
+
+def install() -> None:
+    """Confine the calling thread, and whatever it starts, for good. `no_new_privs` must be set. Raises `OSError`."""
+    filters = program()
+    buffer = ctypes.create_string_buffer(filters, len(filters))
+    header = struct.pack("=HxxxxxxQ", len(filters) // 8, ctypes.addressof(buffer))
+    argument = ctypes.create_string_buffer(header, len(header))
+    number = _SYS_SECCOMP[platform.machine()]
+    flags = _SECCOMP_FILTER_FLAG_SPEC_ALLOW
+    system.syscall(number, "seccomp", _SECCOMP_SET_MODE_FILTER, flags, argument)

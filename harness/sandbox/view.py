@@ -1,0 +1,162 @@
+"""Which parts of this machine's file system a sandbox shows: the system, Python, torch, the toolchain, the driver.
+
+Imports nothing of the harness but the policy. Trusted code; reads the file system, changes nothing. Computed once in
+a zygote, after its imports, since what they mapped tells where the libraries live.
+
+Decision: an allow-list. A sandbox that hides what is known to be secret shows everything else: other projects,
+credentials of tools nobody thought of, other submissions. So only what running Python and compiling CUDA needs is
+bound, and of a checkout only the `harness` package (pinned by `test_the_checkout_is_not_there`).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.sandbox.policy import SandboxPolicy
+
+HOME = "/home/sandbox"
+"""Home and working directory inside."""
+
+_SYSTEM = ("/usr", "/nix/store", "/run/opengl-driver", "/run/current-system/sw", "/opt/nvidia")
+_TOP_LEVEL = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "alternatives", "localtime", "OpenCL")
+_COMPILERS = ("cc", "c++", "gcc", "g++", "clang++", "ld", "as", "nvcc")
+_TOOLS = ("ninja", "cmake", "make", "sh")
+_HOST_DEVICES = ("null", "zero", "full", "random", "urandom")
+_GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "dxg")
+_SYS_HOST = ("/sys/devices/system/cpu", "/sys/devices/system/node")
+_SYS_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemView:
+    """What every sandbox on this machine shows: real paths bound read-only, and other names they go by.
+
+    `private` folders (the home, the checkout) are covered where they lie inside a readable one; what is readable
+    inside them is shown all the same.
+    """
+
+    readable: tuple[str, ...]
+    private: tuple[str, ...]
+    aliases: tuple[tuple[str, str], ...]
+    etc: tuple[str, ...]
+    devices: tuple[str, ...]
+    gpu_devices: tuple[str, ...]
+    sys: tuple[str, ...]
+    gpu_sys: tuple[str, ...]
+
+
+def discover() -> SystemView:
+    """Look at this process and machine. Called in the zygote, when everything to be preloaded is loaded."""
+    readable: list[str] = []
+    aliases: list[tuple[str, str]] = []
+    for name in _TOP_LEVEL:
+        if os.path.islink(name):
+            aliases.append((name, os.path.realpath(name)))
+        elif os.path.isdir(name):
+            readable.append(name)
+    for path in _wanted():
+        real = os.path.realpath(path)
+        if os.path.exists(real) and not _too_broad(real):
+            readable.append(real)
+            if real != path:
+                aliases.append((path, real))
+    return SystemView(
+        readable=tuple(sorted(set(readable))),
+        private=_private(),
+        aliases=tuple(dict.fromkeys(aliases)),
+        etc=tuple(f"/etc/{name}" for name in _ETC if os.path.exists(f"/etc/{name}")),
+        devices=tuple(f"/dev/{name}" for name in _HOST_DEVICES if os.path.exists(f"/dev/{name}")),
+        gpu_devices=tuple(sorted(p for pattern in _GPU_DEVICES for p in glob.glob(f"/dev/{pattern}"))),
+        sys=tuple(path for path in _SYS_HOST if os.path.isdir(path)),
+        gpu_sys=tuple(path for path in _SYS_GPU if os.path.isdir(path)),
+    )
+
+
+def package_folder() -> str:
+    """The folder of the `harness` package."""
+    return str(Path(harness.__file__).resolve().parent)
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """`paths` without those that lie below another one, sorted."""
+    kept: list[str] = []
+    for path in sorted(set(paths)):
+        if not kept or not is_below(path, kept[-1]):
+            kept.append(path)
+    return tuple(kept)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies below it; both absolute and normalised."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def unreadable_for_others(view: SystemView) -> str | None:
+    """The first bound folder that another user could not enter, or None: such a machine can't change the user."""
+    for path in view.readable:
+        mode = os.stat(path).st_mode
+        needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
+        if mode & needed != needed:
+            return path
+    return None
+
+
+def closed_devices(view: SystemView, policy: SandboxPolicy) -> str | None:
+    """The first device node that another user could not open, or None."""
+    for path in view.gpu_devices if policy.gpu else ():
+        mode = os.stat(path).st_mode
+        if stat.S_ISCHR(mode) and mode & 0o006 != 0o006:
+            return path
+    return None
+
+
+def _wanted() -> list[str]:
+    """Everything to show beside the top-level folders, as it is named; may repeat, may not exist."""
+    wanted = [*_SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, package_folder()]
+    wanted += [entry for entry in sys.path if os.path.isabs(entry)]
+    wanted += [value for name in ("CUDA_HOME", "CUDA_PATH") if (value := os.environ.get(name))]
+    wanted += glob.glob("/usr/local/cuda*")
+    wanted += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(p)]
+    found = {tool: path for tool in (*_COMPILERS, *_TOOLS) if (path := shutil.which(tool))}
+    wanted += [os.path.dirname(path) for path in found.values()]
+    wanted += [_prefix_of(os.path.realpath(found[tool])) for tool in _COMPILERS if tool in found]
+    wanted += [os.path.dirname(library) for library in _mapped_libraries()]
+    return [os.path.normpath(path) for path in wanted]
+
+
+def _private() -> tuple[str, ...]:
+    """The user's home and, where the package runs from one, the checkout."""
+    project = os.path.dirname(package_folder())
+    installed = os.path.basename(project) in ("site-packages", "dist-packages")
+    return (os.path.realpath(os.path.expanduser("~")), *(() if installed else (project,)))
+
+
+def _prefix_of(tool: str) -> str:
+    """The installation a tool belongs to: the parent of its `bin`, else its own folder."""
+    folder = os.path.dirname(tool)
+    return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
+
+
+def _mapped_libraries() -> set[str]:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
+    return {path for path in paths if path.startswith("/") and os.path.isfile(path)}
+
+
+def _too_broad(path: str) -> bool:
+    """Whether showing `path` whole would show a home, a checkout, or the machine.
+
+    This drops the entry of `sys.path` that leads to a package that is not installed.
+    """
+    local = os.path.realpath(os.path.expanduser("~/.local"))
+    private = ["/tmp", "/var", "/home", "/etc", "/opt", "/dev", "/proc", "/sys", local, *_private()]
+    return path not in _SYSTEM and any(is_below(folder, path) for folder in private)

@@ -1,0 +1,417 @@
+"""A process with torch imported that forks sandboxed children, and the handle its owner holds.
+
+Imports `sandbox` and `wire`. Trusted side: the owner's `Zygote` and `Child`, used from any thread. The process itself
+(`python -m harness.zygote`) is trusted too, holds nothing secret, and becomes untrusted in its forks only after the
+last wall stands.
+
+What an owner can rely on: a child and everything it starts is gone when `Child.wait` or `Child.kill` has returned a
+report; when the owner dies, by whatever means, so do the zygote and all its children; a zygote that dies is a
+`ZygoteError`, a fault of the harness or the machine, and `restart` makes a new one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable, system
+from harness.sandbox.environment import scrub
+from harness.sandbox.launch import Confined
+from harness.sandbox.server import serve
+from harness.wire import Channel, WireError, pair
+
+START_TIMEOUT_S = 120.0
+"""How long importing the preloaded modules may take (torch: 3 to 5 s from a cold disk)."""
+SPAWN_TIMEOUT_S = 60.0
+"""How long one fork and its walls may take on an overloaded machine; it is some ten milliseconds on an idle one."""
+_CLOSE_TIMEOUT_S = 10.0
+
+
+class ZygoteError(Exception):
+    """The zygote could not start, died, or did not answer. Never a fault of a submission."""
+
+
+class Child:
+    """One sandboxed process, as its owner sees it. Thread-safe, except for `channel`."""
+
+    def __init__(self, *, life: _Life, number: int, channel: Channel, report: SandboxReport, pid: int | None) -> None:
+        self._life = life
+        self._number = number
+        self.channel = channel
+        self.report = report
+        self.pid = pid
+        """The supervisor's process id in the owner's pid namespace; None once it is gone."""
+        self._ended = threading.Event()
+        self._exit: ExitReport | None = None
+
+    def wait(self, timeout_s: float | None = None) -> ExitReport | None:
+        """How it ended, once everything that it started is gone too; None where that takes longer than asked.
+
+        A child whose zygote died has the cause `lost`.
+        """
+        return self._exit if self._ended.wait(timeout_s) else None
+
+    def kill(self) -> ExitReport:
+        """End it and everything it started, and wait for that. One that had ended keeps its own report."""
+        self._life.kill(self._number)
+        self._ended.wait()
+        assert self._exit is not None
+        return self._exit
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close the channel."""
+        self.kill()
+        self.channel.close()
+
+    def target_pid(self) -> int | None:
+        """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
+        with suppress(OSError, ValueError, IndexError):
+            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+            return int(text.split()[0])
+        return None
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, report: ExitReport) -> None:
+        if not self._ended.is_set():
+            self._exit = report
+            self._ended.set()
+
+
+_LOST = ExitReport(exit_code=None, signal=None, cause="lost", wall_s=0.0)
+
+
+class Zygote:
+    """Starts and owns one zygote process. A context manager; every method may be called from any thread.
+
+    `preload` names modules to import before the first fork; `env` is added to the scrubbed environment of the
+    process and so of its children; `log_path` receives what it says on stderr.
+    """
+
+    def __init__(
+        self, preload: Sequence[str] = (), env: Mapping[str, str] | None = None, log_path: Path | None = None
+    ) -> None:
+        self._preload = tuple(preload)
+        self._env = dict(env or {})
+        self._log_path = log_path
+        self._lock = threading.RLock()
+        self._life = self._begin()
+
+    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: Sequence[int] = ()) -> Child:
+        """Fork a child that runs `target` ("package.module:function", called with a channel and the descriptors).
+
+        What it prints is appended to `log_path`. Returns once its walls stand. Raises `ValueError` for a target or a
+        policy that can't be, `SandboxUnavailable` where the policy is strict and this machine can't keep it, and
+        `ZygoteError`.
+        """
+        module, colon, function = target.partition(":")
+        if not (module and colon and function.isidentifier()):
+            raise ValueError(f'a target is "package.module:function", not {target!r}')
+        for path in (*policy.writable, *policy.readable):
+            if not path.exists():
+                raise ValueError(f"the sandbox policy names {path}, which does not exist")
+        with self._lock:
+            life = self._life
+        return life.spawn(target, policy, log_path, fds)
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the modules are imported. Raises `ZygoteError`."""
+        self._life.wait_ready(timeout_s)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process this owner started (it dies with the zygote, and the zygote with it)."""
+        return self._life.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still spawn."""
+        return self._life.death is None
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads the process had after its imports; above 1, a fork may copy a locked lock."""
+        return self._life.threads
+
+    def restart(self) -> None:
+        """End this zygote, dead or alive, and its children, and start another with the same arguments."""
+        with self._lock:
+            self._life.end()
+            self._life = self._begin()
+
+    def close(self) -> None:
+        """End the zygote and all its children."""
+        with self._lock:
+            self._life.end()
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> _Life:
+        return _Life(self._preload, self._env, self._log_path)
+
+
+class _Pending:
+    """A spawn that waits for the zygote's answer."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.answered = threading.Event()
+        self.child: Child | None = None
+        self.refused: str | None = None
+        self.failed: str | None = None
+
+
+class _Life:
+    """One zygote process from its start to its end: what `restart` replaces.
+
+    A thread starts the process, and lives as long as it: the kernel ends the process when that *thread* ends, so a
+    zygote made by a short-lived worker thread must not be started by it.
+    """
+
+    def __init__(self, preload: tuple[str, ...], env: dict[str, str], log_path: Path | None) -> None:
+        self._preload = preload
+        self._env = env
+        self._log_path = log_path
+        self.pid = 0
+        self.threads: int | None = None
+        self.death: str | None = None
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._ready = threading.Event()
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._children: dict[int, Child] = {}
+        self._server: int | None = None
+        self._socket, theirs = pair()
+        self._channel = Channel(self._socket)
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._live, args=(theirs, started), name="zygote", daemon=True)
+        self._thread.start()
+        started.wait()
+        if self.death is not None:
+            raise ZygoteError(self.death)
+
+    def wait_ready(self, timeout_s: float) -> None:
+        if not self._ready.wait(timeout_s):
+            raise ZygoteError(f"the zygote did not import {', '.join(self._preload)} within {timeout_s:g} s")
+        if self.death is not None:
+            raise ZygoteError(self.death)
+
+    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: Sequence[int]) -> Child:
+        self.wait_ready(START_TIMEOUT_S)
+        ours, theirs = pair()
+        channel = Channel(ours)
+        pending = _Pending(channel)
+        log_file = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            with self._lock:
+                number = next(self._numbers)
+                self._pending[number] = pending
+            message = {"do": "spawn", "id": number, "target": target, "policy": policy.to_json()}
+            self._send(message, (theirs.fileno(), log_file, *fds))
+            answered = pending.answered.wait(SPAWN_TIMEOUT_S)
+        except BaseException:
+            channel.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(log_file)
+        if pending.child is not None:
+            return pending.child
+        channel.close()
+        if not answered:
+            self.kill(number)
+            raise ZygoteError(f"the zygote did not start a child within {SPAWN_TIMEOUT_S:g} s")
+        if pending.refused is not None:
+            raise SandboxUnavailable(f"the sandbox is below full strength here: {pending.refused}")
+        raise ZygoteError(pending.failed or self.death or "the zygote gave no reason")
+
+    def kill(self, number: int) -> None:
+        with suppress(ZygoteError):  # a dead zygote's children are dead, and reported so
+            self._send({"do": "kill", "id": number})
+
+    def end(self) -> None:
+        """End the process and wait until it and all its children are gone."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        if self.death is not None:
+            raise ZygoteError(self.death)
+        try:
+            with self._sending:
+                self._channel.send(message, fds)
+        except (WireError, OSError) as error:
+            raise ZygoteError(self.death or f"the zygote is gone: {error}") from error
+
+    def _live(self, theirs: socket.socket, started: threading.Event) -> None:
+        """The thread: start the process, hear it out, see it dead."""
+        try:
+            process = self._start(theirs)
+        except OSError as error:
+            self.death = f"the zygote could not be started: {error}"
+            self._channel.close()
+            started.set()
+            return
+        finally:
+            theirs.close()
+        self.pid = process.pid
+        started.set()
+        reason = None
+        try:
+            while True:
+                received = self._channel.receive()
+                if received.message["event"] == "broken":
+                    reason = f"the zygote could not import what it should: {received.message['reason']}"
+                    break
+                self._hear(received.message, received.fds)
+        except (WireError, OSError):
+            pass
+        self._see_dead(process)
+        self._mourn(reason or f"the zygote died (exit status {process.returncode})")
+
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        # The folder that leads to this package first, so that the zygote runs the same code.
+        paths = [str(Path(harness.__file__).resolve().parent.parent)]
+        paths += [self._env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
+        environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1"} | self._env
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        # The tools that came with this Python (ninja), whether or not its environment was activated.
+        own_tools = os.path.dirname(sys.executable)
+        environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
+        environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
+        command = [sys.executable, "-P", "-m", "harness.zygote", str(theirs.fileno()), *self._preload]
+        with open(self._log_path or os.devnull, "ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    def _hear(self, message: dict[str, Any], fds: tuple[int, ...]) -> None:
+        pid = _pid_of(fds[0]) if fds else None
+        for fd in fds:
+            os.close(fd)
+        match message["event"]:
+            case "ready":
+                self.threads = message["threads"]
+                with suppress(OSError):
+                    self._server = os.pidfd_open(message["host_pid"])
+                self._ready.set()
+            case "spawned":
+                with self._lock:
+                    number = message["id"]
+                    if pending := self._pending.pop(number, None):
+                        report = SandboxReport.from_json(message["report"])
+                        child = Child(life=self, number=number, channel=pending.channel, report=report, pid=pid)
+                        self._children[number] = pending.child = child
+                        pending.answered.set()
+            case "failed":
+                with self._lock:
+                    if pending := self._pending.pop(message["id"], None):
+                        pending.refused = message.get("refused")
+                        pending.failed = message["reason"]
+                        pending.answered.set()
+            case "exited":
+                with self._lock:
+                    gone = self._children.pop(message["id"], None)
+                if gone is not None:
+                    gone._end(ExitReport.from_json(message["exit"]))
+
+    def _see_dead(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the server, whose end comes after that of all its children, and for its parent."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        try:
+            process.wait(_CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if self._server is not None:
+            select.select([self._server], [], [], _CLOSE_TIMEOUT_S)
+            os.close(self._server)
+            self._server = None
+
+    def _mourn(self, reason: str) -> None:
+        with self._sending:
+            self.death = reason
+            self._channel.close()
+        with self._lock:
+            children, pending = list(self._children.values()), list(self._pending.values())
+            self._children.clear()
+            self._pending.clear()
+        for child in children:
+            child._end(_LOST)
+        for one in pending:
+            one.failed = reason
+            one.answered.set()
+        self._ready.set()
+
+
+def _pid_of(pidfd: int) -> int | None:
+    """The process id behind a pidfd as this process's pid namespace numbers it."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "Pid" and int(value) > 0:
+                return int(value)
+    return None
+
+
+def _run(confined: Confined) -> int:
+    """Run what this confined process is for; its exit code."""
+    channel = Channel(socket.socket(fileno=confined.channel))
+    module, _, function = confined.target.partition(":")
+    try:
+        getattr(importlib.import_module(module), function)(channel, confined.fds)
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _main() -> None:
+    confined = serve(int(sys.argv[1]), tuple(sys.argv[2:]))
+    if confined is None:
+        os._exit(0)
+    # What serve held is out of reach here: the target's callers are this function and nothing else.
+    code = _run(confined)
+    with suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        system.flush_stdio()
+    os._exit(code)  # without the interpreter's end, which would run what the zygote's imports registered
+
+
+if __name__ == "__main__":
+    _main()
