@@ -139,7 +139,7 @@ def value(name: str, held: Any) -> str:
         return f"{shown}, … ({len(held)} in all)" if len(held) > 8 else shown or "none"
     if isinstance(held, Mapping):
         return ", ".join(f"{line(key, 60)}: {value(str(key), item)}" for key, item in held.items()) or "none"
-    return line(held)
+    return line(held) or ABSENT
 
 
 @cache

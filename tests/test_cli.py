@@ -1,0 +1,423 @@
+"""The command line as people and programs call it. What `eval` evaluates with is passed in; the rest is real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.catalog import find_solutions, load_problems
+from harness.cli import main
+from harness.cli.app import COMMANDS, PROBLEMS_COMMANDS
+from harness.cli.evaluate import Ran, View
+from harness.config import RunConfig
+from harness.environment import Environment, MachineError
+from harness.model import DeviceKind, Record, Solution, Status
+from harness.store import RunStore, timestamp
+
+ROOT = Path(__file__).parent.parent
+SEEDS = ROOT.parent / "shared" / "seeds"
+PROBLEM = "class Model: ...\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with two problems and three solutions."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for name in ("16_matmul", "19_relu"):
+        path = tmp_path / "problems" / "level1" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PROBLEM)
+    for name in ("ann/level1/16_naive", "ann/level1/19_fast", "bob/level1/16_tiled"):
+        path = tmp_path / "solutions" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"class ModelNew: '{name}'\n")
+    return tmp_path
+
+
+@dataclass
+class Pipeline:
+    """Stands in for the pipeline: real store, real catalog; verdicts by the solution's name."""
+
+    configs: list[RunConfig] = field(default_factory=list)
+    stop_after: int | None = None
+    raises: BaseException | None = None
+
+    def __call__(self, config: RunConfig, found: Environment, view: View) -> Ran:
+        self.configs.append(config)
+        if self.raises is not None:
+            raise self.raises
+        solutions = find_solutions(config.paths, load_problems(config.problems), problem_id=config.problem)
+        settings = config.to_json()
+        store = (
+            RunStore.resume(config.run_dir, config=settings)
+            if config.resume
+            else RunStore.create(config.run_dir, config=settings, environment=found.to_json())
+        )
+        records = []
+        with store:
+            done = {item.solution for item in store.finished().values()}
+            todo = [item for item in solutions if item.label not in done]
+            view.started(config.run_dir, len(todo), len(solutions) - len(todo))
+            for number, item in enumerate(todo):
+                if number == self.stop_after:
+                    raise KeyboardInterrupt
+                view.built()
+                records.append(self.record(item, config))
+                store.append(records[-1])
+                store.log_path(item.label).write_text(f"== build of {item.label} ==\nptxas info: 32 registers\n")
+                view.finished(records[-1])
+        return Ran(records=records, skipped=len(solutions) - len(todo), wall_s=1.5)
+
+    def record(self, item: Solution, config: RunConfig) -> Record:
+        passed = "naive" not in item.label
+        timed = passed and config.device is DeviceKind.CUDA
+        return Record(
+            problem=item.problem_id,
+            author=item.author,
+            solution=item.label,
+            device=config.device,
+            workload=config.workload,
+            status=Status.passed if passed else Status.wrong_value,
+            reason="right" if passed else "3 of 9 values off by up to 0.5, first at [0, 1]",
+            speedup=1.5 if timed else None,
+            timing={"speedup_interval": [1.4, 1.6]} if timed else None,
+            finished_at=timestamp(),
+        )
+
+
+@dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: object, pipeline: Pipeline | None = None) -> Result:
+        code = main([str(item) for item in arguments], run=pipeline or Pipeline())
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run
+
+
+def test_eval_prints_a_line_a_solution_and_a_summary(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--run-id", "r1", "--device", "host")
+    assert done.code == 0, done.err
+    assert "[1/3] ✗ wrong_value" in done.out
+    assert "3 of 9 values off" in done.out
+    assert "✓ passed" in done.out
+    assert "3 solutions, 2 passed" in done.out
+    assert "no GPU time" in done.out
+    assert "harness show results/r1" in done.err
+    assert len(RunStore.open(place / "results/r1").records()) == 3
+
+
+def test_options_reach_the_configuration(place: Path, call: Call) -> None:
+    pipeline = Pipeline()
+    (place / "my.yaml").write_text("seeds: 7\njobs: 9\ntiming: {min_samples: 64}\n")
+    options = "--workload small --out elsewhere --jobs 2 --device-policy coerce --sandbox strict --unchecked"
+    options += " --problem level1/16 --compile-timeout 10 --timing-budget 2.5 --memory-limit 4GiB --precision bf16"
+    done = call("eval", "solutions/bob", "--config", "my.yaml", "--device", "host", *options.split(), pipeline=pipeline)
+    assert done.code == 0, done.err
+    (config,) = pipeline.configs
+    assert config.paths == (Path("solutions/bob"),)
+    assert (config.seeds, config.jobs, config.timing.min_samples, config.timing.budget_s) == (7, 2, 64, 2.5)
+    assert (config.workload, config.out, config.problem) == ("small", Path("elsewhere"), "level1/16")
+    assert (config.device_policy, config.sandbox, config.checked) == ("coerce", "strict", False)
+    assert (config.compile_timeout_s, config.memory_limit_bytes, config.precision) == (10.0, 4 * 2**30, "bf16")
+
+
+def test_eval_as_json_keeps_stdout_for_programs(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--run-id", "r1", "--device", "host", "--json")
+    value = json.loads(done.out)
+    assert value["run"] == "results/r1"
+    assert [item["status"] for item in value["records"]] == ["wrong_value", "passed", "passed"]
+    assert "[1/3]" in done.err
+
+
+def test_an_interrupted_run_says_how_to_continue_and_does(place: Path, call: Call) -> None:
+    first = call("eval", "solutions", "--run-id", "r1", "--device", "host", pipeline=Pipeline(stop_after=1))
+    assert first.code == 130
+    assert "--resume --run-id r1" in first.err
+    assert "results/r1" in first.err
+    second = call("eval", "solutions", "--device", "host", "--resume")
+    assert second.code == 0, second.err
+    assert "2 to evaluate, 1 already there" in second.err
+    assert "1 had their record from before" in second.out
+    assert len(RunStore.open(place / "results/r1").records()) == 3
+
+
+def test_resume_without_a_run_is_a_wrong_call(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--device", "host", "--resume")
+    assert done.code == 2
+    assert "no run to resume" in done.err
+
+
+def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
+    for name, started in (("z", "2026-01-01"), ("a", "2026-01-02")):
+        call("eval", "solutions", "--run-id", name, "--device", "host")
+        path = place / "results" / name / "run.yaml"
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "started_at": started}))
+    pipeline = Pipeline()
+    assert call("eval", "solutions", "--device", "host", "--resume", pipeline=pipeline).code == 0
+    assert pipeline.configs[0].run_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["eval"], "no solutions named"),
+        (["eval", "gone"], "gone: there is no such file or folder"),
+        (["eval", "solutions", "--problem", "level9/9"], "there is no problem 'level9/9'"),
+        (["eval", "solutions", "--device", "tpu"], "command line: `device` must be one of auto, cuda, host"),
+        (["eval", "solutions", "--sandbox", "of"], "nearest: off"),
+        (["eval", "solutions", "--config", "gone.yaml"], "gone.yaml: no such configuration file"),
+        (["eval", "solutions", "--problems", "gone"], "no folder of problems at gone"),
+        (["eval", "solutions", "--jobs", "0"], "`jobs` must be a whole number"),
+        (["eval", "solutions", "--jobs", "many"], "--jobs"),
+        (["show", "gone"], "gone: no such folder"),
+        (["show", "solutions"], "solutions: not a run"),
+        (["merge", "gone", "--into", "x"], "gone: no such folder"),
+        (["merge", "solutions", "--into", "x"], "solutions: no run in it"),
+        (["extract", "gone.txt", "--problem", "level1/16"], "gone.txt: can't be read"),
+        (["problems", "show", "level1/17"], "did you mean level1/1"),
+        (["frobnicate"], "frobnicate"),
+        (["show"], "RUN"),
+    ],
+)
+def test_a_wrong_call_is_told_what_is_wrong(place: Path, call: Call, arguments: list[str], said: str) -> None:
+    if arguments[0] == "eval" and "--device" not in arguments:
+        arguments = [*arguments, "--device", "host"]
+    done = call(*arguments)
+    assert done.code == 2, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_what_the_machine_can_not_do_is_code_3(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=MachineError("nvcc is gone")))
+    assert done.code == 3
+    assert "nvcc is gone" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_missing_gpu_is_code_3_before_anything_starts(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    pipeline = Pipeline()
+    done = call("eval", "solutions", "--device", "cuda", pipeline=pipeline)
+    assert done.code == 3
+    assert "--device host checks values on the CPU" in done.err
+    assert not pipeline.configs
+
+
+def test_a_fault_of_the_harness_shows_its_traceback_and_is_code_3(place: Path, call: Call) -> None:
+    done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=ZeroDivisionError("ours")))
+    assert done.code == 3
+    assert "ZeroDivisionError: ours" in done.err
+    assert "a fault of the harness" in done.err
+
+
+def test_a_hostile_file_name_can_not_write_to_the_terminal(place: Path, call: Call) -> None:
+    (place / "solutions/ann/level1/16_\x1b[31mx.py").write_text("")
+    done = call("eval", "solutions", "--device", "host")
+    assert done.code == 2
+    assert "\x1b" not in done.out + done.err
+
+
+def evaluated(call: Call, run_id: str = "r1") -> None:
+    assert call("eval", "solutions", "--run-id", run_id, "--device", "host").code == 0
+
+
+def test_show_a_run_and_one_solution_of_it(place: Path, call: Call) -> None:
+    evaluated(call)
+    run = call("show", "results/r1")
+    assert run.code == 0
+    assert "ann/level1/16_naive.py" in run.out
+    assert "bob/level1/16_tiled.py" in run.out
+    for name in ("ann/level1/16_naive.py", "ann/level1/16_naive", "16_naive.py", "16_naive", "naive"):
+        one = call("show", "results/r1", name)
+        assert one.code == 0, one.err
+        assert "3 of 9 values off" in one.out
+        assert "ptxas info: 32 registers" in one.out
+        assert "16_tiled" not in one.out
+
+
+def test_show_as_json(place: Path, call: Call) -> None:
+    evaluated(call)
+    assert len(json.loads(call("show", "results/r1", "--json").out)["records"]) == 3
+    (one,) = json.loads(call("show", "results/r1", "naive", "--json").out)
+    assert one["status"] == "wrong_value"
+    assert "ptxas info" in one["log"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("16_", "names 2 solutions: ann/level1/16_naive.py, bob/level1/16_tiled.py"),
+        ("16_tilde", "nearest: bob/level1/16_tiled.py"),
+        ("@@@@", "there are: "),
+    ],
+)
+def test_show_names_what_it_may_have_been(place: Path, call: Call, wanted: str, said: str) -> None:
+    evaluated(call)
+    done = call("show", "results/r1", wanted)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_show_tells_of_a_line_that_was_cut_short(place: Path, call: Call) -> None:
+    evaluated(call)
+    path = place / "results/r1/records.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "cut short" in call("show", "results/r1").out
+    assert "cut short" in call("show", "results/r1", "naive").err
+
+
+def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:
+    evaluated(call, "r1")
+    evaluated(call, "r2")
+    done = call("merge", "results", "results/r1", "--into", "all", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"run": "all", "records": 3, "superseded": 3}
+    assert "holds a run already" in call("merge", "results", "--into", "all").err
+
+
+def test_extract_writes_what_eval_reads(place: Path, call: Call) -> None:
+    (place / "response.txt").write_text("```python\nclass ModelNew: 1\n```\n")
+    (place / "empty.txt").write_text("I can't.")
+    done = call("extract", "response.txt", "--problem", "level1/16", "--author", "model")
+    assert done.code == 0, done.err
+    assert "response.txt -> solutions/model/level1/16_matmul.py" in done.out
+    assert call("eval", "solutions", "--run-id", "r", "--device", "host").code == 0
+    failed = call("extract", "response.txt", "empty.txt", "--problem", "1/16", "--author", "new", "--json")
+    assert failed.code == 1
+    assert "1 of 2 responses hold no solution" in failed.err
+    assert [item["path"] is None for item in json.loads(failed.out)] == [False, True]
+
+
+def test_extract_into_a_place_that_can_not_be_written(place: Path, call: Call) -> None:
+    (place / "response.txt").write_text("```python\nclass ModelNew: 1\n```\n")
+    (place / "file").write_text("")
+    done = call("extract", "response.txt", "--problem", "level1/16", "--out", "file")
+    assert done.code == 2
+    assert "can't be written" in done.err
+
+
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the five transcripts lie outside the repository and are not here")
+def test_extract_takes_real_transcripts_from_standard_input(place: Path) -> None:
+    with next(iter(sorted(SEEDS.glob("001_*")))).open("rb") as stream:
+        done = harness("extract", "-", "--problem", "level1/16", cwd=place, stdin=stream)
+    assert done.returncode == 0, done.stderr
+    assert "class ModelNew" in (place / "solutions/local/level1/16_matmul.py").read_text()
+
+
+def test_problems_are_listed_and_shown(place: Path, call: Call) -> None:
+    assert "level1/19" in call("problems", "list").out
+    assert [item["id"] for item in json.loads(call("problems", "list", "--json").out)] == ["level1/16", "level1/19"]
+    assert "get_inputs" in call("problems", "show", "level1/16").out
+    assert "get_inputs" in json.loads(call("problems", "show", "1/16", "--json").out)["source"]
+
+
+def test_the_doctor_agrees_with_itself(call: Call) -> None:
+    done = call("doctor", "--json")
+    value = json.loads(done.out)
+    assert done.code == (3 if value["device"] is None else 0)
+    assert {"torch", "g++", "nvcc", "ninja", "sandbox", "compute-sanitizer"} <= {
+        item["name"] for item in value["checks"]
+    }
+    assert all(item["remedy"] for item in value["checks"] if item["state"] != "ok")
+    page = call("doctor")
+    assert page.code == done.code
+    assert "--device host" in page.out
+
+
+@pytest.mark.parametrize(
+    "command", [*([name] for name in COMMANDS), *(["problems", name] for name in PROBLEMS_COMMANDS)], ids=" ".join
+)
+def test_every_command_has_help_with_an_example(call: Call, command: list[str]) -> None:
+    done = call(*command, "--help")
+    assert done.code == 0
+    assert "Example" in done.out
+    assert f"harness {' '.join(command)}" in done.out.partition("Example")[2]
+
+
+def harness(*arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "harness", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, stdin=stdin, capture_output=True, text=True, env=environment, check=False, timeout=120
+    )
+
+
+def test_python_m_harness_is_the_command(tmp_path: Path) -> None:
+    done = harness("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, "0.1.0")
+    assert harness("eval", "gone", "--device", "host", cwd=tmp_path).returncode == 2
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(place: Path, call: Call) -> None:
+    evaluated(call)
+    command = f"{sys.executable} -m harness show results/r1 naive --json | head -c 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+SLOW = """
+import sys, time
+from harness.cli import main
+
+def run(config, found, view):
+    print("running", flush=True)
+    try:
+        time.sleep(600)
+    finally:
+        print("unwound", flush=True)
+
+sys.exit(main(["eval", "solutions", "--device", "host"], run=run))
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    child.send_signal(number)
+    out, err = child.communicate()
+    assert out == "unwound\n"
+    assert child.returncode == code, err
+    assert "Traceback" not in err

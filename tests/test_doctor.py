@@ -1,0 +1,111 @@
+"""What the doctor says of machines: this one, and others made of the same values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.doctor import Diagnosis, State, diagnose, ninja_version
+from harness.environment import Environment, Gpu, collect
+from harness.model import DeviceKind
+from harness.sandbox import SandboxReport
+
+FULL = SandboxReport(strength="full", mechanisms=("user_namespace", "seccomp"))
+H200 = Gpu(
+    index=0,
+    name="NVIDIA H200",
+    uuid="GPU-0",
+    compute_capability="9.0",
+    memory_bytes=150754820096,
+    sm_clock_max_mhz=1980,
+    memory_clock_max_mhz=3201,
+    power_limit_w=700.0,
+    ecc=True,
+    mig=False,
+    persistence=True,
+)
+
+
+@pytest.fixture(scope="module")
+def gpu_machine() -> Environment:
+    return replace(
+        collect(),
+        gpus=(H200,),
+        driver="580.95.05",
+        driver_cuda="13.0",
+        cuda_visible_devices=None,
+        nvcc="13.0.88",
+        gxx="12.2.0",
+        torch="2.11.0",
+        torch_cuda="13.0",
+    )
+
+
+def look(found: Environment, sandbox: SandboxReport = FULL, **tools: Any) -> Diagnosis:
+    return diagnose(found, sandbox, **{"ninja": "1.13", "sanitizer": "2025.3.1", **tools})
+
+
+def state(diagnosis: Diagnosis, name: str) -> tuple[State, str | None]:
+    (check,) = [item for item in diagnosis.checks if item.name == name]
+    return check.state, check.remedy
+
+
+def test_a_whole_machine_needs_nothing(gpu_machine: Environment) -> None:
+    diagnosis = look(gpu_machine)
+    assert {item.state for item in diagnosis.checks} == {State.ok}
+    assert all(item.remedy is None for item in diagnosis.checks)
+    assert diagnosis.device is DeviceKind.CUDA
+    assert diagnosis.unusable == {DeviceKind.CUDA: None, DeviceKind.HOST: None}
+
+
+def test_without_a_gpu_the_host_device_is_left(gpu_machine: Environment) -> None:
+    diagnosis = look(replace(gpu_machine, gpus=(), absent={"gpus": "NVML: no library"}), sanitizer=None)
+    assert diagnosis.device is DeviceKind.HOST
+    assert "no GPU" in str(diagnosis.unusable[DeviceKind.CUDA])
+    assert state(diagnosis, "compute-sanitizer") == (State.missing, "needed with a GPU only")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "expected", "said"),
+    [
+        ({"nvcc": None}, "nvcc", State.missing, "set CUDA_HOME"),
+        ({"nvcc": "12.4.131"}, "nvcc", State.limited, "torch was built for CUDA 13.0"),
+        ({"torch_cuda": None}, "torch", State.limited, "is a CPU build"),
+        ({"torch": None, "torch_cuda": None}, "torch", State.missing, "install torch"),
+        ({"gxx": None}, "g++", State.missing, "name one by CXX"),
+        ({"gxx": "8.3.0"}, "g++", State.limited, "GCC 9 or newer"),
+        ({"gpus": (replace(H200, mig=True),)}, "GPU 0", State.limited, "slice"),
+    ],
+)
+def test_each_gap_has_its_remedy(
+    gpu_machine: Environment, changes: dict[str, Any], name: str, expected: State, said: str
+) -> None:
+    found, remedy = state(look(replace(gpu_machine, **changes)), name)
+    assert found is expected
+    assert said in str(remedy)
+
+
+def test_tools_and_walls_that_are_missing(gpu_machine: Environment) -> None:
+    weak = SandboxReport(strength="partial", mechanisms=("seccomp",), missing={"user_namespace": "not permitted"})
+    diagnosis = look(gpu_machine, weak, ninja=None, sanitizer=None)
+    assert state(diagnosis, "ninja")[0] is State.missing
+    assert state(diagnosis, "compute-sanitizer") == (
+        State.missing,
+        "part of the CUDA toolkit: install it whole",
+    )
+    found, remedy = state(diagnosis, "sandbox")
+    assert found is State.limited
+    assert "user_namespace: not permitted" in str(remedy)
+
+
+def test_no_device_at_all(gpu_machine: Environment) -> None:
+    diagnosis = look(replace(gpu_machine, torch=None, torch_cuda=None))
+    assert diagnosis.device is None
+    assert diagnosis.to_json()["device"] is None
+    assert diagnosis.to_json()["unusable"]["host"]
+
+
+def test_ninja_is_found_here() -> None:
+    assert ninja_version()
