@@ -1,0 +1,36 @@
+"""Records to scores and leaderboard rows; pure. `scores` holds the figures, `board` the rows."""
+
+from harness.scoring.board import By, LeaderboardRow, Metric, leaderboard
+from harness.scoring.scores import (
+    EAGER,
+    THRESHOLDS,
+    Entry,
+    LikeGroup,
+    Score,
+    Selection,
+    entries_of,
+    fast_p,
+    geometric_mean,
+    pass_at_k,
+    score,
+    select,
+)
+
+__all__ = [
+    "EAGER",
+    "THRESHOLDS",
+    "By",
+    "Entry",
+    "LeaderboardRow",
+    "LikeGroup",
+    "Metric",
+    "Score",
+    "Selection",
+    "entries_of",
+    "fast_p",
+    "geometric_mean",
+    "leaderboard",
+    "pass_at_k",
+    "score",
+    "select",
+]

@@ -1,0 +1,288 @@
+"""Scores and ranks over records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import DeviceKind, Record, Status
+from harness.scoring import (
+    By,
+    Metric,
+    Selection,
+    entries_of,
+    fast_p,
+    geometric_mean,
+    leaderboard,
+    pass_at_k,
+    score,
+    select,
+)
+
+
+def record(
+    author: str = "a",
+    problem: str = "level1/1",
+    speedup: float | None = None,
+    *,
+    status: Status = Status.passed,
+    solution: str | None = None,
+    half: float | None = None,
+    device: DeviceKind = DeviceKind.CUDA,
+    gpu: str | None = "NVIDIA H200",
+    timing: dict[str, object] | None = None,
+    **more: object,
+) -> Record:
+    held: dict[str, object] = {}
+    if speedup is not None:
+        held["speedup"] = {"speedup": speedup, "low": None, "high": None}
+        if half is not None:
+            held["speedup"] = {"low": speedup * math.exp(-half), "high": speedup * math.exp(half)}
+    return Record(
+        problem=problem,
+        author=author,
+        solution=solution or f"{author}/{problem}.py",
+        device=device,
+        workload=str(more.pop("workload", "full")),
+        status=status,
+        reason=str(more.pop("reason", "as tested")),
+        speedup=speedup,
+        timing={**held, **(timing or {})} if speedup is not None or timing else None,
+        environment={"gpu": gpu, "cpu": "a CPU"},
+        **more,  # type: ignore[arg-type]
+    )
+
+
+class TestKernelBenchVector:
+    """The test vector of KernelBench's own metrics."""
+
+    correct = (True, False, True, True, False)
+    baseline_s = (0.1, 0.15, 0.2, 0.05, 0.3)
+    actual_s = (0.2, 0.15, 0.3, 0.01, 0.2)
+    speedups = tuple(b / a if ok else None for ok, b, a in zip(correct, baseline_s, actual_s, strict=True))
+
+    def test_formulas(self) -> None:
+        assert geometric_mean(v for v in self.speedups if v is not None) == pytest.approx(1.185631101, abs=1e-9)
+        assert fast_p(self.speedups, 1.0) == pytest.approx(0.2)
+        assert fast_p(self.speedups, 0.5) == pytest.approx(0.4)
+        assert fast_p(self.speedups, 0.0) == pytest.approx(0.6)
+        assert fast_p(self.speedups, 2.0) == pytest.approx(0.2)
+
+    def test_through_records(self) -> None:
+        records = [
+            record(problem=f"level1/{number}", speedup=speedup)
+            if speedup is not None
+            else record(problem=f"level1/{number}", status=Status.wrong_value)
+            for number, speedup in enumerate(self.speedups, start=1)
+        ]
+        found = score(entries_of(records))
+        assert found.geomean == pytest.approx(1.185631101, abs=1e-9)
+        assert (found.fast_p[1.0], found.fast_p[0.5], found.fast_p[0.0]) == (0.2, 0.4, 0.6)
+        assert (found.results, found.passed, found.pass_at_k[1]) == (5, 3, pytest.approx(0.6))
+
+
+class TestFormulas:
+    def test_strictly_above(self) -> None:
+        assert fast_p([1.0, 1.0], 1.0) == 0.0
+        assert fast_p([], 1.0) is None
+
+    def test_geometric_mean(self) -> None:
+        assert geometric_mean([]) is None
+        assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+        for bad in (0.0, -1.0, math.nan, math.inf):
+            with pytest.raises(ValueError, match="positive"):
+                geometric_mean([1.0, bad])
+
+    def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(self) -> None:
+        for samples, correct, k in ((5, 2, 1), (5, 2, 2), (6, 1, 3), (4, 0, 2), (4, 4, 4), (7, 5, 3)):
+            marks = [True] * correct + [False] * (samples - correct)
+            subsets = [any(chosen) for chosen in itertools.combinations(marks, k)]
+            assert pass_at_k(samples, correct, k) == pytest.approx(sum(subsets) / len(subsets))
+        assert pass_at_k(3, 3, 5) is None
+        with pytest.raises(ValueError, match="impossible"):
+            pass_at_k(3, 4, 1)
+
+    @given(
+        samples=st.integers(1, 50),
+        correct=st.integers(0, 50),
+        k=st.integers(1, 50),
+    )
+    def test_pass_at_k_lies_between_0_and_1_and_grows_with_k(self, samples: int, correct: int, k: int) -> None:
+        correct = min(correct, samples)
+        value = pass_at_k(samples, correct, k)
+        if value is not None:
+            assert -1e-12 <= value <= 1.0 + 1e-12
+            more = pass_at_k(samples, correct, k + 1)
+            assert more is None or more >= value - 1e-12
+
+
+class TestLikeWithLike:
+    def test_devices_gpus_and_workloads_never_mix(self) -> None:
+        records = [
+            record("a", speedup=2.0),
+            record("b", speedup=50.0, device=DeviceKind.HOST, gpu=None),
+            record("c", speedup=3.0, gpu="NVIDIA L4"),
+            record("d", speedup=4.0, workload="small"),
+            record("e", speedup=5.0, gpu=None),
+        ]
+        rows = leaderboard(records)
+        assert len({row.group for row in rows}) == 5
+        assert all(row.rank == 1 for row in rows)
+        assert [row.group.processor for row in rows if row.author == "b"] == ["a CPU"]
+        assert [row.group.processor for row in rows if row.author == "e"] == ["unknown"]
+        with pytest.raises(ValueError, match="no common score"):
+            score(entries_of(records))
+
+    def test_a_problem_whose_file_changed_is_another_one(self) -> None:
+        records = [record("a", speedup=2.0, problem_digest="x"), record("b", speedup=3.0, problem_digest="y")]
+        rows = leaderboard(records, by=By.solution)
+        assert [row.rank for row in rows] == [1, 1]
+        assert len(leaderboard(records, by=By.problem)) == 2
+
+    def test_the_latest_of_several_runs_counts(self) -> None:
+        old = record(speedup=9.0, finished_at="2026-01-01T00:00:00Z")
+        new = record(speedup=2.0, finished_at="2026-02-01T00:00:00Z")
+        for order in ([old, new], [new, old]):
+            assert [entry.speedup for entry in entries_of(order)] == [2.0]
+
+    def test_another_baseline_reads_its_own_speedups(self) -> None:
+        records = [
+            record("a", speedup=4.0, timing={"baselines": {"compile": {"speedup": 1.5, "low": 1.4, "high": 1.6}}}),
+            record("b", speedup=6.0),
+        ]
+        rows = leaderboard(records, baseline="compile")
+        assert [(row.author, row.speedup, row.low, row.rank) for row in rows] == [
+            ("a", pytest.approx(1.5), pytest.approx(1.4), 1),
+            ("b", None, None, None),
+        ]
+        assert rows[1].untimed == 1
+        assert rows[1].fast_p[1.0] is None
+        assert rows[0].group.baseline == "compile"
+
+    def test_figures_of_a_foreign_record_that_make_no_sense_are_absent(self) -> None:
+        odd = record(
+            speedup=2.0, timing={"speedup": {"low": "x", "high": math.nan}, "speed_of_light": {"fraction": True}}
+        )
+        entry = entries_of([odd])[0]
+        assert (entry.low, entry.high, entry.sol_fraction) == (None, None, None)
+        assert entries_of([record(speedup=2.0, timing={"speedup_interval": [1.9, 2.1]})])[0].low == 1.9
+
+
+class TestDenominators:
+    def test_what_says_nothing_about_the_solution_is_in_none(self) -> None:
+        records = [
+            record(problem="level1/1", speedup=2.0),
+            record(problem="level1/2", status=Status.harness_error),
+            record(problem="level1/3", status=Status.unsupported),
+            record(problem="level1/4", status=Status.crashed),
+        ]
+        found = score(entries_of(records))
+        assert (found.results, found.passed, found.unjudged) == (2, 1, 2)
+        assert found.fast_p[1.0] == 0.5
+        assert found.pass_at_k[1] == 0.5
+
+    def test_problems_never_attempted_count_as_failures_where_asked_for(self) -> None:
+        found = score(entries_of([record(speedup=2.0)]), problems=[f"level1/{n}" for n in range(1, 5)])
+        assert (found.results, found.fast_p[1.0]) == (4, 0.25)
+        assert found.geomean == pytest.approx(2.0)
+
+    def test_an_untimed_pass_is_right_but_not_slow(self) -> None:
+        host = [
+            record(problem="level1/1", device=DeviceKind.HOST),
+            record(problem="level1/2", device=DeviceKind.HOST, status=Status.data_race),
+        ]
+        found = score(entries_of(host))
+        assert (found.passed, found.untimed, found.geomean) == (1, 1, None)
+        assert found.fast_p[0.0] == 0.5
+        assert found.fast_p[1.0] is None
+
+    def test_a_failure_never_makes_a_mean_nan(self) -> None:
+        found = score(entries_of([record(status=Status.wrong_value)]))
+        assert (found.geomean, found.fast_p[0.0], found.low) == (None, 0.0, None)
+
+    def test_samples(self) -> None:
+        records = [
+            record(speedup=None, status=Status.compile_error, solution="s0", sample=0),
+            record(speedup=1.5, solution="s1", sample=1),
+            record(speedup=3.0, solution="s2", sample=2),
+        ]
+        entries = entries_of(records)
+        assert [entry.solution for entry in select(entries, Selection.best)] == ["s2"]
+        best = score(entries, ks=(1, 2, 5))
+        assert (best.results, best.fast_p[2.0], best.geomean) == (1, 1.0, pytest.approx(3.0))
+        every = score(entries, selection=Selection.all)
+        assert (every.results, every.fast_p[2.0], every.geomean) == (3, pytest.approx(1 / 3), pytest.approx(4.5**0.5))
+        assert best.pass_at_k == {1: pytest.approx(2 / 3), 2: 1.0, 5: None}
+
+    def test_the_mean_s_interval_shrinks_with_the_number_of_problems(self) -> None:
+        records = [record(problem=f"level1/{n}", speedup=2.0, half=0.04) for n in range(16)]
+        found = score(entries_of(records))
+        assert found.low is not None
+        assert math.log(2.0 / found.low) == pytest.approx(0.04 / 4)
+        without = score(entries_of([*records, record(problem="level1/99", speedup=2.0)]))
+        assert without.low is None
+
+
+class TestRanks:
+    def test_overlapping_intervals_share_a_rank(self) -> None:
+        records = [
+            record("a", speedup=2.00, half=0.02),
+            record("b", speedup=1.97, half=0.02),
+            record("c", speedup=1.91, half=0.02),
+            record("d", speedup=1.50, half=0.02),
+        ]
+        rows = leaderboard(records, by=By.solution)
+        # c overlaps b but not a, the first of the rank.
+        assert [(row.author, row.rank) for row in rows] == [("a", 1), ("b", 1), ("c", 3), ("d", 4)]
+
+    def test_without_intervals_only_equal_values_tie(self) -> None:
+        rows = leaderboard([record("a", speedup=2.0), record("b", speedup=1.999), record("c", speedup=2.0)])
+        assert [(row.author, row.rank) for row in rows] == [("a", 1), ("c", 1), ("b", 3)]
+
+    def test_disqualified_is_listed_without_a_rank_and_with_its_reason(self) -> None:
+        records = [
+            record("cheat", status=Status.disqualified, reason="impossible times: 3 ns"),
+            record("honest", speedup=1.1),
+            record("broken", status=Status.compile_error, reason="line 3: expected ';'"),
+        ]
+        rows = {row.author: row for row in leaderboard(records, by=By.solution)}
+        assert rows["honest"].rank == 1
+        assert rows["cheat"].rank is None
+        assert rows["cheat"].reason == "impossible times: 3 ns"
+        authors = {row.author: row for row in leaderboard(records)}
+        assert (authors["cheat"].rank, authors["cheat"].disqualified) == (None, 1)
+        assert "impossible times" in authors["cheat"].reason
+        problem = leaderboard(records, by=By.problem)
+        assert [(row.author, row.disqualified, row.passed, row.results) for row in problem] == [("honest", 1, 1, 3)]
+
+    def test_authors_by_each_metric(self) -> None:
+        records = [
+            record("few", "level1/1", 10.0, timing={"speed_of_light": {"fraction": 0.2}}),
+            record("few", "level1/2", status=Status.wrong_value),
+            record("many", "level1/1", 2.0, timing={"speed_of_light": {"fraction": 0.8}}),
+            record("many", "level1/2", 2.0, timing={"speed_of_light": {"fraction": 0.5}}),
+        ]
+        first = {metric: leaderboard(records, metric=metric)[0].author for metric in Metric}
+        assert first == {Metric.geomean: "few", Metric.fast_1: "many", Metric.sol: "many"}
+
+    def test_a_problem_nobody_solved_has_a_row(self) -> None:
+        rows = leaderboard([record(status=Status.crashed)], by=By.problem)
+        assert [(row.problem, row.author, row.reason) for row in rows] == [("level1/1", None, "no solution passed")]
+
+    def test_columns_are_stable_and_json(self) -> None:
+        row = leaderboard([record(speedup=2.0, half=0.01)])[0].to_json()
+        json.dumps(row, allow_nan=False)
+        assert list(row) == [
+            "device", "processor", "workload", "baseline", "rank", "author", "problem", "solution", "status", "speedup",
+            "speedup_low", "speedup_high", "sol_fraction", "results", "passed", "untimed", "disqualified", "unjudged",
+            "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason",
+        ]  # fmt: skip
+
+    def test_no_records(self) -> None:
+        assert leaderboard([]) == ()
+        assert score([]).results == 0
