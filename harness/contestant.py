@@ -240,16 +240,21 @@ class _Snapshot:
         self.tree = flatten(None)[1]
         self.leaves: tuple[Leaf, ...] = ()
         self.result: object = None
+        self._devices: list[str] | None = None
+
+    def _device_of(self, leaf: torch.Tensor) -> str:
+        return str(self._shim.device_of(leaf)) if self._shim is not None else leaf.device.type
 
     def coerce(self, result: object) -> object:
         """`result` with every tensor on the device of the buffer it goes to."""
         leaves, tree = flatten(result)
         if len(leaves) != len(self._slots):
             return result
+        self._devices = [self._device_of(leaf) for leaf in leaves]
         moved = []
         for leaf, slot in zip(leaves, self._slots, strict=True):
             if self._shim is not None:
-                moved.append(leaf if self._shim.device_of(leaf) == "cuda" else leaf.to("cuda"))
+                moved.append(leaf if self._device_of(leaf) == "cuda" else leaf.to("cuda"))
             else:
                 moved.append(leaf.to(slot.device))
         return unflatten(tree, moved)
@@ -259,7 +264,8 @@ class _Snapshot:
         leaves, self.tree = flatten(result)
         described = []
         for index, leaf in enumerate(leaves):
-            device = self._shim.device_of(leaf) if self._shim is not None else leaf.device.type
+            # Where the solution left it, even if it was brought over since.
+            device = self._devices[index] if self._devices is not None else self._device_of(leaf)
             described.append(
                 Leaf(
                     type=type(leaf).__name__,
@@ -284,7 +290,8 @@ def import_solution(source: str, filename: str) -> Any:
     path = Path(os.getcwd()) / Path(filename).name
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from harness.messages import Attach, Broken, Burst, BurstDone, Load, Loaded, MessageError, Stage, parse_reply
 from harness.model import Failure, Status, one_line
-from harness.sandbox import SandboxPolicy, SandboxReport
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.wire import FrameTimeout, WireError
-from harness.zygote import ExitReport, Zygote
+from harness.zygote import Zygote
 
 CONTESTANT = "harness.contestant:main"
 

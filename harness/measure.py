@@ -9,7 +9,6 @@ round's claims to verify before the next round is drawn.
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -142,7 +141,6 @@ class Limits:
 
     min_samples: int
     max_rounds: int
-    budget_s: float
     deadline_s: float
 
 
@@ -210,30 +208,14 @@ def run_rounds(
         if rounds.spent_s + begin > limits.deadline_s:
             rounds.stopped_by = "deadline"
             return rounds
-        enough = samples >= limits.min_samples and len(rounds.held) % 2 == 0
-        if enough and (rule := settled(rounds)) is not None:
+        rule = settled(rounds)
+        if rule == "budget" and len(rounds.held) >= 2:
             rounds.stopped_by = rule
             return rounds
-        if rounds.spent_s > limits.budget_s and len(rounds.held) >= 2:
-            rounds.stopped_by = "budget"
+        # An even number of rounds, so that each order stands as often as the other.
+        if rule is not None and samples >= limits.min_samples and len(rounds.held) % 2 == 0:
+            rounds.stopped_by = rule
             return rounds
         if len(rounds.held) >= limits.max_rounds:
             rounds.stopped_by = "most rounds"
             return rounds
-
-
-def spread(samples: Sequence[float]) -> dict[str, float | int]:
-    """Median, quartiles, extremes and number of samples (seconds)."""
-    ordered = sorted(samples)
-    if len(ordered) == 1:
-        q1 = q3 = ordered[0]
-    else:
-        q1, _, q3 = statistics.quantiles(ordered, n=4, method="inclusive")
-    return {
-        "median_s": statistics.median(ordered),
-        "q1_s": q1,
-        "q3_s": q3,
-        "min_s": ordered[0],
-        "max_s": ordered[-1],
-        "samples": len(ordered),
-    }

@@ -10,10 +10,10 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -34,10 +34,12 @@ from harness.model import (
 )
 from harness.reference import ProblemError
 from harness.reports import failure_of_reports
-from harness.sandbox import SandboxPolicy
-from harness.timing import judge_times, settled
+from harness.sandbox import Mode, SandboxPolicy
+from harness.timing import Settled, judge_times
 from harness.verify import Finding, Verifier, overall, summarise
 from harness.zygote import Zygote
+
+T = TypeVar("T")
 
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
@@ -49,7 +51,7 @@ class RefereeConfig:
 
     device: DeviceKind
     device_index: int
-    sandbox: str
+    sandbox: Mode
     checked: bool
     device_policy: str
     seeds: int
@@ -281,7 +283,7 @@ class _Session:
             )
         return self._timed("measure", self._measure)
 
-    def _timed(self, name: str, step: Any) -> Any:
+    def _timed(self, name: str, step: Callable[[], T]) -> T:
         begin = time.perf_counter()
         try:
             return step()
@@ -383,12 +385,11 @@ class _Session:
             ReferenceRunner(bench),
             self._ask,
             verify,
-            lambda held: settled(held, config.relative_half_width),
+            Settled(target=config.relative_half_width, budget_s=config.budget_s),
             sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
             limits=Limits(
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
-                budget_s=config.budget_s,
                 deadline_s=self._deadline,
             ),
             secret=self._secret,
@@ -399,7 +400,8 @@ class _Session:
         if failure is not None:
             return _failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
         self._labels += [label for label in verifier.labels if label not in self._labels]
-        judged = judge_times(rounds, device=config.device, labels=self._labels)
+        judged = judge_times(rounds, device=config.device)
+        self._labels += judged.labels
         if judged.failure is not None:
             return _failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
         return Outcome(
@@ -430,9 +432,7 @@ def _failed(
 
 def _sandbox_json(guest: Guest) -> dict[str, Any]:
     report = guest.sandbox
-    held: dict[str, Any] = {"strength": report.strength, "mechanisms": list(report.mechanisms)}
-    if report.missing:
-        held["missing"] = dict(report.missing)
+    held: dict[str, Any] = report.to_json()
     ended = guest.exit_report
     if ended is not None:
         held["peak_memory_bytes"] = ended.peak_memory_bytes

@@ -20,6 +20,9 @@ from harness.model import DeviceKind
 _FALLBACK_CACHE_BYTES = 32 * 2**20
 """Last-level cache assumed where the kernel does not tell: a usual size for a server's share of L3."""
 
+_LARGEST_CACHE_BYTES = 64 * 2**20
+"""Most that is flushed: a virtual machine reports the whole socket's L3, of which a core's share is far smaller."""
+
 
 class HostArena:
     """A memfd mapped into this process."""
@@ -105,10 +108,10 @@ class HostDevice:
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the largest CPU cache of the first core, in bytes."""
+    """Size of the largest CPU cache of the first core, in bytes, up to `_LARGEST_CACHE_BYTES`."""
     largest = 0
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = entry.read_text().strip()
         scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
         largest = max(largest, int(text.rstrip("KMG")) * scale)
-    return min(largest, 256 * 2**20) or _FALLBACK_CACHE_BYTES
+    return min(largest, _LARGEST_CACHE_BYTES) or _FALLBACK_CACHE_BYTES

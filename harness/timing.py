@@ -1,0 +1,130 @@
+"""From rounds of bursts to a speedup: claims held against the referee's clock, intervals, and when to stop.
+
+Trusted side; floats in, JSON-able values out, nothing is measured here. Imports `claims`, `stats`, `measure`'s types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.claims import Calibration, ClaimVerdict, calibrate, judge_claims
+from harness.measure import Round, Rounds
+from harness.messages import CallMode
+from harness.model import DeviceKind, Failure
+from harness.stats import Stopping, speedup_interval, summarise
+
+UNEXPLAINED = "unexplained_time"
+"""Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""
+
+LEAST_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What the rounds say: a speedup with its evidence, or the failure that they convict of."""
+
+    reason: str
+    speedup: float | None
+    timing: Mapping[str, Any]
+    failure: Failure | None
+    labels: tuple[str, ...] = ()
+
+
+class Settled:
+    """Decides after each round whether the speedup is known well enough; names the rule that fired, or None."""
+
+    def __init__(self, *, target: float, budget_s: float) -> None:
+        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS)
+        self._spent_s = 0.0
+
+    def __call__(self, rounds: Rounds) -> str | None:
+        reference, solution = rounds.samples(CallMode.COLD)
+        if not _usable(reference, solution):
+            return None
+        newest_s, self._spent_s = rounds.spent_s - self._spent_s, rounds.spent_s
+        return self._stopping.add(speedup_interval(reference, solution), newest_s)
+
+
+def _usable(reference: Sequence[Sequence[float]], solution: Sequence[Sequence[float]]) -> bool:
+    return all(burst and min(burst) > 0.0 for burst in (*reference, *solution))
+
+
+def judge_times(rounds: Rounds, *, device: DeviceKind) -> Judged:
+    """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round."""
+    calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
+    verdicts = [_judge_round(r, calibration) for r in rounds.held]
+    refused = [verdict for verdict in verdicts if not verdict.accepted]
+    claims = {
+        "bursts": len(verdicts),
+        "accepted": len(verdicts) - len(refused),
+        "worst": dict(max(verdicts, key=_unexplained).evidence),
+        "refused": [verdict.reason for verdict in refused[:3]],
+    }
+    for verdict in verdicts:
+        if verdict.failure is not None:
+            return Judged(reason=verdict.reason, speedup=None, timing={"claims": claims}, failure=verdict.failure)
+    reference, claimed = rounds.samples(CallMode.COLD)
+    solution = [
+        [time_s for turn, time_s in zip(r.turns, verdict.times_s, strict=True) if turn.mode is CallMode.COLD]
+        for r, verdict in zip(rounds.held, verdicts, strict=True)
+    ]
+    estimate = speedup_interval(reference, solution)
+    reference_latency, solution_latency = rounds.windows(CallMode.LATENCY)
+    timing: dict[str, Any] = {
+        "clock": "CUDA events" if device is DeviceKind.CUDA else "host clock",
+        "baseline": "eager",
+        "solution": _series(solution, solution_latency),
+        "reference": _series(reference, reference_latency),
+        "speedup": estimate.to_json(),
+        "rounds": len(rounds.held),
+        "stopped_by": rounds.stopped_by,
+        "spent_s": rounds.spent_s,
+        "order": ["AB" if r.reference_first else "BA" for r in rounds.held],
+        "burst_wall_s": {
+            "reference": [r.reference.wall_s for r in rounds.held],
+            "solution": [r.solution_wall_s for r in rounds.held],
+        },
+        "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
+        "claims": claims,
+    }
+    labels: tuple[str, ...] = ()
+    if 2 * len(refused) > len(verdicts):
+        timing["solution"]["claimed_samples_s"] = claimed
+        labels = (UNEXPLAINED,)
+    interval = "" if estimate.low is None else f" ({estimate.low:.3g} to {estimate.high:.3g})"
+    return Judged(
+        reason=f"right on every input variant; {estimate.speedup:.3g}x eager{interval}",
+        speedup=estimate.speedup,
+        timing=timing,
+        failure=None,
+        labels=labels,
+    )
+
+
+def _judge_round(held: Round, calibration: Calibration) -> ClaimVerdict:
+    claims = held.solution.claims
+    return judge_claims(
+        [claim.device_s for claim in claims],
+        calls=len(held.turns),
+        wall_s=held.solution_wall_s,
+        calibration=calibration,
+        window_s=[claim.window_s for claim in claims],
+        counted=[index for index, turn in enumerate(held.turns) if turn.mode is CallMode.COLD],
+    )
+
+
+def _unexplained(verdict: ClaimVerdict) -> float:
+    held = verdict.evidence.get("unexplained_s")
+    return float(held) if held is not None else float("inf")
+
+
+def _series(bursts: Sequence[Sequence[float]], latency_s: Sequence[float]) -> dict[str, Any]:
+    """Device time over all bursts, and call latency (a warm cache, an idle device, the host's clock)."""
+    flat = [time_s for burst in bursts for time_s in burst]
+    return {
+        "device": summarise(flat).to_json(),
+        "samples_s": [list(burst) for burst in bursts],
+        "latency": summarise(latency_s).to_json() if latency_s else None,
+    }
