@@ -91,7 +91,7 @@ class Pipeline:
             status=Status.passed if passed else Status.wrong_value,
             reason="right" if passed else "3 of 9 values off by up to 0.5, first at [0, 1]",
             speedup=1.5 if timed else None,
-            timing={"speedup_interval": [1.4, 1.6]} if timed else None,
+            timing={"speedup": {"speedup": 1.5, "low": 1.4, "high": 1.6}} if timed else None,
             finished_at=timestamp(),
         )
 
@@ -299,6 +299,49 @@ def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:
     assert done.code == 0, done.err
     assert json.loads(done.out) == {"run": "all", "records": 3, "superseded": 3}
     assert "holds a run already" in call("merge", "results", "--into", "all").err
+
+
+def test_the_leaderboard_in_every_form(place: Path, call: Call) -> None:
+    evaluated(call)
+    table = call("leaderboard", "results/r1", "--csv", "board.csv")
+    assert table.code == 0, table.err
+    assert "no GPU times" in table.out
+    assert "2 rows written to board.csv" in table.err
+    assert (place / "board.csv").read_text().startswith("device,processor,workload,baseline,rank,author")
+    assert call("leaderboard", "results", "--csv", "-").out == (place / "board.csv").read_text()
+    rows = json.loads(call("leaderboard", "results/r1", "--by", "solution", "--json").out)
+    assert {item["solution"] for item in rows} == {
+        "ann/level1/16_naive.py",
+        "ann/level1/19_fast.py",
+        "bob/level1/16_tiled.py",
+    }
+    assert call("leaderboard", "results", "--by", "problem", "--markdown").out.startswith("**host: ")
+
+
+def test_the_leaderboard_leaves_out_what_is_no_run_and_says_so(place: Path, call: Call) -> None:
+    evaluated(call)
+    (place / "results/README.md").write_text("notes")
+    (place / "results/plots").mkdir()
+    done = call("leaderboard", *sorted((place / "results").iterdir()))
+    assert done.code == 0
+    assert "results/README.md: no run in it" in done.err
+    assert "results/plots: no run in it" in done.err
+    alone = call("leaderboard", "results/plots")
+    assert alone.code == 2
+    assert "no run in it" in alone.err
+    assert call("leaderboard", "gone").code == 2
+    assert call("leaderboard", "results", "--by", "colour").code == 2
+    unwritable = call("leaderboard", "results", "--csv", "results/plots")
+    assert unwritable.code == 2
+    assert "can't be written" in unwritable.err
+
+
+def test_eval_ends_with_a_leaderboard(place: Path, call: Call) -> None:
+    both = call("eval", "solutions", "--run-id", "r1", "--device", "host").out.partition("Leaderboard")[2]
+    assert "ann" in both
+    assert "bob" in both
+    alone = call("eval", "solutions/ann", "--run-id", "r2", "--device", "host").out.partition("Leaderboard")[2]
+    assert "ann/level1/16_naive.py" in alone
 
 
 def test_extract_writes_what_eval_reads(place: Path, call: Call) -> None:

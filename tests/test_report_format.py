@@ -42,9 +42,13 @@ def test_speedups(ratio: float | None, shown: str) -> None:
 
 
 def test_an_interval_stands_beside_its_speedup() -> None:
-    assert show.speedup_with_interval(1.31, (1.294, 1.331)) == "1.31x (1.29 to 1.33)"
-    assert show.speedup_with_interval(1.31, None) == "1.31x"
-    assert show.speedup_with_interval(None, (1.0, 2.0)) == "-"
+    assert show.speedup_with_interval(1.31, 1.294, 1.331) == "1.31x (1.29 to 1.33)"
+    assert show.speedup_with_interval(1.31, None, None) == "1.31x"
+    assert show.speedup_with_interval(None, 1.0, 2.0) == "-"
+
+
+def test_shares() -> None:
+    assert [show.share(part) for part in (None, 0.0, 0.004, 0.834, 1.0)] == ["-", "0 %", "0.4 %", "83 %", "100 %"]
 
 
 def test_sizes_and_counts() -> None:
@@ -65,6 +69,7 @@ def test_sizes_and_counts() -> None:
         ("reason", None, "-"),
         ("where", [1, 2], "1, 2"),
         ("times_s", [1e-3] * 10, ", ".join(["1.00 ms"] * 8) + ", … (10 in all)"),
+        ("samples_s", [[1e-3] * 8] * 4, "32 values in 4 series, from 1.00 ms"),
         ("held", {"a_s": 1.5, "b": "x"}, "a_s: 1.50 s, b: x"),
         ("empty", [], "none"),
     ],

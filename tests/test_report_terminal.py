@@ -40,7 +40,7 @@ PASSED = Record(
     timing={
         "reference": {"median_s": 2.687e-3, "q1_s": 2.68e-3, "samples": 32},
         "solution": {"median_s": 2.046e-3, "q1_s": 2.04e-3, "samples": 32},
-        "speedup_interval": [1.294, 1.331],
+        "speedup": {"speedup": 1.312, "low": 1.294, "high": 1.331},
         "stopped_by": "interval narrow enough",
     },
     evidence={"variants": {"own": {"calls": 3, "rms_error": 4.3e-5}, "zero_mean": {"calls": 1, "rms_error": 1e-5}}},

@@ -20,6 +20,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate.eval_command,
     "extract": files.extract_command,
     "show": results.show_command,
+    "leaderboard": results.leaderboard_command,
     "merge": results.merge_command,
     "doctor": machine.doctor_command,
 }

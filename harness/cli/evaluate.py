@@ -20,7 +20,8 @@ from harness.cli.output import INTERRUPTED, Json, ProblemsRoot, console, fail, o
 from harness.config import RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Status
-from harness.report import terminal
+from harness.report import board, terminal
+from harness.scoring import By, leaderboard
 from harness.store import RunStore, StoreError, latest_run, new_run_id
 
 
@@ -212,6 +213,9 @@ def eval_command(
         )
         return
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    # One author's rows would be one row.
+    by = By.author if len({item.author for item in records}) > 1 else By.solution
+    put("Leaderboard", board.table(leaderboard(records, by=by), by))
     say(f"everything about one of them: harness show {settled.run_dir} SOLUTION")
 
 

@@ -63,6 +63,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def print_text(text: str) -> None:
+    """Text exactly as it is, to standard output."""
+    sys.stdout.write(text)
+
+
 def say(message: str) -> None:
     """A message for the person at the keyboard, to standard error. File names in it may be hostile."""
     console(stderr=True).print(block(message), soft_wrap=True)

@@ -12,9 +12,11 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import Json, print_json, put, say
+from harness.cli.output import Json, print_json, print_text, put, say
 from harness.model import Record
-from harness.report import terminal
+from harness.report import board, terminal
+from harness.report import csv as report_csv
+from harness.scoring import By, Metric, leaderboard
 from harness.store import RunStore, StoreError, find_runs, merge
 
 
@@ -74,6 +76,45 @@ def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
     raise StoreError(f"no solution {wanted!r} in this run{hint}")
 
 
+def leaderboard_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")],
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows here; - is standard output.")] = None,
+    by: Annotated[By, typer.Option("--by", help="What a row stands for.")] = By.author,
+    metric: Annotated[Metric, typer.Option("--metric", help="What authors are ranked by.")] = Metric.geomean,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Rank authors, problems or solutions over runs. Only like is compared with like: device, processor, workload.
+
+    \b
+    Examples:
+      harness leaderboard results/* --csv leaderboard.csv
+      harness leaderboard results/ --by solution --markdown
+    """
+    records: list[Record] = []
+    for run in _runs(runs, strict=False):
+        store = RunStore.open(run)
+        for note in store.notes:
+            say(f"{run}: {note}")
+        records += store.records()
+    rows = leaderboard(records, by=by, metric=metric)
+    to_stdout = csv is not None and csv == Path("-")
+    if csv is not None and not to_stdout:
+        try:
+            csv.write_text(report_csv.leaderboard(rows), encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{csv}: can't be written: {error.strerror or error}") from error
+        say(f"{len(rows)} rows written to {csv}")
+    if as_json:
+        print_json([row.to_json() for row in rows])
+    elif to_stdout:
+        print_text(report_csv.leaderboard(rows))
+    elif markdown:
+        print_text(board.markdown(rows, by))
+    else:
+        put(board.table(rows, by))
+
+
 def merge_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")],
     into: Annotated[Path, typer.Option("--into", help="The new run's folder.")],
@@ -85,7 +126,7 @@ def merge_command(
     Example:
       harness merge results/shard-0 results/shard-1 --into results/all
     """
-    report = merge(_runs(runs), into)
+    report = merge(_runs(runs, strict=True), into)
     for note in report.notes:
         say(f"note: {note}")
     if as_json:
@@ -94,13 +135,20 @@ def merge_command(
         put(f"{into}: {report.records} records; {report.superseded} superseded by later ones left out")
 
 
-def _runs(paths: Sequence[Path]) -> list[Path]:
-    """The runs that these folders are or hold, each once."""
+def _runs(paths: Sequence[Path], *, strict: bool) -> list[Path]:
+    """The runs that these folders are or hold, each once. What holds none is an error, or (not `strict`, so that
+    `results/*` may meet other files) a message as long as there is any run."""
     found: dict[Path, Path] = {}
+    lacking = []
     for path in paths:
+        if not path.exists():
+            raise StoreError(f"{path}: no such folder")
         inside = find_runs(path)
-        if not inside:
-            why = "no run in it (a run holds run.yaml or records.jsonl)" if path.exists() else "no such folder"
-            raise StoreError(f"{path}: {why}")
         found |= {item.resolve(): item for item in inside}
+        if not inside:
+            lacking.append(f"{path}: no run in it (a run holds run.yaml or records.jsonl)")
+    if lacking and (strict or not found):
+        raise StoreError("\n".join(lacking))
+    for message in lacking:
+        say(f"left out: {message}")
     return list(found.values())

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from harness.model import Record, Status
+from harness.model import Status
 
 ABSENT = "-"
 """Shown where there is no value."""
@@ -101,19 +101,16 @@ def speedup(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"{digits(ratio)}x"
 
 
-def speedup_with_interval(ratio: float | None, interval: tuple[float, float] | None) -> str:
+def speedup_with_interval(ratio: float | None, low: float | None, high: float | None) -> str:
     """`1.31x (1.29 to 1.33)`: the interval is the 95 % one."""
-    if ratio is None or interval is None:
+    if ratio is None or low is None or high is None:
         return speedup(ratio)
-    return f"{speedup(ratio)} ({digits(interval[0])} to {digits(interval[1])})"
+    return f"{speedup(ratio)} ({digits(low)} to {digits(high)})"
 
 
-def interval_of(record: Record) -> tuple[float, float] | None:
-    """The 95 % interval of a record's speedup, where its timing has one."""
-    held = (record.timing or {}).get("speedup_interval")
-    if isinstance(held, (list, tuple)) and len(held) == 2 and all(isinstance(end, (int, float)) for end in held):
-        return float(held[0]), float(held[1])
-    return None
+def share(part: float | None) -> str:
+    """`83 %`, `0.4 %`."""
+    return ABSENT if part is None else f"{part * 100:.0f} %" if part == 0 or part >= 0.1 else f"{part * 100:.1f} %"
 
 
 def value(name: str, held: Any) -> str:
@@ -135,6 +132,8 @@ def value(name: str, held: Any) -> str:
         return str(held) if isinstance(held, int) else digits(held, 4)
     if isinstance(held, (list, tuple)):
         # Samples can be hundreds: a few show what they are like, `--json` has them all.
+        if held and all(isinstance(item, (list, tuple)) for item in held) and sum(map(len, held)) > 8:
+            return f"{sum(map(len, held))} values in {len(held)} series, from {value(name, held[0][:1])}"
         shown = ", ".join(value(name, item) for item in held[:8])
         return f"{shown}, … ({len(held)} in all)" if len(held) > 8 else shown or "none"
     if isinstance(held, Mapping):

@@ -21,6 +21,7 @@ from harness.doctor import Diagnosis
 from harness.model import VERDICT_FREE, DeviceKind, Problem, Record, Status
 from harness.report import format as show
 from harness.report.details import details
+from harness.scoring import entries_of
 
 STATUS_WIDTH = max(len(item.value) for item in Status)
 
@@ -54,7 +55,8 @@ def result_of(record: Record) -> str:
             else "right; not timed"
         )
     where = " on the CPU" if record.device is DeviceKind.HOST else ""
-    shown = show.speedup_with_interval(record.speedup, show.interval_of(record)) + where
+    (entry,) = entries_of([record])
+    shown = show.speedup_with_interval(record.speedup, entry.low, entry.high) + where
     labels = f"  [{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
     return shown + labels
 

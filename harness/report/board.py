@@ -1,0 +1,135 @@
+"""The leaderboard for people: a table on the terminal, or Markdown.
+
+Pure; imports `scoring`, the vocabulary and `report`. Both forms show the same cells, group after group: device,
+processor, workload and baseline are the heading, so that no reader compares across them. Texts are a submission's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import DeviceKind
+from harness.report import format as show
+from harness.scoring import By, LeaderboardRow, LikeGroup
+
+MAX_ROWS = 200
+"""Rows of one group on the terminal; CSV and JSON have them all."""
+
+Cell = Callable[[LeaderboardRow], str]
+
+
+def _speedup(row: LeaderboardRow) -> str:
+    if row.speedup is None and row.untimed:
+        return "not timed"
+    return show.speedup_with_interval(row.speedup, row.low, row.high)
+
+
+def _text(name: str) -> Cell:
+    return lambda row: show.line(getattr(row, name) or show.ABSENT, 100)
+
+
+def _status(row: LeaderboardRow) -> str:
+    return row.status.value if row.status else show.ABSENT
+
+
+def _rank(row: LeaderboardRow) -> str:
+    return show.ABSENT if row.rank is None else str(row.rank)
+
+
+def _passed(row: LeaderboardRow) -> str:
+    return f"{row.passed} of {row.results}"
+
+
+def _fast_1(row: LeaderboardRow) -> str:
+    return show.share(row.fast_p.get(1.0))
+
+
+def _remark(row: LeaderboardRow) -> str:
+    parts = [f"{row.untimed} not timed"] if row.untimed else []
+    parts += [f"{row.unjudged} without a verdict"] if row.unjudged else []
+    parts += [show.line(row.reason, 160)] if row.disqualified else []
+    return "; ".join(parts)
+
+
+CELLS: Mapping[By, Mapping[str, Cell]] = {
+    By.author: {
+        "rank": _rank,
+        "author": _text("author"),
+        "mean speedup": _speedup,
+        "faster than 1x": _fast_1,
+        "problems passed": _passed,
+        "remark": _remark,
+    },
+    By.problem: {
+        "problem": _text("problem"),
+        "best solution": _text("solution"),
+        "speedup": _speedup,
+        "speed of light": lambda row: show.share(row.sol_fraction),
+        "solutions passed": _passed,
+        "remark": _remark,
+    },
+    By.solution: {
+        "rank": _rank,
+        "problem": _text("problem"),
+        "solution": _text("solution"),
+        "status": _status,
+        "speedup": _speedup,
+        "speed of light": lambda row: show.share(row.sol_fraction),
+    },
+}
+"""Heading -> cell, for each kind of row."""
+
+
+def heading(group: LikeGroup) -> str:
+    """What the rows below it share."""
+    processor = show.line(group.processor, 80)
+    workload = f"workload {show.line(group.workload, 40)}"
+    if group.device == DeviceKind.HOST.value:
+        return f"host: {processor}, {workload}; no GPU times, speedups are of CPU code over {group.baseline} on the CPU"
+    return f"{show.line(group.device, 20)}: {processor}, {workload}, speedup over {show.line(group.baseline, 40)}"
+
+
+def table(rows: Sequence[LeaderboardRow], by: By) -> RenderableType:
+    """For the terminal."""
+    parts: list[RenderableType] = []
+    for group, members in groupby(rows, key=lambda row: row.group):
+        held = list(members)
+        made = Table(box=SIMPLE_HEAD, title=Text(heading(group)), title_justify="left", pad_edge=False)
+        for name in CELLS[by]:
+            made.add_column(name, overflow="fold", justify="right" if name == "rank" else "left")
+        for row in held[:MAX_ROWS]:
+            made.add_row(*(Text(cell(row)) for cell in CELLS[by].values()))
+        parts.append(made)
+        if len(held) > MAX_ROWS:
+            parts.append(Text(f"… {len(held) - MAX_ROWS} more rows: --csv or --json has them"))
+    return Group(*parts) if parts else Text("no records to rank")
+
+
+def markdown(rows: Sequence[LeaderboardRow], by: By) -> str:
+    """As GitHub's Markdown tables."""
+    parts = []
+    for group, members in groupby(rows, key=lambda row: row.group):
+        names = list(CELLS[by])
+        lines = [f"**{_markdown(heading(group))}**", "", _markdown_row(names), _markdown_row(["---"] * len(names))]
+        lines += [_markdown_row([_markdown(cell(row)) for cell in CELLS[by].values()]) for row in members]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts or ["no records to rank"]) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
+    # A zero-width joiner would be invisible; an entity breaks mentions and bare links without a trace on the page.
+    return escaped.replace("@", "&#64;").replace("://", "&#58;//")
