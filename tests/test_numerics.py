@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness import comparison
-from harness.model import PrecisionClass, Status
+from harness.model import InputRules, PrecisionClass, Status
 from harness.numerics import (
     LIMITS,
     TensorComparison,
@@ -21,6 +21,7 @@ from harness.numerics import (
     limits_for,
     reached_class,
 )
+from harness.variants import transform
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass
 
@@ -95,6 +96,43 @@ def test_one_float32_accumulator_over_long_sums_is_fp32(draw, terms: int) -> Non
     assert decide([found], FP32, [reference]) is None
     assert found.rms_error is not None
     assert found.rms_error < limits.rms / 1.5
+
+
+@pytest.mark.parametrize("variant", ["own", *InputRules().variants])
+def test_plain_float32_code_passes_on_every_variant_and_tf32_fails_where_it_shows(variant: str) -> None:
+    """One accumulator a row: the dot product, the sums of softmax and layer norm, the running sum."""
+    a, b = uniform(64, 16384, seed=1), uniform(64, 16384, seed=2)
+    transform(variant, [("a", a), ("b", b)], seed=3)
+    ones = torch.ones_like(a)
+    exponentials = torch.exp(a - a.amax(dim=1, keepdim=True))
+    centred = a - (one_accumulator(a, ones) / a.shape[1])[:, None]
+    variance = one_accumulator(centred * centred, ones) / a.shape[1]
+    cases = {
+        "dot": (one_accumulator(a, b), (a * b).sum(dim=1), dots(a, b)),
+        "softmax": (
+            exponentials / one_accumulator(exponentials, ones)[:, None],
+            torch.softmax(a, dim=1),
+            torch.softmax(a.double(), dim=1),
+        ),
+        "layer_norm": (
+            centred * torch.rsqrt(variance + 1e-5)[:, None],
+            torch.layer_norm(a, a.shape[1:]),
+            torch.layer_norm(a.double(), a.shape[1:]),
+        ),
+        "cumsum": (
+            torch.from_numpy(np.cumsum(a.numpy(), axis=1, dtype=np.float32)),
+            a.cumsum(dim=1),
+            a.double().cumsum(dim=1),
+        ),
+    }
+    for name, (mine, own, truth) in cases.items():
+        reference = compare(own, truth)
+        limits = limits_for(FP32, reference)
+        found = compare(mine, truth, limits=limits)
+        assert decide([found], FP32, [reference]) is None, name
+    reference = compare(cases["dot"][1], cases["dot"][2])
+    narrow = decide([compare(dots(tf32(a), tf32(b)).float(), cases["dot"][2])], FP32, [reference])
+    assert (narrow is not None) is (variant in ("zero_mean", "structured"))
 
 
 def test_a_concentrated_truth_loosens_the_limit_and_says_so_but_not_for_a_constant() -> None:
@@ -491,7 +529,9 @@ class TestKernelBenchRule:
         assert not kernelbench_rule(nan, nan)
         assert not kernelbench_rule(torch.zeros(3), torch.zeros(3, 1))
         assert not kernelbench_rule(torch.zeros(3), torch.zeros(3).double())
-        assert kernelbench_rule(torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))
+        for dtype in (torch.int64, torch.bool, torch.uint8, torch.float8_e5m2, torch.complex64):
+            assert kernelbench_rule(torch.ones(3).to(dtype), torch.ones(3).to(dtype))
+            assert not kernelbench_rule(torch.zeros(3).to(dtype), torch.ones(3).to(dtype))
 
 
 @pytest.mark.gpu
