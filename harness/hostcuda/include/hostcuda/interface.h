@@ -1,0 +1,93 @@
+// What crosses between a compiled solution (or the torch bridge) and the runtime library. Included by both; plain C++ only.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace hostcuda {
+
+struct Dim3 {
+    std::uint32_t x, y, z;
+};
+
+enum class RegionKind : std::uint8_t { device, host, pinned, managed, symbol, image };
+
+enum class WarpOperation : std::uint8_t { synchronize, exchange, shuffle, ballot, match_any, match_all };
+
+struct PointerArgument {             // a kernel argument that is a pointer: position, value, size of what it points to
+    std::uint32_t position;
+    const void* value;
+    std::uint32_t element_bytes;
+};
+
+struct LaunchRequest {
+    Dim3 grid, block;
+    std::size_t dynamic_shared_bytes;
+    void* stream;
+    void (*invoke)(const void* closure);
+    const void* closure;
+    const char* text;                // the kernel as the launch wrote it
+    const char* file;
+    int line;
+    const PointerArgument* pointers;
+    std::uint32_t pointer_count;
+    bool cooperative;
+};
+
+struct VariableInfo {                // a __shared__ variable, constant-initialised in the module
+    const char* name;
+    std::size_t bytes;
+    std::uint32_t element_bytes;
+    std::uint32_t extent[4];         // of an array, outermost first; 0 where it has fewer dimensions
+    int line;
+    mutable std::size_t offset;      // in the arena, once registered
+    mutable std::uint32_t number;
+};
+
+// cudaError_t values that the runtime itself produces (CUDA runtime API, driver_types.h).
+constexpr int error_invalid_value = 1;
+constexpr int error_memory_allocation = 2;
+constexpr int error_invalid_configuration = 9;
+constexpr int error_invalid_resource_handle = 400;
+constexpr int error_illegal_address = 700;
+constexpr int error_launch_out_of_resources = 701;
+constexpr int error_misaligned_address = 716;
+constexpr int error_assert = 710;
+constexpr int error_launch_failure = 719;
+constexpr int error_cooperative_launch_too_large = 720;
+constexpr int error_not_supported = 801;
+
+int launch(const LaunchRequest& request);                 // a cudaError_t
+void register_shared(const VariableInfo& variable);
+void register_symbol(const void* address, std::size_t bytes, const char* name);
+void* shared_first_touch(const VariableInfo& variable);
+void* dynamic_shared();
+void kernel_entry(const char* name, const char* parameters, int max_threads);
+
+// Barriers, collectives and fences, called by device code.
+enum class BarrierAnswer : std::uint8_t { none, count, all, any };
+int barrier(int predicate, BarrierAnswer answer, int line);
+void grid_barrier(int line);
+unsigned warp_collective(WarpOperation operation, unsigned mask, const void* give, void* take, std::size_t bytes,
+                         unsigned source, const char* kind, int line);
+unsigned active_mask(int line);
+void fence();
+void poll_hint();
+[[noreturn]] void assertion_failed(const char* expression, const char* file, int line, const char* function);
+[[noreturn]] void trap();
+bool in_kernel() noexcept;
+}  // namespace hostcuda
+extern "C" void hostcuda_poison(void* memory, std::size_t bytes);
+extern "C" int hostcuda_checked();
+extern "C" void hostcuda_set_checked(int on);
+namespace hostcuda {
+
+// Memory the device may touch.
+void region_add(const void* base, std::size_t bytes, RegionKind kind, bool fresh, std::size_t red_zone_bytes, const char* name);
+bool region_remove(const void* base);
+
+// Reports.
+enum class ReportKind : std::uint8_t {
+    data_race, memory_error, uninitialised_read, barrier_error, misaligned, launch_error, leak, not_emulated, assertion
+};
+
+}  // namespace hostcuda

@@ -1,0 +1,105 @@
+// What the rewriter puts in place of <<<...>>> and __shared__. A launch evaluates its arguments once; every GPU thread calls the kernel with
+// copies of them.
+#pragma once
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cuda_runtime_api.h"
+#include "hostcuda/device.h"
+
+namespace hostcuda {
+
+struct Null {  // the literals NULL and 0 as kernel arguments: a null pointer or a zero, whichever the parameter is
+    template <class T> operator T*() const { return nullptr; }
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> operator T() const { return T(0); }
+};
+
+struct Configuration {
+    dim3 grid, block;
+    std::size_t shared_bytes;
+    void* stream;
+    Configuration(dim3 grid_, dim3 block_, std::size_t shared_bytes_ = 0, cudaStream_t stream_ = nullptr)
+        : grid(grid_), block(block_), shared_bytes(shared_bytes_), stream(stream_) {}
+};
+
+template <class T> inline void note_pointer(PointerArgument* list, std::uint32_t& count, std::uint32_t position, const T& value) {
+    if constexpr (std::is_pointer_v<T>) {
+        using Element = std::remove_cv_t<std::remove_pointer_t<T>>;
+        std::uint32_t bytes = 0;
+        if constexpr (std::is_object_v<Element>) bytes = sizeof(Element);
+        list[count++] = PointerArgument{position, const_cast<const void*>(static_cast<const volatile void*>(value)), bytes};
+    }
+}
+
+template <class Kernel, class Arguments> struct Closure {
+    Kernel kernel;
+    Arguments arguments;
+    // Not instrumented: the closure lies on the host's stack, which is no concern of the kernel's.
+    __attribute__((no_sanitize("thread", "undefined"))) static void invoke(const void* closure) {
+        const auto& self = *static_cast<const Closure*>(closure);
+        std::apply(self.kernel, self.arguments);
+    }
+};
+
+template <class Kernel, class... A>
+inline cudaError_t start(const Configuration& configuration, bool cooperative, const char* text, int line, Kernel kernel, A&&... arguments) {
+    using Arguments = std::tuple<std::decay_t<A>...>;
+    Closure<Kernel, Arguments> closure{kernel, Arguments(std::forward<A>(arguments)...)};
+    PointerArgument pointers[sizeof...(A) + 1];
+    std::uint32_t count = 0, position = 0;
+    std::apply([&](const auto&... values) { (note_pointer(pointers, count, position++, values), ...); }, closure.arguments);
+    const LaunchRequest request{{configuration.grid.x, configuration.grid.y, configuration.grid.z},
+                                {configuration.block.x, configuration.block.y, configuration.block.z},
+                                configuration.shared_bytes, configuration.stream, &Closure<Kernel, Arguments>::invoke, &closure, text, "", line,
+                                pointers, count, cooperative};
+    return launch_status(launch(request));
+}
+
+// ---- __shared__
+template <class T> constexpr std::uint32_t extent_of(unsigned dimension) {
+    constexpr std::size_t extents[4] = {std::extent_v<T, 0>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>};
+    return static_cast<std::uint32_t>(extents[dimension]);
+}
+template <class T, class Tag> struct SharedVariable {
+    static_assert(sizeof(T) <= 48 * 1024, "a __shared__ variable is larger than the 48 KiB a kernel may declare");
+    static inline constinit VariableInfo info{Tag::name(), sizeof(T), static_cast<std::uint32_t>(sizeof(std::remove_all_extents_t<T>)),
+                                              {extent_of<T>(0), extent_of<T>(1), extent_of<T>(2), extent_of<T>(3)}, Tag::line, 0, 0};
+    struct Registration { Registration() { register_shared(info); } };
+    static inline Registration registration{};
+    __attribute__((always_inline, no_sanitize("thread", "undefined"))) static inline T& get() {
+        (void)registration;
+        if (__builtin_expect(shared_touched[info.number] == 0, 0)) shared_first_touch(info);
+        return *reinterpret_cast<T*>(shared_window + info.offset);
+    }
+};
+template <class T> __attribute__((always_inline)) inline T& dynamic_shared_as() { return *reinterpret_cast<T*>(dynamic_shared()); }
+
+struct SymbolRegistration {
+    SymbolRegistration(const void* address, std::size_t bytes, const char* name) { register_symbol(address, bytes, name); }
+};
+
+}  // namespace hostcuda
+
+#define HOSTCUDA_ENTER(name, parameters, max_threads) \
+    if (__builtin_expect(!::hostcuda::launch_known, 0)) ::hostcuda::kernel_entry(name, parameters, max_threads)
+
+template <class Kernel> inline cudaError_t cudaLaunchCooperativeKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0, cudaStream_t stream = nullptr);
+template <class Kernel> inline cudaError_t cudaLaunchKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0, cudaStream_t stream = nullptr);
+
+namespace hostcuda {
+template <class... P, std::size_t... I>
+inline cudaError_t start_packed(const Configuration& c, bool cooperative, void (*kernel)(P...), void** packed, std::index_sequence<I...>) {
+    return start(c, cooperative, nullptr, 0, kernel, static_cast<const std::decay_t<P>&>(*static_cast<std::decay_t<P>*>(packed[I]))...);
+}
+template <class... P> inline cudaError_t start_packed(const Configuration& c, bool cooperative, void (*kernel)(P...), void** packed) {
+    return start_packed(c, cooperative, kernel, packed, std::index_sequence_for<P...>{});
+}
+cudaError_t untyped_launch();  // cudaLaunchKernel through void*: the parameter types are lost
+}  // namespace hostcuda
+template <class Kernel> inline cudaError_t cudaLaunchCooperativeKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes, cudaStream_t stream) {
+    return hostcuda::start_packed(hostcuda::Configuration(grid, block, shared_bytes, stream), true, kernel, arguments);
+}
+template <class Kernel> inline cudaError_t cudaLaunchKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes, cudaStream_t stream) {
+    return hostcuda::start_packed(hostcuda::Configuration(grid, block, shared_bytes, stream), false, kernel, arguments);
+}

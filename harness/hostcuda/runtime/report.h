@@ -1,0 +1,38 @@
+// What checked mode found. Reports are counted by (kind, kernel, place, other place, array); the first of each is kept whole.
+#pragma once
+#include <string>
+
+#include "state.h"
+
+namespace hostcuda {
+
+constexpr long long no_index = -0x7fffffffffffffffll;
+
+struct ReportDetails {
+    ReportKind kind{};
+    const Block* block = nullptr;     // null: not inside a kernel
+    std::uint32_t thread = 0;
+    std::uintptr_t site = 0;          // return address, 0 where `line` says it
+    int line = 0;
+    const char* message = "";
+    const char* access = "";          // "read of 4 bytes"
+    std::string space;                // "shared", "global", "local"
+    std::string array;
+    long long index = no_index;       // element of the array, flat; may be negative
+    std::string subscript;            // "[3][17]"
+    bool has_other = false;
+    std::uint32_t other_block = 0;
+    std::uint32_t other_thread = 0;
+    std::uintptr_t other_site = 0;
+    int other_line = 0;
+    const char* other_access = "";
+    const char* kernel = nullptr;     // where no block says it
+};
+
+void report(const Worker& worker, const ReportDetails& details);
+void report_outside(const ReportDetails& details);
+int check_launch(const LaunchRequest& request);      // 0, or the cudaError_t a GPU would give (compute capability 9.0)
+void finish_launch(const Launch& grid, int error);   // after the last block: limits known only now, sticky errors
+void set_sticky_error(int error);
+
+}  // namespace hostcuda

@@ -1,0 +1,610 @@
+// Runs a grid: blocks are handed to workers (OS threads), the GPU threads of a block are fibers of one worker. A fiber carries one
+// GPU thread after another until one of them has to wait; so kernels without barriers hardly switch.
+#include <sched.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "hostcuda/warp.h"
+#include "report.h"
+#include "state.h"
+
+// What device code reads as threadIdx and kin. Declared const there.
+__attribute__((tls_model("initial-exec"))) __thread hostcuda::Dim3 threadIdx = {0, 0, 0};
+__attribute__((tls_model("initial-exec"))) __thread hostcuda::Dim3 blockIdx = {0, 0, 0};
+__attribute__((tls_model("initial-exec"))) __thread hostcuda::Dim3 blockDim = {1, 1, 1};
+__attribute__((tls_model("initial-exec"))) __thread hostcuda::Dim3 gridDim = {1, 1, 1};
+
+namespace hostcuda {
+
+__attribute__((tls_model("initial-exec"))) __thread Worker* current_worker = nullptr;
+__attribute__((tls_model("initial-exec"))) __thread char* shared_window = nullptr;
+__attribute__((tls_model("initial-exec"))) __thread unsigned char* shared_touched = nullptr;
+__attribute__((tls_model("initial-exec"))) extern __thread bool launch_known;
+
+namespace {
+
+constexpr std::size_t stack_bytes = 128 * 1024;
+constexpr std::uint32_t polls_a_turn = 256;       // atomics and volatile reads between two yields
+constexpr std::uint32_t inline_launch_threads = 2048;
+constexpr std::size_t most_spinning_blocks = 64;
+
+std::atomic<std::uint32_t> next_serial{1};
+std::atomic<int> schedule{0};
+
+void fiber_main();
+
+bool pop_ready(Block& block, Thread*& thread) {
+    if (block.ready_head == block.ready_tail) return false;
+    thread = &block.threads[block.ready[block.ready_head]];
+    block.ready_head = (block.ready_head + 1) % (max_block_threads + 1);
+    return true;
+}
+
+void activate(Worker& worker, Thread& thread) {
+    thread.state = ThreadState::running;
+    worker.thread = &thread;
+    worker.fiber = thread.fiber;
+    worker.stack_low = reinterpret_cast<std::uintptr_t>(thread.fiber->stack_low);
+    worker.stack_bytes = thread.fiber->stack_bytes;
+    worker.me = thread.record;
+    threadIdx = thread.index;
+}
+
+void enter_block(Worker& worker, Block& block) {
+    worker.block = &block;
+    worker.shared_base = reinterpret_cast<std::uintptr_t>(block.arena.memory);
+    worker.shared_bytes = block.arena.bytes;
+    worker.shared_cells = block.arena.cells;
+    worker.shared_granule_shift = block.arena.granule_shift;
+    shared_window = block.arena.memory;
+    shared_touched = block.arena.touched.data();
+    worker.floor = block.floor;
+    worker.shared_floor = Record{block.serials.front()} << record_serial_shift;
+    // Of this block's records, those below the limit lie behind its last barrier: serial numbers rise within a block.
+    worker.barrier_limit = (Record{block.serials[block.barrier_tick / ticks_a_serial]} << record_serial_shift) +
+                           (Record{block.barrier_tick % ticks_a_serial + 1} << record_tick_shift);
+    blockIdx = block.index;
+}
+
+std::uint32_t thread_at(const Block& block, std::uint32_t turn) {
+    return block.launch->reversed ? block.count - 1 - turn : turn;
+}
+
+void complete_barrier(Block& block) {
+    block.result_sum = block.barrier_sum;
+    block.result_and = block.barrier_and;
+    block.result_or = block.barrier_or;
+    block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
+    block.barrier_arrived = 0;
+    block.barrier_line = 0;
+    block.barrier_tick = block.tick;
+    ++block.tick;
+}
+
+void release_barrier(Worker& worker, Block& block, Thread* except) {
+    complete_barrier(block);
+    for (std::uint32_t i = 0; i < block.count; ++i) {
+        Thread& thread = block.threads[thread_at(block, i)];
+        if (thread.state != ThreadState::at_barrier) continue;
+        advance(block, thread, block.tick);
+        if (&thread != except) make_ready(block, thread);
+    }
+    if (except != nullptr) except->state = ThreadState::running;
+    enter_block(worker, block);
+    if (except != nullptr) worker.me = except->record;
+}
+
+// The calling thread ended. Whoever waited for it alone goes on.
+void thread_exited(Worker& worker, Block& block, Thread& thread) {
+    if (worker.has_pending) flush_pending(worker);
+    thread.state = ThreadState::exited;
+    thread.fiber = nullptr;
+    --block.live;
+    warp_lane_exited(worker, block, thread);
+    if (block.barrier_arrived != 0 && block.barrier_arrived == block.live) release_barrier(worker, block, nullptr);
+}
+
+void fiber_main() {
+    for (;;) {
+        Worker& worker = *current_worker;
+        Fiber* self = worker.fiber;
+        Block& block = *worker.block;
+        Launch& grid = *block.launch;
+        while (block.started < block.count) {
+            Thread& thread = block.threads[thread_at(block, block.started++)];
+            thread.fiber = self;
+            activate(worker, thread);
+            grid.request.invoke(grid.request.closure);
+            thread_exited(worker, block, *worker.thread);
+            if (block.ready_head != block.ready_tail) break;
+        }
+        Thread* next = nullptr;
+        worker.pool->give(self);
+        if (pop_ready(block, next)) {
+            activate(worker, *next);
+            fiber_switch(*self, *next->fiber);
+        } else if (block.started < block.count) {
+            continue;  // not reached: the loop above ends only with ready threads or none unstarted
+        } else {
+            worker.thread = nullptr;
+            fiber_switch(*self, worker.main);
+        }
+    }
+}
+
+void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
+    const std::uint32_t linear = grid.reversed ? grid.blocks - 1 - turn : turn;
+    block.launch = &grid;
+    block.linear = linear;
+    const Dim3& extent = grid.request.grid;
+    block.index = {linear % extent.x, linear / extent.x % extent.y, linear / extent.x / extent.y};
+    block.live = grid.threads;
+    block.started = 0;
+    if (block.threads == nullptr || block.count != grid.threads) {
+        block.threads = std::make_unique<Thread[]>(grid.threads);
+        block.warps = std::make_unique<Warp[]>((grid.threads + warp_lanes - 1) / warp_lanes);
+        if (block.ready == nullptr) block.ready = std::make_unique<std::uint16_t[]>(max_block_threads + 1);
+    }
+    block.count = grid.threads;
+    block.tick = 1;
+    block.barrier_tick = 0;
+    block.serials.clear();
+    block.known.clear();
+    block.floor = grid.floor;
+    block.ready_head = block.ready_tail = 0;
+    block.barrier_arrived = 0, block.barrier_line = 0;
+    block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
+    block.grid_waiting = 0, block.grid_generation = 0;
+    block.waits_for_grid = block.spinning = false;
+    take_serial(block);
+    const Record record = (Record{block.serials[0]} << record_serial_shift) | (Record{1} << record_tick_shift);
+    const Dim3& shape = grid.request.block;
+    Dim3 index{0, 0, 0};
+    for (std::uint32_t i = 0; i < block.count; ++i) {
+        Thread& thread = block.threads[i];
+        thread.index = index;
+        thread.linear = i;
+        thread.tick = 1;
+        thread.record = record | (Record{i} << record_thread_shift);
+        thread.state = ThreadState::unstarted;
+        thread.fenced = false;
+        thread.polls = 0;
+        thread.fiber = nullptr;
+        if (++index.x == shape.x) {
+            index.x = 0;
+            if (++index.y == shape.y) index.y = 0, ++index.z;
+        }
+    }
+    for (std::uint32_t w = 0; w * warp_lanes < block.count; ++w) {
+        Warp& warp = block.warps[w];
+        const std::uint32_t lanes = block.count - w * warp_lanes;
+        warp.exited = lanes >= warp_lanes ? 0u : ~((1u << lanes) - 1u);
+        warp.pending = 0;
+        warp.sync_tick = 0;
+        warp.clocks_in_use = false;
+    }
+    arena_prepare(block.arena, grid.request);
+}
+
+// Runs `block` until none of its threads can run.
+void run_block(Worker& worker, Block& block) {
+    enter_block(worker, block);
+    Thread* next = nullptr;
+    if (pop_ready(block, next)) {
+        activate(worker, *next);
+        fiber_switch(worker.main, *next->fiber);
+    } else if (block.started < block.count) {
+        worker.fiber = worker.pool->take();
+        fiber_switch(worker.main, *worker.fiber);
+    }
+}
+
+void abandon(Worker& worker, Block& block) {
+    for (std::uint32_t i = 0; i < block.count; ++i) {
+        Thread& thread = block.threads[i];
+        if (thread.fiber != nullptr && thread.state != ThreadState::exited && thread.state != ThreadState::unstarted)
+            worker.pool->reset(thread.fiber);
+        thread.fiber = nullptr;
+        thread.state = ThreadState::exited;
+    }
+    block.live = 0;
+    worker.has_pending = false;
+}
+
+void release_grid(Worker& worker, Block& block) {
+    block.floor = Record{block.launch->grid_floor.load()} << record_serial_shift;
+    block.grid_waiting = 0;
+    block.waits_for_grid = false;
+    block.barrier_tick = block.tick;
+    block.tick = (block.tick / ticks_a_serial + 1) * ticks_a_serial;   // a fresh serial
+    for (std::uint32_t i = 0; i < block.count; ++i) {
+        Thread& thread = block.threads[i];
+        if (thread.state != ThreadState::at_grid) continue;
+        advance(block, thread, block.tick);
+        make_ready(block, thread);
+    }
+    (void)worker;
+}
+
+void arrive_at_grid(Block& block) {
+    Launch& grid = *block.launch;
+    block.waits_for_grid = true;
+    block.grid_generation = grid.grid_generation.load();
+    if (grid.grid_arrived.fetch_add(1) + 1 + grid.finished_blocks.load() == grid.blocks) {
+        grid.grid_arrived = 0;
+        grid.grid_floor = next_serial.load();
+        grid.grid_generation.fetch_add(1);
+    }
+}
+
+void report_deadlock(Worker& worker, Block& block) {
+    Thread* first = nullptr;
+    Thread* second = nullptr;
+    for (std::uint32_t i = 0; i < block.count; ++i) {
+        Thread& thread = block.threads[i];
+        if (thread.state == ThreadState::exited) continue;
+        if (first == nullptr) first = &thread;
+        else if (second == nullptr && (thread.state != first->state || thread.line != first->line)) second = &thread;
+    }
+    if (first == nullptr) return;
+    if (second != nullptr && first->state == ThreadState::at_barrier && second->state != ThreadState::at_barrier) std::swap(first, second);
+    ReportDetails details;
+    details.kind = ReportKind::barrier_error;
+    details.block = &block;
+    details.thread = first->linear;
+    details.line = first->line;
+    char text[400];
+    if (first->state == ThreadState::at_warp)
+        std::snprintf(text, sizeof text, "%s with mask 0x%08x can never complete: lanes it names do not arrive", first->kind, first->mask);
+    else
+        std::snprintf(text, sizeof text, "%s can never complete: other threads of the block do not arrive", first->kind);
+    details.message = text;
+    if (second != nullptr) {
+        details.has_other = true;
+        details.other_block = block.linear;
+        details.other_thread = second->linear;
+        details.other_line = second->line;
+        details.other_access = second->kind;
+    }
+    report(worker, details);
+}
+
+std::unique_ptr<Block> take_block(Worker& worker) {
+    if (worker.idle_blocks.empty()) return std::make_unique<Block>();
+    auto block = std::move(worker.idle_blocks.back());
+    worker.idle_blocks.pop_back();
+    return block;
+}
+
+bool start_block(Worker& worker, Launch& grid) {
+    const std::uint32_t turn = grid.next_block.fetch_add(1);
+    if (turn >= grid.blocks) return false;
+    worker.blocks.push_back(take_block(worker));
+    prepare_block(grid, *worker.blocks.back(), turn);
+    return true;
+}
+
+bool runnable(const Block& block) {
+    if (block.waits_for_grid) return block.grid_generation != block.launch->grid_generation.load();
+    return block.ready_head != block.ready_tail || block.started < block.count;
+}
+
+void work(Worker& worker, Launch& grid) {
+    worker.launch = &grid;
+    worker.has_pending = false;
+    for (auto& entry : worker.cache) entry = nullptr;
+    current_worker = &worker;
+    launch_known = false;
+    blockDim = grid.request.block;
+    gridDim = grid.request.grid;
+    if (grid.request.cooperative) {
+        // all blocks are resident: each worker takes its share before any runs
+        const std::uint32_t share = (grid.blocks + grid.workers - 1) / grid.workers;
+        while (worker.blocks.size() < share && start_block(worker, grid)) {}
+    }
+    std::size_t turn = 0;
+    std::size_t idle_turns = 0;
+    while (!grid.aborted.load(std::memory_order_relaxed)) {
+        if (worker.blocks.empty() && !start_block(worker, grid)) break;
+        if (turn >= worker.blocks.size()) turn = 0;
+        Block& block = *worker.blocks[turn];
+        if (!runnable(block)) {
+            if (++idle_turns > worker.blocks.size()) sched_yield();
+            ++turn;
+            continue;
+        }
+        idle_turns = 0;
+        if (block.waits_for_grid) release_grid(worker, block);
+        run_block(worker, block);
+        if (grid.aborted.load()) break;
+        if (block.live == 0) {
+            grid.finished_blocks.fetch_add(1);
+            worker.idle_blocks.push_back(std::move(worker.blocks[turn]));
+            worker.blocks.erase(worker.blocks.begin() + static_cast<std::ptrdiff_t>(turn));
+            continue;
+        }
+        if (block.spinning) {
+            block.spinning = false;
+            if (worker.blocks.size() < most_spinning_blocks) start_block(worker, grid);
+            if (++turn >= worker.blocks.size()) sched_yield();
+            continue;
+        }
+        if (block.grid_waiting != 0 && block.grid_waiting == block.live) {
+            arrive_at_grid(block);
+            ++turn;
+            continue;
+        }
+        if (resolve_activemasks(block)) continue;
+        report_deadlock(worker, block);
+        grid.error = error_launch_failure;
+        grid.aborted = true;
+    }
+    for (auto& block : worker.blocks) {
+        abandon(worker, *block);
+        worker.idle_blocks.push_back(std::move(block));
+    }
+    worker.blocks.clear();
+    current_worker = nullptr;
+    worker.launch = nullptr;
+    worker.block = nullptr;
+    worker.thread = nullptr;
+}
+
+std::unique_ptr<Worker> make_worker(unsigned number) {
+    auto worker = std::make_unique<Worker>();
+    worker->number = number;
+    worker->pool = std::make_unique<FiberPool>(stack_bytes, fiber_main);
+    return worker;
+}
+
+// Workers beside the calling thread. Made at the first launch that needs them, anew in a forked child.
+class Team {
+public:
+    static Team& get() {
+        static Team* team = nullptr;
+        if (team == nullptr || team->pid_ != getpid()) team = new Team();  // an inherited one has no threads here
+        return *team;
+    }
+    unsigned size() const { return static_cast<unsigned>(threads_.size()) + 1; }
+    void run(Launch& grid) {
+        if (grid.workers > 1) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            grid_ = &grid;
+            wanted_ = grid.workers - 1;
+            running_ = wanted_;
+            ++turn_;
+        }
+        if (grid.workers > 1) wake_.notify_all();
+        work(*own_, grid);
+        if (grid.workers > 1) {
+            std::unique_lock<std::mutex> lock(mutex_);
+            done_.wait(lock, [&] { return running_ == 0; });
+        }
+    }
+
+private:
+    Team() : pid_(getpid()), own_(make_worker(0)) {
+        cpu_set_t allowed;
+        unsigned cores = 1;
+        if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = static_cast<unsigned>(CPU_COUNT(&allowed));
+        if (const char* asked = std::getenv("HOSTCUDA_WORKERS")) cores = static_cast<unsigned>(std::max(1, std::atoi(asked)));
+        for (unsigned i = 1; i < cores; ++i) {
+            try {
+                threads_.emplace_back([this, i] { serve(i); });
+                threads_.back().detach();
+            } catch (const std::system_error&) {
+                break;  // the sandbox allows no more threads: fewer do
+            }
+        }
+    }
+    void serve(unsigned number) {
+        auto worker = make_worker(number);
+        std::uint64_t seen = 0;
+        for (;;) {
+            Launch* grid = nullptr;
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                wake_.wait(lock, [&] { return turn_ != seen; });
+                seen = turn_;
+                if (number > wanted_) continue;
+                grid = grid_;
+            }
+            work(*worker, *grid);
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (--running_ == 0) done_.notify_one();
+        }
+    }
+    pid_t pid_;
+    std::unique_ptr<Worker> own_;
+    std::vector<std::thread> threads_;
+    std::mutex mutex_;
+    std::condition_variable wake_, done_;
+    Launch* grid_ = nullptr;
+    unsigned wanted_ = 0, running_ = 0;
+    std::uint64_t turn_ = 0;
+};
+
+std::mutex launch_mutex;  // one grid at a time: streams are carried out in the order of their calls
+
+}  // namespace
+
+void make_ready(Block& block, Thread& thread) {
+    thread.state = ThreadState::ready;
+    block.ready[block.ready_tail] = static_cast<std::uint16_t>(thread.linear);
+    block.ready_tail = (block.ready_tail + 1) % (max_block_threads + 1);
+}
+
+std::uint32_t take_serial(Block& block) {
+    const std::uint32_t serial = next_serial.fetch_add(1);
+    block.serials.push_back(serial);
+    set_serial_owner(serial, block.linear);
+    return serial;
+}
+
+void advance(Block& block, Thread& thread, std::uint32_t tick) {
+    thread.tick = tick;
+    while (tick / ticks_a_serial >= block.serials.size()) take_serial(block);
+    thread.record = (Record{block.serials[tick / ticks_a_serial]} << record_serial_shift) |
+                    (Record{tick % ticks_a_serial} << record_tick_shift) | (Record{thread.linear} << record_thread_shift);
+}
+
+void refresh_records(Worker& worker) {
+    enter_block(worker, *worker.block);
+    worker.me = worker.thread->record;
+}
+
+void suspend(Worker& worker) {
+    if (worker.has_pending) flush_pending(worker);
+    Block& block = *worker.block;
+    Fiber* self = worker.thread->fiber;
+    Thread* next = nullptr;
+    if (pop_ready(block, next)) {
+        activate(worker, *next);
+        if (next->fiber != self) fiber_switch(*self, *next->fiber);
+    } else if (block.started < block.count) {
+        worker.fiber = worker.pool->take();
+        fiber_switch(*self, *worker.fiber);
+    } else {
+        fiber_switch(*self, worker.main);
+    }
+}
+
+void poll(Worker& worker) {
+    Thread& thread = *worker.thread;
+    if (++thread.polls < polls_a_turn) return;
+    thread.polls = 0;
+    if (worker.has_pending) flush_pending(worker);
+    Block& block = *worker.block;
+    Fiber* self = thread.fiber;
+    make_ready(block, thread);
+    if (block.started < block.count) {
+        worker.fiber = worker.pool->take();
+        fiber_switch(*self, *worker.fiber);
+        return;
+    }
+    Thread* next = nullptr;
+    if (&block.threads[block.ready[block.ready_head]] != &thread && pop_ready(block, next)) {
+        activate(worker, *next);
+        fiber_switch(*self, *next->fiber);
+        return;
+    }
+    block.spinning = true;  // nobody else of this block can run: other blocks may have what it waits for
+    fiber_switch(*self, worker.main);
+}
+
+void poll_hint() {
+    if (current_worker == nullptr) return;
+    current_worker->thread->polls += polls_a_turn / 4;
+    poll(*current_worker);
+}
+
+[[noreturn]] void abort_launch(Worker& worker, int error) {
+    worker.launch->error = error;
+    worker.launch->aborted = true;
+    fiber_switch(*worker.thread->fiber, worker.main);
+    __builtin_unreachable();
+}
+
+bool in_kernel() noexcept { return current_worker != nullptr; }
+
+int barrier(int predicate, BarrierAnswer answer, int line) {
+    Worker& worker = *current_worker;
+    Block& block = *worker.block;
+    Thread& thread = *worker.thread;
+    if (worker.has_pending) flush_pending(worker);
+    if (block.barrier_arrived == 0) {
+        block.barrier_line = line;
+    } else if (block.barrier_line != line) {
+        for (std::uint32_t i = 0; i < block.count; ++i) {
+            const Thread& other = block.threads[i];
+            if (other.state != ThreadState::at_barrier || other.line == line) continue;
+            ReportDetails details;
+            details.kind = ReportKind::barrier_error;
+            details.block = &block;
+            details.thread = thread.linear;
+            details.line = line;
+            details.message = "threads of one block wait at different barriers";
+            details.has_other = true;
+            details.other_block = block.linear;
+            details.other_thread = other.linear;
+            details.other_line = other.line;
+            details.other_access = other.kind;
+            report(worker, details);
+            break;
+        }
+    }
+    ++block.barrier_arrived;
+    block.barrier_sum += predicate != 0;
+    block.barrier_and &= predicate != 0;
+    block.barrier_or |= predicate != 0;
+    thread.state = ThreadState::at_barrier;
+    thread.line = line;
+    thread.kind = "__syncthreads()";
+    thread.polls = 0;
+    if (block.barrier_arrived == block.live) release_barrier(worker, block, &thread);
+    else suspend(worker);
+    switch (answer) {
+        case BarrierAnswer::count: return block.result_sum;
+        case BarrierAnswer::all: return block.result_and;
+        case BarrierAnswer::any: return block.result_or;
+        case BarrierAnswer::none: break;
+    }
+    return 0;
+}
+
+void grid_barrier(int line) {
+    Worker& worker = *current_worker;
+    Block& block = *worker.block;
+    Thread& thread = *worker.thread;
+    if (!worker.launch->request.cooperative) {
+        ReportDetails details;
+        details.kind = ReportKind::barrier_error;
+        details.block = &block;
+        details.thread = thread.linear;
+        details.line = line;
+        details.message = "grid synchronisation in a kernel that was not launched with cudaLaunchCooperativeKernel";
+        report(worker, details);
+        abort_launch(worker, error_launch_failure);
+    }
+    thread.state = ThreadState::at_grid;
+    thread.line = line;
+    thread.kind = "grid.sync()";
+    ++block.grid_waiting;
+    suspend(worker);
+}
+
+int launch(const LaunchRequest& request) {
+    if (current_worker != nullptr) not_emulated("kernel launch from device code");
+    const int refused = check_launch(request);
+    if (refused != 0) return refused;
+    std::lock_guard<std::mutex> lock(launch_mutex);
+    Launch grid;
+    grid.request = request;
+    const std::uint64_t blocks = std::uint64_t{request.grid.x} * request.grid.y * request.grid.z;
+    grid.blocks = static_cast<std::uint32_t>(blocks);
+    grid.threads = request.block.x * request.block.y * request.block.z;
+    grid.reversed = schedule.load() % 2 == 1;
+    if (std::uint64_t{next_serial.load()} + 2 * blocks + 4096 > max_serial) {
+        forget_all_shadows();
+        next_serial = 1;
+    }
+    grid.floor = Record{next_serial.load()} << record_serial_shift;
+    Team& team = Team::get();
+    grid.workers = team.size();
+    if (blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks);
+    if (blocks * grid.threads <= inline_launch_threads && !request.cooperative) grid.workers = 1;
+    team.run(grid);
+    const int error = grid.error.load();
+    finish_launch(grid, error);
+    return error;
+}
+
+extern "C" void hostcuda_set_schedule(int number) { schedule = number; }
+extern "C" int hostcuda_workers() { return static_cast<int>(Team::get().size()); }
+
+}  // namespace hostcuda

@@ -1,0 +1,233 @@
+// The state of a running grid: launch, block, warp, GPU thread, and the OS thread ("worker") that carries them.
+// Internal to the runtime library; nothing here is seen by a solution's code.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fiber.h"
+#include "hostcuda/interface.h"
+
+namespace hostcuda {
+
+constexpr unsigned warp_lanes = 32;
+constexpr unsigned max_block_threads = 1024;                      // CUDA programming guide, compute capability 9.0
+constexpr std::size_t max_dynamic_shared_bytes = 227 * 1024;      // the same; opt-in above 48 KiB
+constexpr std::size_t default_shared_bytes = 48 * 1024;
+constexpr std::uint64_t poison = 0x7FBF7FBF7FBF7FBFull;           // NaN as fp16, bf16 and fp32
+
+// ---- what the shadow memory remembers of one granule. A record is
+//   serial:21 | tick:12 | thread:10 | site:20 | atomic:1
+// serial numbers are handed to blocks in rising order (a block takes a further one every 4,096 ticks); a tick passes at every
+// barrier or warp collective; site is the return address inside the module's text, in units of 4 bytes.
+using Record = std::uint64_t;
+constexpr int record_serial_shift = 43;
+constexpr int record_tick_shift = 31;
+constexpr int record_thread_shift = 21;
+constexpr Record record_unaddressable = ~Record{0};
+constexpr std::uint32_t max_serial = (1u << 21) - 2;
+constexpr std::uint32_t ticks_a_serial = 1u << 12;
+
+struct Cell {
+    Record write;     // last plain write
+    Record atomic;    // last atomic update
+    Record reader;    // first reader since the last ordering point
+    Record reader2;   // another one, of another block or warp where there was one
+};
+
+struct Region {
+    std::uintptr_t base = 0;
+    std::size_t bytes = 0;
+    RegionKind kind = RegionKind::device;
+    unsigned granule_shift = 2;
+    std::atomic<Cell*> cells{nullptr};
+    std::size_t cells_bytes = 0;
+    bool fresh = false;              // its content was never set by anybody: filled with poison
+    std::size_t red_zone_bytes = 0;  // writable bytes on either side that belong to nobody
+    std::uint64_t number = 0;
+    char name[64] = {};
+};
+
+enum class ThreadState : std::uint8_t { unstarted, ready, running, at_barrier, at_warp, at_activemask, at_grid, exited };
+
+struct Thread {
+    Fiber* fiber = nullptr;
+    Dim3 index{};
+    std::uint32_t linear = 0;
+    std::uint32_t tick = 0;
+    Record record = 0;               // serial, tick and thread, ready to be completed with a site
+    ThreadState state = ThreadState::unstarted;
+    bool fenced = false;
+    std::uint32_t polls = 0;
+    int line = 0;                    // where it waits
+    const char* kind = nullptr;      // for what
+    unsigned mask = 0;
+    const void* give = nullptr;      // its part of the collective
+    void* take = nullptr;
+    unsigned source = 0;
+    unsigned answer = 0;
+};
+
+struct Collective {
+    unsigned mask = 0;
+    unsigned arrived = 0;
+    WarpOperation operation{};
+    std::size_t bytes = 0;
+    const char* kind = nullptr;
+    int line = 0;
+};
+
+struct Warp {
+    unsigned exited = 0;
+    unsigned pending = 0;            // lowest lanes of the masks that wait
+    std::uint32_t sync_tick = 0;     // every lane's accesses up to this tick are ordered
+    Collective collectives[warp_lanes];
+    std::unique_ptr<std::uint32_t[]> clocks;  // [lane][other]: other's tick that lane knows of; only for partial masks
+    bool clocks_in_use = false;
+};
+
+struct Launch;
+
+// One block's shared memory: static variables, each between gaps, then the dynamic part.
+struct Arena {
+    char* memory = nullptr;
+    std::size_t bytes = 0;
+    std::size_t dynamic_offset = 0;
+    std::size_t dynamic_bytes = 0;
+    Cell* cells = nullptr;
+    std::size_t cells_bytes = 0;
+    unsigned granule_shift = 2;
+    std::uint32_t epoch = 0;
+    std::vector<unsigned char> touched;
+    std::size_t static_bytes = 0;    // of the variables touched by this block
+};
+
+struct Knowledge {                   // what a block learned of another through fences and atomics
+    Record barrier_limit = 0;        // its records below this happened before
+    Record own_limit = 0;            // and below this, those of one thread
+    std::int32_t thread = -1;        // which; -2 any
+};
+
+struct Block {
+    Launch* launch = nullptr;
+    Dim3 index{};
+    std::uint32_t linear = 0;
+    std::uint32_t count = 0;
+    std::uint32_t live = 0;
+    std::uint32_t started = 0;
+    std::unique_ptr<Thread[]> threads;
+    std::unique_ptr<Warp[]> warps;
+    std::unique_ptr<std::uint16_t[]> ready;  // ring of max_block_threads + 1
+    std::uint32_t ready_head = 0, ready_tail = 0;
+    std::uint32_t barrier_arrived = 0;
+    int barrier_line = 0;
+    int barrier_sum = 0, barrier_and = 1, barrier_or = 0;
+    int result_sum = 0, result_and = 0, result_or = 0;
+    std::uint32_t grid_waiting = 0;
+    std::uint32_t grid_generation = 0;
+    bool waits_for_grid = false;
+    bool spinning = false;
+    Arena arena;
+    std::uint32_t tick = 0, barrier_tick = 0;
+    std::vector<std::uint32_t> serials;
+    Record floor = 0;
+    std::vector<Knowledge> known;    // by linear block; empty until something was learned
+};
+
+struct Launch {
+    LaunchRequest request;
+    std::uint32_t blocks = 0;
+    std::uint32_t threads = 0;
+    unsigned workers = 1;
+    bool reversed = false;
+    std::atomic<std::uint32_t> next_block{0};
+    std::atomic<bool> aborted{false};
+    std::atomic<int> error{0};
+    std::atomic<std::uint32_t> grid_arrived{0};
+    std::atomic<std::uint32_t> grid_generation{0};
+    std::atomic<std::uint32_t> grid_floor{0};
+    std::atomic<std::uint32_t> finished_blocks{0};
+    Record floor = 0;
+    std::atomic<const char*> kernel{nullptr};
+    std::atomic<const char*> parameters{nullptr};
+    std::atomic<std::size_t> static_shared_bytes{0};
+};
+
+struct Pending {                     // a conflicting write whose value is compared once it has happened
+    std::uintptr_t address = 0;
+    std::uint32_t bytes = 0;
+    unsigned char before[16];
+    std::uintptr_t site = 0;
+    Record other = 0;
+    bool other_was_write = false;
+    Region* region = nullptr;
+};
+
+constexpr unsigned region_cache_entries = 1024;
+
+struct Worker {
+    // touched at every checked access
+    std::uintptr_t stack_low = 0;
+    std::size_t stack_bytes = 0;
+    std::uintptr_t shared_base = 0;
+    std::size_t shared_bytes = 0;
+    Cell* shared_cells = nullptr;
+    unsigned shared_granule_shift = 2;
+    bool has_pending = false;
+    Record me = 0;
+    Record floor = 0;                // records below this are of earlier grids, or behind a grid barrier
+    Record shared_floor = 0;         // the same for shared memory: of earlier blocks
+    Record barrier_limit = 0;        // own block's records below this are behind a barrier
+    Thread* thread = nullptr;
+    Block* block = nullptr;
+    Launch* launch = nullptr;
+    Region* cache[region_cache_entries] = {};
+
+    Pending pending;
+    Fiber main;
+    Fiber* fiber = nullptr;
+    std::unique_ptr<FiberPool> pool;
+    std::vector<std::unique_ptr<Block>> blocks;      // in use
+    std::vector<std::unique_ptr<Block>> idle_blocks;
+    unsigned number = 0;
+};
+
+extern __thread Worker* current_worker;              // null outside of a kernel
+
+// scheduler.cpp
+void suspend(Worker& worker);                        // the calling thread can't go on; returns when it can
+void make_ready(Block& block, Thread& thread);
+void poll(Worker& worker);                           // the calling thread may be spinning
+[[noreturn]] void abort_launch(Worker& worker, int error);
+void refresh_records(Worker& worker);                // after the calling thread's tick changed
+std::uint32_t take_serial(Block& block);
+void advance(Block& block, Thread& thread, std::uint32_t tick);
+
+// warp.cpp
+void warp_lane_exited(Worker& worker, Block& block, Thread& thread);
+bool resolve_activemasks(Block& block);
+
+// shared.cpp
+void arena_prepare(Arena& arena, const LaunchRequest& request);
+const char* shared_variable_at(const Arena& arena, std::size_t offset, std::size_t* start, const VariableInfo** info);
+bool arena_refine(Arena& arena, unsigned granule_shift);
+
+// regions.cpp
+Region* region_containing(std::uintptr_t address, std::size_t bytes);
+Region* region_nearest(std::uintptr_t address);
+Cell* region_cells(Region& region);
+void region_refine(Region& region, unsigned granule_shift);
+void forget_all_shadows();
+extern std::atomic<std::uint32_t> shadow_epoch;      // rises when all records become meaningless
+bool inside_module_image(std::uintptr_t address);
+bool readable(std::uintptr_t address, std::size_t bytes);
+
+// checker.cpp
+void flush_pending(Worker& worker);
+void on_fence(Worker& worker);
+std::uint32_t serial_owner(std::uint32_t serial);
+void set_serial_owner(std::uint32_t serial, std::uint32_t block);
+
+}  // namespace hostcuda

@@ -1,0 +1,226 @@
+// Warp collectives. A lane that arrives is parked until the last live lane of its mask has come; that one computes
+// every lane's answer, straight into the places the lanes left, and goes on without a switch.
+#include "hostcuda/warp.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "report.h"
+#include "state.h"
+
+namespace hostcuda {
+
+namespace {
+
+Thread& lane(Block& block, std::uint32_t warp, unsigned number) { return block.threads[warp * warp_lanes + number]; }
+
+void order_lanes(Block& block, std::uint32_t number, Warp& warp, unsigned mask) {
+    const std::uint32_t before = block.tick;
+    const std::uint32_t after = ++block.tick;
+    if ((mask | warp.exited) == ~0u) {
+        warp.sync_tick = before;
+    } else {
+        if (warp.clocks == nullptr) warp.clocks = std::make_unique<std::uint32_t[]>(warp_lanes * warp_lanes);
+        if (!warp.clocks_in_use) std::fill_n(warp.clocks.get(), warp_lanes * warp_lanes, 0u), warp.clocks_in_use = true;
+        std::uint32_t joined[warp_lanes] = {};
+        for (unsigned l = 0; l < warp_lanes; ++l) {
+            if (!(mask >> l & 1u)) continue;
+            const std::uint32_t* clock = &warp.clocks[l * warp_lanes];
+            for (unsigned o = 0; o < warp_lanes; ++o) joined[o] = std::max(joined[o], clock[o]);
+        }
+        for (unsigned l = 0; l < warp_lanes; ++l)
+            if (mask >> l & 1u) joined[l] = before;
+        for (unsigned l = 0; l < warp_lanes; ++l)
+            if (mask >> l & 1u) std::copy_n(joined, warp_lanes, &warp.clocks[l * warp_lanes]);
+    }
+    for (unsigned l = 0; l < warp_lanes; ++l)
+        if (mask >> l & 1u) advance(block, lane(block, number, l), after);
+}
+
+void report_lane(Worker& worker, const Thread& thread, const char* message, const Thread* other) {
+    ReportDetails details;
+    details.kind = ReportKind::barrier_error;
+    details.block = worker.block;
+    details.thread = thread.linear;
+    details.line = thread.line;
+    details.message = message;
+    details.access = thread.kind;
+    if (other != nullptr) {
+        details.has_other = true;
+        details.other_block = worker.block->linear;
+        details.other_thread = other->linear;
+        details.other_line = other->line;
+        details.other_access = other->kind == nullptr ? "" : other->kind;
+    }
+    report(worker, details);
+}
+
+void answer_lanes(Worker& worker, Block& block, std::uint32_t number, const Collective& c) {
+    const unsigned mask = c.arrived;
+    unsigned lanes[warp_lanes];
+    unsigned count = 0;
+    for (unsigned l = 0; l < warp_lanes; ++l)
+        if (mask >> l & 1u) lanes[count++] = l;
+    switch (c.operation) {
+        case WarpOperation::synchronize: break;
+        case WarpOperation::exchange:
+            for (unsigned i = 0; i < count; ++i) {
+                auto* out = static_cast<char*>(lane(block, number, lanes[i]).take);
+                for (unsigned l = 0; l < warp_lanes; ++l) {
+                    if (mask >> l & 1u) std::memcpy(out + l * c.bytes, lane(block, number, l).give, c.bytes);
+                    else std::memset(out + l * c.bytes, 0, c.bytes);
+                }
+            }
+            break;
+        case WarpOperation::shuffle:
+            for (unsigned i = 0; i < count; ++i) {
+                Thread& thread = lane(block, number, lanes[i]);
+                unsigned source = thread.source;
+                if (!(mask >> source & 1u)) {
+                    thread.answer = 0;
+                    const std::uint32_t linear = number * warp_lanes + source;
+                    if (linear < block.count)
+                        report_lane(worker, thread, "reads from a lane that does not take part: the value is undefined", &block.threads[linear]);
+                    source = lanes[i];
+                }
+                std::memcpy(thread.take, lane(block, number, source).give, c.bytes);
+            }
+            break;
+        case WarpOperation::ballot: {
+            unsigned votes = 0;
+            for (unsigned i = 0; i < count; ++i) votes |= lane(block, number, lanes[i]).source != 0 ? 1u << lanes[i] : 0u;
+            for (unsigned i = 0; i < count; ++i) lane(block, number, lanes[i]).source = votes;
+            break;
+        }
+        case WarpOperation::match_any:
+        case WarpOperation::match_all: {
+            unsigned equal[warp_lanes] = {};
+            for (unsigned i = 0; i < count; ++i)
+                for (unsigned j = 0; j < count; ++j)
+                    if (std::memcmp(lane(block, number, lanes[i]).give, lane(block, number, lanes[j]).give, c.bytes) == 0)
+                        equal[i] |= 1u << lanes[j];
+            for (unsigned i = 0; i < count; ++i)
+                lane(block, number, lanes[i]).source =
+                    c.operation == WarpOperation::match_any ? equal[i] : (equal[i] == mask ? mask : 0u);
+            break;
+        }
+    }
+    for (unsigned i = 0; i < count; ++i) lane(block, number, lanes[i]).answer = mask;
+}
+
+void complete(Worker& worker, Block& block, std::uint32_t number, Collective& c, Thread* except) {
+    Warp& warp = block.warps[number];
+    warp.pending &= ~(1u << __builtin_ctz(c.mask));
+    answer_lanes(worker, block, number, c);
+    order_lanes(block, number, warp, c.arrived);
+    for (unsigned l = 0; l < warp_lanes; ++l) {
+        if (!(c.arrived >> l & 1u)) continue;
+        Thread& thread = lane(block, number, l);
+        if (&thread != except) make_ready(block, thread);
+        else thread.state = ThreadState::running;
+    }
+    c.mask = c.arrived = 0;
+}
+
+}  // namespace
+
+unsigned warp_collective(WarpOperation operation, unsigned mask, const void* give, void* take, std::size_t bytes,
+                         unsigned source, const char* kind, int line) {
+    Worker& worker = *current_worker;
+    Block& block = *worker.block;
+    Thread& thread = *worker.thread;
+    if (worker.has_pending) flush_pending(worker);
+    const std::uint32_t number = thread.linear / warp_lanes;
+    const unsigned me = 1u << (thread.linear % warp_lanes);
+    Warp& warp = block.warps[number];
+    thread.line = line;
+    thread.kind = kind;
+    thread.mask = mask;
+    if (!(mask & me)) {
+        report_lane(worker, thread, "the calling lane is not in its own mask", nullptr);
+        if (take != nullptr && operation == WarpOperation::shuffle) std::memcpy(take, give, bytes);
+        return operation == WarpOperation::shuffle ? me : 0u;
+    }
+    const unsigned beyond = block.count < (number + 1) * warp_lanes ? ~((1u << (block.count % warp_lanes)) - 1u) : 0u;
+    mask &= ~beyond;  // a mask may name lanes that the block does not have
+    Collective& c = warp.collectives[__builtin_ctz(mask)];
+    if (c.arrived != 0 && warp.pending >> __builtin_ctz(mask) & 1u) {
+        if (c.mask != mask || c.operation != operation || c.bytes != bytes) {
+            const Thread& other = lane(block, number, static_cast<unsigned>(__builtin_ctz(c.arrived)));
+            report_lane(worker, thread, c.mask != mask ? "lanes meet with different masks" : "lanes meet in different collectives", &other);
+            abort_launch(worker, error_launch_failure);
+        }
+    } else {
+        c = Collective{mask, 0, operation, bytes, kind, line};
+        warp.pending |= 1u << __builtin_ctz(mask);
+    }
+    c.arrived |= me;
+    thread.give = give;
+    thread.take = take;
+    thread.source = source;
+    thread.state = ThreadState::at_warp;
+    thread.polls = 0;
+    if (c.arrived == (mask & ~warp.exited)) {
+        complete(worker, block, number, c, &thread);
+        refresh_records(worker);
+    } else {
+        suspend(worker);
+        refresh_records(worker);
+    }
+    return operation == WarpOperation::exchange || operation == WarpOperation::shuffle ? thread.answer : thread.source;
+}
+
+void warp_lane_exited(Worker& worker, Block& block, Thread& thread) {
+    const std::uint32_t number = thread.linear / warp_lanes;
+    Warp& warp = block.warps[number];
+    warp.exited |= 1u << (thread.linear % warp_lanes);
+    for (unsigned waiting = warp.pending; waiting != 0; waiting &= waiting - 1) {
+        Collective& c = warp.collectives[__builtin_ctz(waiting)];
+        if (c.arrived == (c.mask & ~warp.exited)) complete(worker, block, number, c, nullptr);
+    }
+}
+
+// A lane that asks for the active lanes waits until nothing else of its block can run; then those that ask at the same line
+// are active together, which is as much convergence as a GPU would give.
+unsigned active_mask(int line) {
+    Worker& worker = *current_worker;
+    Thread& thread = *worker.thread;
+    thread.line = line;
+    thread.kind = "__activemask()";
+    thread.state = ThreadState::at_activemask;
+    suspend(worker);
+    return thread.answer;
+}
+
+bool resolve_activemasks(Block& block) {
+    bool any = false;
+    for (std::uint32_t i = 0; i < block.count; ++i) {
+        Thread& first = block.threads[i];
+        if (first.state != ThreadState::at_activemask) continue;
+        any = true;
+        const std::uint32_t start = i / warp_lanes * warp_lanes;
+        const std::uint32_t end = std::min(start + warp_lanes, block.count);
+        unsigned mask = 0;
+        for (std::uint32_t l = start; l < end; ++l) {
+            const Thread& other = block.threads[l];
+            if (other.state == ThreadState::at_activemask && other.line == first.line) mask |= 1u << (l - start);
+        }
+        for (std::uint32_t l = start; l < end; ++l) {
+            Thread& other = block.threads[l];
+            if (!(mask >> (l - start) & 1u)) continue;
+            other.answer = mask;
+            make_ready(block, other);
+        }
+    }
+    return any;
+}
+
+int lane_id() noexcept { return current_worker == nullptr ? 0 : static_cast<int>(current_worker->thread->linear % warp_lanes); }
+int warp_id() noexcept { return current_worker == nullptr ? 0 : static_cast<int>(current_worker->thread->linear / warp_lanes); }
+
+unsigned warp_exchange(unsigned mask, const void* mine, std::size_t size, void* all32, const char* kind) {
+    return warp_collective(WarpOperation::exchange, mask, mine, all32, size, 0, kind, 0);
+}
+
+}  // namespace hostcuda
