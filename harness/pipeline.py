@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildCache, BuildOutcome, Toolchain, build_solution, open_toolchain
+import torch
+
+from harness.build import PRELOAD, BuildCache, BuildOutcome, Toolchain, build_solution, open_toolchain
+from harness.build.arguments import describe
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.config import RunConfig
 from harness.environment import Environment
@@ -22,10 +25,9 @@ from harness.executors import Executor
 from harness.executors.local import LocalExecutor
 from harness.model import DeviceKind, Failure, Problem, Record, Solution, Status, Workload, one_line
 from harness.referee import Outcome, RefereeConfig, Task
+from harness.reference import load_reference
 from harness.store import RunStore, timestamp
 from harness.zygote import Zygote
-
-PRELOADED_FOR_BUILDS = ("torch", "torch.utils.cpp_extension", "harness.build.harvest", "harness.build.job")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,22 @@ def _is_done(job: Job, config: RunConfig, finished: Any) -> bool:
     )
 
 
+def describe_arguments(problem: Problem) -> dict[str, Any] | None:
+    """Shapes of the constructor's arguments and of one call's inputs, at the small workload where there is one.
+
+    None where the problem does not tell; then what a solution compiles late is built where it runs.
+    """
+    workload = problem.workloads.get("small", Workload(name="full"))
+    try:
+        reference = load_reference(problem, workload)
+        with torch.device("meta"):
+            inputs = reference.get_inputs()
+        return describe(reference.init_inputs(), inputs)
+    except Exception:
+        # Whatever is wrong with the problem, the referee finds it and says so; here it only costs time.
+        return None
+
+
 def referee_configs(config: RunConfig, device_count: int) -> list[RefereeConfig]:
     """One referee's configuration for each device."""
     return [
@@ -172,6 +190,7 @@ class _Run:
     on_event: Callable[[Event], None]
     records: list[Record]
     lock: threading.Lock = field(default_factory=threading.Lock)
+    described: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def run(self, jobs: Sequence[Job]) -> None:
         config = self.config
@@ -182,7 +201,7 @@ class _Run:
         cache = BuildCache(config.cache_dir)
         with (
             LocalExecutor(referee_configs(config, max(1, min(gpus, 1))), logs / "_referee.log") as executor,
-            Zygote(preload=PRELOADED_FOR_BUILDS, log_path=logs / "_builder.log") as zygote,
+            Zygote(preload=PRELOAD, log_path=logs / "_builder.log") as zygote,
         ):
             executor.wait_ready()
             with (
@@ -208,26 +227,22 @@ class _Run:
         toolchain: Toolchain,
         cache: BuildCache,
     ) -> None:
-        building: dict[Future[BuildOutcome], Job] = {
-            builders.submit(self._build, job, zygote, toolchain, cache): job for job in jobs
-        }
-        judging: dict[Future[Record], Job] = {}
+        building = {builders.submit(self._build, job, zygote, toolchain, cache): job for job in jobs}
+        judging: set[Future[Record]] = set()
         while building or judging:
-            done, _ = wait([*building, *judging], return_when=FIRST_COMPLETED)
-            for future in done:
-                if future in building:
-                    job = building.pop(future)  # type: ignore[arg-type]
-                    outcome: BuildOutcome = future.result()  # type: ignore[assignment]
-                    self.on_event(
-                        BuildFinished(solution=job.solution, wall_s=outcome.wall_s, failed=outcome.failure is not None)
-                    )
-                    if outcome.failure is not None:
-                        self._finish(self._record_of_build(job, outcome))
-                    else:
-                        judging[judges.submit(self._judge, job, outcome, executor)] = job
+            done, _ = wait({*building, *judging}, return_when=FIRST_COMPLETED)
+            for built in [future for future in building if future in done]:
+                job, outcome = building.pop(built), built.result()
+                failed = outcome.failure is not None
+                self.on_event(BuildFinished(solution=job.solution, wall_s=outcome.wall_s, failed=failed))
+                if failed:
+                    outcome.release()
+                    self._finish(self._record_of_build(job, outcome))
                 else:
-                    judging.pop(future)  # type: ignore[arg-type]
-                    self._finish(future.result())  # type: ignore[arg-type]
+                    judging.add(judges.submit(self._judge, job, outcome, executor))
+            for judged in [future for future in judging if future in done]:
+                judging.remove(judged)
+                self._finish(judged.result())
 
     def _build(self, job: Job, zygote: Zygote, toolchain: Toolchain, cache: BuildCache) -> BuildOutcome:
         return build_solution(
@@ -239,7 +254,15 @@ class _Run:
             log_path=self.store.log_path(job.solution.label),
             timeout_s=self.config.compile_timeout_s,
             sandbox=self.config.sandbox,
+            arguments=self._arguments(job.problem),
         )
+
+    def _arguments(self, problem: Problem) -> dict[str, Any] | None:
+        """What `ModelNew` is constructed with and called with, as shapes, so that builds find all they need."""
+        with self.lock:
+            if problem.digest not in self.described:
+                self.described[problem.digest] = describe_arguments(problem)
+            return self.described[problem.digest]
 
     def _judge(self, job: Job, built: BuildOutcome, executor: Executor) -> Record:
         begin = time.perf_counter()
@@ -250,12 +273,15 @@ class _Run:
             workload=job.workload,
             source=job.solution.source,
             filename=job.solution.path.name,
-            modules=tuple(module.to_json() for module in built.modules),
-            readable=tuple(sorted({module.path.parent for module in built.modules})),
+            modules=built.injected(),
+            readable=built.readable,
             log_path=run_log,
             timed=self.config.device is DeviceKind.CUDA or not built.has_cuda_sources,
         )
-        outcome = executor.judge(task)
+        try:
+            outcome = executor.judge(task)
+        finally:
+            built.release()
         _join_logs(log_path, run_log, outcome.detail)
         return self._record(job, outcome, built.to_json(), built.wall_s + time.perf_counter() - begin)
 
