@@ -25,9 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import harness
-from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable, system
-from harness.sandbox.environment import scrub
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable, process, system
 from harness.sandbox.launch import Confined
 from harness.sandbox.server import serve
 from harness.wire import Channel, WireError, pair
@@ -268,7 +266,7 @@ class _Life:
     def _live(self, theirs: socket.socket, started: threading.Event) -> None:
         """The thread: start the process, hear it out, see it dead."""
         try:
-            process = self._start(theirs)
+            started_process = process.start(theirs, preload=self._preload, env=self._env, log_path=self._log_path)
         except OSError as error:
             self.death = f"the zygote could not be started: {error}"
             self._channel.close()
@@ -276,7 +274,7 @@ class _Life:
             return
         finally:
             theirs.close()
-        self.pid = process.pid
+        self.pid = started_process.pid
         started.set()
         reason = None
         try:
@@ -288,30 +286,8 @@ class _Life:
                 self._hear(received.message, received.fds)
         except (WireError, OSError):
             pass
-        self._see_dead(process)
-        self._mourn(reason or f"the zygote died (exit status {process.returncode})")
-
-    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        # The folder that leads to this package first, so that the zygote runs the same code.
-        paths = [str(Path(harness.__file__).resolve().parent.parent)]
-        paths += [self._env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
-        environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1"} | self._env
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        # The tools that came with this Python (ninja), whether or not its environment was activated.
-        own_tools = os.path.dirname(sys.executable)
-        environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
-        environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
-        command = [sys.executable, "-P", "-m", "harness.zygote", str(theirs.fileno()), *self._preload]
-        with open(self._log_path or os.devnull, "ab") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+        self._see_dead(started_process)
+        self._mourn(reason or f"the zygote died (exit status {started_process.returncode})")
 
     def _hear(self, message: dict[str, Any], fds: tuple[int, ...]) -> None:
         pid = _pid_of(fds[0]) if fds else None
@@ -343,15 +319,15 @@ class _Life:
                 if gone is not None:
                     gone._end(ExitReport.from_json(message["exit"]))
 
-    def _see_dead(self, process: subprocess.Popen[bytes]) -> None:
+    def _see_dead(self, started: subprocess.Popen[bytes]) -> None:
         """Wait for the server, whose end comes after that of all its children, and for its parent."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         try:
-            process.wait(_CLOSE_TIMEOUT_S)
+            started.wait(_CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            started.kill()
+            started.wait()
         if self._server is not None:
             select.select([self._server], [], [], _CLOSE_TIMEOUT_S)
             os.close(self._server)

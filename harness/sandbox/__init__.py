@@ -14,6 +14,7 @@ from harness.sandbox.policy import (
     SandboxUnavailable,
     Strength,
 )
+from harness.sandbox.probing import probe
 
 __all__ = [
     "Cause",
@@ -23,4 +24,5 @@ __all__ = [
     "SandboxReport",
     "SandboxUnavailable",
     "Strength",
+    "probe",
 ]

@@ -10,11 +10,12 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.sandbox import system, view
 from harness.sandbox.cgroup import CgroupUnavailable, find_base
 from harness.sandbox.launch import Ground
+from harness.sandbox.policy import SandboxPolicy
 
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SYS_ADMIN = 0, 6, 7, 21
 _USER_BASE = 0x40000000
@@ -43,16 +44,12 @@ def enter(on_fork: Callable[[], None]) -> Entered:
     lack = ""
     admin = system.has_capability(_CAP_SYS_ADMIN)
     if not admin:
-        user, group = os.geteuid(), os.getegid()
-        try:
-            system.unshare(system.CLONE_NEWUSER)
-            system.prctl(system.PR_SET_DUMPABLE, 1)
-            _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"{user} {user} 1")
-            _write("/proc/self/gid_map", f"{group} {group} 1")
+        refusal = _try_user_namespace()
+        if refusal:
+            lack = f"not root, and user namespaces are not allowed here ({refusal})"
+        else:
+            system.enter_user_namespace(os.geteuid(), os.getegid())
             admin = True
-        except OSError as error:
-            lack = f"not root, and user namespaces are not allowed here ({error})"
     if admin:
         try:
             system.unshare(system.CLONE_NEWPID)
@@ -93,9 +90,13 @@ def survey(entered: Entered) -> Ground:
     )
 
 
-def user_of(ground: Ground, number: int) -> int | None:
-    """The user id of a zygote's child `number`: no two children at a time share one, unless hundreds run."""
-    return None if ground.other_user is None else ground.other_user + number % _USERS_PER_ZYGOTE
+def for_child(ground: Ground, number: int, policy: SandboxPolicy) -> Ground:
+    """The ground of child `number`: no two at a time share a user id, unless hundreds run."""
+    if ground.other_user is None:
+        return ground
+    if closed := view.closed_devices(ground.view, policy):
+        return replace(ground, other_user=None, other_user_lack=f"{closed} is closed to other users")
+    return replace(ground, other_user=ground.other_user + number % _USERS_PER_ZYGOTE)
 
 
 def _other_user(entered: Entered, shown: view.SystemView) -> tuple[int | None, str]:
@@ -124,9 +125,18 @@ def _is_mapped(kind: str, first: int) -> bool:
     return False
 
 
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
+def _try_user_namespace() -> str:
+    """Why no user namespace can be entered, or empty; tried in a fork, since half-entered there is no way back."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            system.enter_user_namespace(os.geteuid(), os.getegid())
+        except OSError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        refusal = pipe.read()
+    os.waitpid(pid, 0)
+    return refusal

@@ -273,7 +273,7 @@ class _Job:
         elif self.ground.other_user_lack:
             self.findings.lack("other_user", self.ground.other_user_lack)
         try:
-            _enter_user_namespace()
+            system.enter_user_namespace(INSIDE_ID, INSIDE_ID)
             self.findings.have("user_namespace")
         except OSError as error:
             self.findings.lack("user_namespace", error)
@@ -377,23 +377,6 @@ class _Job:
             traceback.print_exc()
             os._exit(73)
         os._exit(0)
-
-
-def _enter_user_namespace() -> None:
-    """A user namespace that maps this process's user and group to `INSIDE_ID` and nobody else."""
-    user, group = os.geteuid(), os.getegid()
-    system.unshare(system.CLONE_NEWUSER)
-    system.prctl(system.PR_SET_DUMPABLE, 1)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{INSIDE_ID} {user} 1"),
-        ("gid_map", f"{INSIDE_ID} {group} 1"),
-    ):
-        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
 
 
 def _redirect(path: str, fd: int) -> None:

@@ -50,7 +50,7 @@ _NAMESPACE_FLAGS = (
 )
 
 # name: (x86_64, aarch64); None where an architecture lacks the call.
-_DENIED: dict[str, tuple[int | None, int | None]] = {
+DENIED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -114,7 +114,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 """System V and POSIX queues are denied because the memory watchdog can't see what they hold."""
 
-_ABSENT: dict[str, tuple[int | None, int | None]] = {
+ABSENT: dict[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -144,7 +144,7 @@ _PRIO_PROCESS = 0
 _IOPRIO_WHO_PROCESS = 1
 _INIT = 1
 
-Instruction = tuple[int, int, int, int]
+_Instruction = tuple[int, int, int, int]
 
 
 def program(machine: str | None = None) -> bytes:
@@ -153,10 +153,8 @@ def program(machine: str | None = None) -> bytes:
     Raises `OSError` (ENOSYS) for an architecture whose system-call numbers are not listed here.
     """
     machine = machine or platform.machine()
-    if machine not in _AUDIT_ARCH:
-        raise OSError(errno.ENOSYS, f"no system-call filter is known for {machine}; x86_64 and aarch64 are")
-    column = 0 if machine == "x86_64" else 1
-    code: list[Instruction] = [
+    column_of = column(machine)
+    code: list[_Instruction] = [
         (_LD_ABS, 0, 0, _ARCH_OFFSET),
         (_JEQ, 1, 0, _AUDIT_ARCH[machine]),
         (_RET, 0, 0, _KILL),
@@ -164,28 +162,36 @@ def program(machine: str | None = None) -> bytes:
     ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
-    for table, number in ((_DENIED, errno.EPERM), (_ABSENT, errno.ENOSYS)):
+    for table, number in ((DENIED, errno.EPERM), (ABSENT, errno.ENOSYS)):
         for numbers in table.values():
-            if (call := numbers[column]) is not None:
+            if (call := numbers[column_of]) is not None:
                 code += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
-    code += _on(_CLONE[column], 0, [(_JSET, 0, 1, _NAMESPACE_FLAGS), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    code += _on(_CLONE[column_of], 0, [(_JSET, 0, 1, _NAMESPACE_FLAGS), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     for calls in (_SOCKET, _SOCKETPAIR):
-        code += _on(calls[column], 0, [(_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)])
+        code += _on(calls[column_of], 0, [(_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)])
     # Changing limits, priority or processors of the supervisor would blind the memory watchdog: own process only.
-    code += _on(_PRLIMIT[column], 0, [(_JEQ, 1, 0, 0), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    code += _on(_PRLIMIT[column_of], 0, [(_JEQ, 1, 0, 0), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     for calls, process in ((_SETPRIORITY, _PRIO_PROCESS), (_IOPRIO_SET, _IOPRIO_WHO_PROCESS)):
         refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
         who = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8), (_JEQ, 1, 0, 0), refuse]
-        code += _on(calls[column], 0, [(_JEQ, 1, 0, process), refuse, *who])
+        code += _on(calls[column_of], 0, [(_JEQ, 1, 0, process), refuse, *who])
     for calls in _FIRST_ARGUMENT_NOT_INIT.values():
-        code += _on(calls[column], 0, [(_JEQ, 0, 1, _INIT), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+        code += _on(calls[column_of], 0, [(_JEQ, 0, 1, _INIT), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     code.append((_RET, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
-def _on(call: int, argument: int, body: list[Instruction]) -> list[Instruction]:
+def column(machine: str | None = None) -> int:
+    """Which of the two numbers in the tables is `machine`'s (this one's where None). Raises `OSError` (ENOSYS)."""
+    machine = machine or platform.machine()
+    if machine not in _AUDIT_ARCH:
+        raise OSError(errno.ENOSYS, f"no system-call filter is known for {machine}; x86_64 and aarch64 are")
+    return 0 if machine == "x86_64" else 1
+
+
+def _on(call: int, argument: int, body: list[_Instruction]) -> list[_Instruction]:
     """Run `body` on the low word of `argument` of `call`, then allow; skip it for every other call."""
-    inner: list[Instruction] = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8 * argument), *body, (_RET, 0, 0, _ALLOW)]
+    inner: list[_Instruction] = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8 * argument), *body, (_RET, 0, 0, _ALLOW)]
     return [(_JEQ, 0, len(inner), call), *inner]
 
 

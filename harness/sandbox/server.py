@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.sandbox import ground, limits, supervisor
@@ -149,7 +149,7 @@ class _Server:
         fds: tuple[int, ...],
         retry_reason: str = "",
     ) -> Confined | None:
-        own = replace(self._ground, other_user=ground.user_of(self._ground, id))
+        own = ground.for_child(self._ground, id, policy)
         reason = retry_reason or ("" if own.admin else own.admin_lack)
         scratch = tempfile.mkdtemp(prefix="harness-") if reason or policy.mode == "off" else None
         cgroup, cgroup_lack = self._make_cgroup(id, policy)

@@ -1,0 +1,46 @@
+"""Starts the process of a zygote: the same code, a scrubbed environment, one socket.
+
+Imports the environment rules. Trusted side. What is in this environment is in every child's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import harness
+from harness.sandbox.environment import scrub
+
+
+def start(
+    theirs: socket.socket, *, preload: Sequence[str], env: Mapping[str, str], log_path: Path | None
+) -> subprocess.Popen[bytes]:
+    """Start `python -m harness.zygote` with `theirs` as its end of the connection.
+
+    The kernel ends it when the calling thread ends. Raises `OSError`.
+    """
+    # The folder that leads to this package first, so that the zygote runs the same code.
+    paths = [str(Path(harness.__file__).resolve().parent.parent)]
+    paths += [env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
+    # Its threads would make forking unsafe; children compute with torch's, not with these.
+    environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1"} | dict(env)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    # The tools that came with this Python (ninja), whether or not its environment was activated.
+    own_tools = os.path.dirname(sys.executable)
+    environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
+    environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
+    command = [sys.executable, "-P", "-m", "harness.zygote", str(theirs.fileno()), *preload]
+    with open(log_path or os.devnull, "ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )

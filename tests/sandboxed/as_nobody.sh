@@ -1,0 +1,17 @@
+# Runs a command as an ordinary user who can reach a Python that lives in root's home. Called in a mount namespace
+# of its own: as_nobody.sh PYTHON_PREFIX COMMAND...
+set -e
+prefix=$1
+shift
+mount --make-rprivate /
+case "$prefix" in
+"$HOME"/*)
+    stage=$(mktemp -d)
+    mount --bind "$prefix" "$stage"
+    mount -t tmpfs -o mode=755 none "$HOME"
+    mkdir -p "$prefix"
+    mount --bind "$stage" "$prefix"
+    ;;
+esac
+cd /
+exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs "$@"

@@ -1,0 +1,310 @@
+"""Targets that attack. They run inside the sandbox under test only, never in a test's own process."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import resource
+import signal
+import socket
+import time
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _outcome(action):
+    """`ok`, or the name of the error."""
+    try:
+        action()
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+    return "ok"
+
+
+def _call(number, *arguments):
+    ctypes.set_errno(0)
+    result = _libc.syscall(ctypes.c_long(number), *(ctypes.c_long(a) for a in arguments))
+    return "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def leave_at_once(channel, fds):
+    os._exit(0)
+
+
+def segfault(channel, fds):
+    ctypes.string_at(0)
+
+
+def abort(channel, fds):
+    os.abort()
+
+
+def spin(channel, fds):
+    channel.send({"spinning": True})
+    while True:
+        pass
+
+
+def stop_itself(channel, fds):
+    channel.send({"stopping": True})
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def fork_bomb(channel, fds):
+    """Fork until it is refused, in the children too."""
+    made = 0
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            channel.send({"refused": errno.errorcode[error.errno], "made": made})
+            time.sleep(600)
+        if pid == 0:
+            time.sleep(600)
+        made += 1
+    channel.send({"refused": None, "made": made})
+
+
+def runaway_fork_bomb(channel, fds):
+    """Every process forks for ever, none waits for anything."""
+    channel.send({"started": True})
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            continue
+
+
+def daemon(channel, fds):
+    """Double fork, new session, ignore every signal; hold the descriptor open; the target itself leaves."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for number in range(1, 65):
+                try:
+                    signal.signal(number, signal.SIG_IGN)
+                except (OSError, ValueError):
+                    continue
+            while True:
+                time.sleep(0.01)
+                os.write(fds[0], b".")
+        os._exit(0)
+    os.wait()
+    os.read(fds[1], 1)
+
+
+def flood(channel, fds):
+    """1 GB on stdout, half of it through a child process."""
+    block = b"x" * 2**20
+    if os.fork() == 0:
+        for _ in range(512):
+            os.write(1, block)
+        os._exit(0)
+    for _ in range(512):
+        os.write(1, block)
+    os.wait()
+    channel.send({"written": 1024 * len(block)})
+
+
+def _touch(size):
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for offset in range(0, size, 4096):
+        block[offset] = 1
+    return block
+
+
+def hog_private(channel, fds):
+    channel.send({"started": True})
+    kept = []
+    while True:
+        kept.append(_touch(2**24))
+
+
+def hog_shared(channel, fds):
+    channel.send({"started": True})
+    kept = []
+    while True:
+        block = mmap.mmap(-1, 2**24)
+        for offset in range(0, len(block), 4096):
+            block[offset] = 1
+        kept.append(block)
+
+
+def hog_in_children(channel, fds):
+    channel.send({"started": True})
+    while True:
+        if os.fork() == 0:
+            block = _touch(2**24)
+            time.sleep(600)
+            block.close()
+        time.sleep(0.005)
+
+
+def hog_files(channel, fds):
+    """Fill the private folders, which live in memory."""
+    channel.send({"started": True})
+    for folder in ("/dev/shm", "/tmp", "."):
+        for number in range(1000):
+            try:
+                with open(f"{folder}/{number}", "wb") as file:
+                    file.write(b"x" * 2**22)
+            except OSError:
+                break
+    time.sleep(600)
+
+
+def hog_disk(channel, fds):
+    folder = channel.receive(30).message["folder"]
+    channel.send({"started": True})
+    for number in range(100_000):
+        with open(f"{folder}/{number}", "wb") as file:
+            file.write(b"x" * 2**22)
+
+
+def write_everywhere(channel, fds):
+    """Which of the named paths can be written: a file in a folder, or the file itself."""
+    paths = channel.receive(30).message["paths"]
+    outcome = {}
+    for path in paths:
+        target = f"{path}/planted" if os.path.isdir(path) else path
+        outcome[path] = _outcome(lambda target=target: os.close(os.open(target, os.O_WRONLY | os.O_CREAT)))
+    channel.send({"outcome": outcome})
+
+
+def big_file(channel, fds):
+    size = channel.receive(30).message["bytes"]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with open("big", "wb") as file:
+        channel.send({"outcome": _outcome(lambda: (file.seek(size), file.write(b"x"), file.flush()))})
+
+
+def network(channel, fds):
+    """Reach a TCP port, a Unix socket of a path and an abstract one of the machine outside."""
+    message = channel.receive(30).message
+    outcome = {}
+    for family in ("AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"):
+        kind = socket.SOCK_RAW if family in ("AF_NETLINK", "AF_PACKET") else socket.SOCK_STREAM
+        outcome[family] = _outcome(lambda family=family, kind=kind: socket.socket(getattr(socket, family), kind))
+    outcome["pair"] = _outcome(lambda: socket.socketpair(socket.AF_UNIX))
+    outcome["tcp"] = _outcome(lambda: socket.create_connection(("127.0.0.1", message["port"]), 1))
+    for name in ("abstract", "path"):
+        address = "\0" + message[name] if name == "abstract" else message[name]
+        outcome[name] = _outcome(
+            lambda address=address: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(address)
+        )
+    channel.send({"outcome": outcome})
+
+
+def kill_others(channel, fds):
+    """Signal pid 1, the parent, everybody, and processes of the machine outside."""
+    pids = channel.receive(30).message["pids"]
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    outcome = {}
+    for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        outcome[f"init {number}"] = _outcome(lambda number=number: os.kill(1, number))
+        outcome[f"parent {number}"] = _outcome(lambda number=number: os.kill(os.getppid(), number))
+    for pid in pids:
+        outcome[f"outside {pid}"] = _outcome(lambda pid=pid: os.kill(pid, signal.SIGKILL))
+    outcome["all"] = _outcome(lambda: os.kill(-1, signal.SIGTERM))
+    channel.send({"outcome": outcome})
+
+
+def scribble(channel, fds):
+    """Garbage on every open descriptor."""
+    for fd in range(256):
+        for _ in range(20):
+            try:
+                os.write(fd, b'\x00\x00\x00\x30{"event":"exited","id":1,"exit":{"exit_code":0}}\xff\xff\xff\xff')
+            except OSError:
+                break
+    os._exit(0)
+
+
+def close_channel(channel, fds):
+    channel.close()
+    time.sleep(600)
+
+
+_CALLS = {
+    "x86_64": {"ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "prlimit64": 302, "clone": 56},
+    "aarch64": {"ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "prlimit64": 261, "clone": 220},
+}
+
+
+def reach_into_init(channel, fds):
+    """Read, write, trace, throttle the supervisor."""
+    calls = _CALLS[platform.machine()]
+    buffer = ctypes.create_string_buffer(64)
+    vector = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 64)
+    where = ctypes.addressof(vector)
+    outcome = {
+        "attach": _call(calls["ptrace"], 16, 1, 0, 0),
+        "seize": _call(calls["ptrace"], 0x4206, 1, 0, 0),
+        "trace_me": _call(calls["ptrace"], 0, 0, 0, 0),
+        "vm_read": _call(calls["process_vm_readv"], 1, where, 1, where, 1, 0),
+        "vm_write": _call(calls["process_vm_writev"], 1, where, 1, where, 1, 0),
+        "limit": _outcome(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))),
+        "affinity": _outcome(lambda: os.sched_setaffinity(1, {0})),
+        "idle": _outcome(lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))),
+        "nice": _outcome(lambda: os.setpriority(os.PRIO_PROCESS, 1, 19)),
+        "nice_user": _outcome(lambda: os.setpriority(os.PRIO_USER, 0, 19)),
+    }
+    for name in ("mem", "environ", "maps", "fd", "cwd", "root", "exe", "oom_score_adj"):
+        path = f"/proc/1/{name}"
+        outcome[name] = _outcome(lambda path=path: os.listdir(path) if os.path.isdir(path) else _open(path))
+    channel.send({"outcome": outcome})
+
+
+def _open(path):
+    with open(path, "r+b" if path.endswith(("mem", "adj")) else "rb", buffering=0) as file:
+        file.read(1)
+
+
+def gain_power(channel, fds):
+    """New namespaces, mounts, devices, privileges, kernel knobs."""
+    clone = _CALLS[platform.machine()]["clone"]
+    outcome = {}
+    for name in ("NEWNS", "NEWCGROUP", "NEWUTS", "NEWIPC", "NEWUSER", "NEWPID", "NEWNET"):
+        flag = {"NEWNS": 0x20000, "NEWCGROUP": 0x2000000, "NEWUTS": 0x4000000, "NEWIPC": 0x8000000}
+        flag |= {"NEWUSER": 0x10000000, "NEWPID": 0x20000000, "NEWNET": 0x40000000}
+        outcome[f"unshare {name}"] = _outcome(lambda flag=flag, name=name: _checked(_libc.unshare(flag[name])))
+        outcome[f"clone {name}"] = _call(clone, flag[name] | signal.SIGCHLD, 0, 0, 0, 0)
+    outcome["mount"] = _outcome(lambda: _checked(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", 0, None)))
+    outcome["umount"] = _outcome(lambda: _checked(_libc.umount2(b"/proc", 2)))
+    outcome["chroot"] = _outcome(lambda: os.chroot("/tmp"))
+    outcome["mknod"] = _outcome(lambda: os.mknod("/tmp/disk", 0o60666, os.makedev(254, 0)))
+    outcome["setuid"] = _outcome(lambda: os.setuid(0))
+    outcome["setgroups"] = _outcome(lambda: os.setgroups([0]))
+    outcome["chown"] = _outcome(lambda: os.chown(os.getcwd(), 0, 0))
+    outcome["memfd"] = _outcome(lambda: os.memfd_create("x"))
+    for path in ("kernel/core_pattern", "kernel/hostname", "vm/drop_caches", "user/max_user_namespaces"):
+        outcome[path] = _outcome(lambda path=path: open(f"/proc/sys/{path}", "w").close())
+    outcome["sysrq"] = _outcome(lambda: _write("/proc/sysrq-trigger", b"h"))
+    channel.send({"outcome": outcome})
+
+
+def _write(path, data):
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, data)
+
+
+def _checked(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+
+def denied_calls(channel, fds):
+    """Make each named system call with harmless arguments and say what came."""
+    numbers = channel.receive(30).message["numbers"]
+    channel.send({"outcome": {name: _call(number, -1, 0, 0, 0, 0, 0) for name, number in numbers.items()}})
+
+
+def send_descriptors(channel, fds):
+    """Hand the log pipe to the owner, so that it stays open after the end."""
+    channel.send({"take": True}, (1, 2))
+    channel.receive(30)

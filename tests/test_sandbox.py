@@ -1,0 +1,648 @@
+"""The walls: what attack programs get from inside a real sandbox, and what honest ones still can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, limits, probe, seccomp, view
+from harness.sandbox.environment import inside, scrub
+from harness.sandbox.filesystem import arrange
+from harness.sandbox.policy import Findings
+from harness.sandbox.supervisor import BoundedLog
+from harness.zygote import Child, Zygote
+
+TARGETS = Path(__file__).parent / "sandboxed"
+ROOT = Path(__file__).parent.parent
+MIB = 2**20
+WAIT_S = 60.0
+
+MACHINE = probe()
+full = pytest.mark.skipif(
+    MACHINE.strength != "full", reason=f"this machine can't build every wall: {MACHINE.weakness()}"
+)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote(env={"PYTHONPATH": str(TARGETS)}) as started:
+        yield started
+
+
+def policy(**changes: Any) -> SandboxPolicy:
+    changes["readable"] = (TARGETS, *changes.get("readable", ()))
+    return SandboxPolicy(**changes)
+
+
+def ask(child: Child, message: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Send `message` if there is one, and return the first answer."""
+    if message is not None:
+        child.channel.send(message)
+    return child.channel.receive(WAIT_S).message
+
+
+def end(child: Child) -> ExitReport:
+    report = child.wait(WAIT_S)
+    assert report is not None, "the child did not end"
+    return report
+
+
+class Run:
+    """One child, started, asked and ended."""
+
+    def __init__(self, zygote: Zygote, tmp_path: Path) -> None:
+        self.zygote = zygote
+        self.log = tmp_path / "log.txt"
+
+    def __call__(self, target: str, message: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+        with self.zygote.spawn(target, policy(**changes), self.log) as child:
+            return ask(child, message)
+
+
+@pytest.fixture
+def run(zygote: Zygote, tmp_path: Path) -> Run:
+    return Run(zygote, tmp_path)
+
+
+# What a child sees
+
+
+@full
+def test_a_child_is_nobody_in_an_empty_place(zygote: Zygote, run: Run) -> None:
+    seen = run("honest:look")
+    assert seen["uid"] != 0
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(seen["status"][kind], 16) == 0
+    assert seen["status"]["NoNewPrivs"] == "1"
+    assert seen["status"]["Seccomp"] == "2"
+    assert seen["cwd"] == seen["home"]
+    assert seen["in_cwd"] == []
+    assert seen["tmp"] == "/tmp"
+    assert seen["host_name"] == "sandbox"
+    assert seen["processes"] == [1, 2]
+    assert seen["interfaces"] == ["lo"]
+    assert set(seen["dev"]) <= {
+        *("fd", "stdin", "stdout", "stderr", "null", "zero", "full", "random", "urandom", "shm")
+    }
+
+
+def test_a_child_holds_its_own_descriptors_and_callers_only(zygote: Zygote, run: Run) -> None:
+    seen = run("honest:look")
+    # One more, for the listing itself.
+    assert len(set(seen["descriptors"]) - {0, 1, 2, seen["channel"]}) == 1
+    assert seen["stdin"] == ""
+    assert seen["callers"] == ["_run", "_main", "<module>", "_run_code", "_run_module_as_main"]
+
+
+def test_secrets_of_the_owner_do_not_reach_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_TOKEN", "s3cret")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with (
+        Zygote(env={"PYTHONPATH": str(TARGETS)}) as own,
+        own.spawn("honest:look", policy(env={"EXTRA": "1"}), tmp_path / "log") as child,
+    ):
+        environment = ask(child)["environment"]
+    assert "SOME_API_TOKEN" not in environment
+    assert environment["CUDA_VISIBLE_DEVICES"] == "0"
+    assert environment["EXTRA"] == "1"
+
+
+@full
+def test_the_checkout_is_not_there(run: Run, tmp_path: Path) -> None:
+    home = os.path.expanduser("~")
+    hidden = [*(ROOT / name for name in ("problems", "solutions", "results", ".git", "pyproject.toml")), tmp_path]
+    paths = [str(path) for path in (ROOT, ROOT / "harness", TARGETS.parent, *hidden, "/var", "/mnt", "/srv", home)]
+    seen = run("honest:see", {"paths": [*paths, "/etc/shadow", "/home", "/proc/1/environ"]})["seen"]
+    assert set(seen[str(ROOT)]) <= {"harness", "tests", ".venv"}
+    assert "sandbox" in seen[str(ROOT / "harness")]
+    assert seen[str(TARGETS.parent)] == ["sandboxed"]
+    for path in (*hidden, "/var", "/mnt", "/srv", "/etc/shadow", "/proc/1/environ"):
+        assert seen[str(path)] is None, path
+    assert seen["/home"] == ["sandbox"]
+    # Of the home, at most the way to a Python that lives in it.
+    assert set(seen[home] or ()) <= {part for part in Path(sys.base_prefix).parts if part.startswith(".")}
+
+
+@full
+def test_hidden_paths_are_blank_even_below_readable_ones(run: Run, tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    (shown / "secret").mkdir(parents=True)
+    (shown / "secret" / "inner").write_text("hidden")
+    (shown / "key").write_text("hidden")
+    (shown / "open").write_text("visible")
+    (tmp_path / "other").write_text("neighbour")
+    paths = [str(shown / name) for name in ("secret", "secret/inner", "key", "open")] + [str(tmp_path / "other")]
+    seen = run("honest:see", {"paths": paths}, readable=(shown,), hidden=(shown / "secret", shown / "key"))["seen"]
+    assert list(seen.values()) == [None, None, "", "visible", None]
+
+
+def test_a_policy_that_names_a_missing_path_is_refused(zygote: Zygote, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        zygote.spawn("honest:look", policy(writable=(tmp_path / "nowhere",)), tmp_path / "log")
+
+
+def test_writable_folders_keep_what_is_written(run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (kept / "sub").mkdir(parents=True)
+    run("honest:write_files", {"folders": [str(kept), str(kept / "sub")]}, writable=(kept,))
+    assert (kept / "made inside").read_text() == "by the child"
+    assert (kept / "sub" / "made inside").read_text() == "by the child"
+    shutil.rmtree(kept)
+
+
+@full
+def test_a_file_with_a_second_name_outside_stays_its_owners(run: Run, tmp_path: Path) -> None:
+    cached = tmp_path / "cached.so"
+    cached.write_text("cached")
+    given = tmp_path / "given"
+    given.mkdir()
+    os.link(cached, given / "linked.so")
+    (given / "out").symlink_to(tmp_path / "cached.so")
+    outcome = run(
+        "attacks:write_everywhere", {"paths": [str(given / "linked.so"), str(given / "out")]}, writable=(given,)
+    )
+    if os.geteuid() == 0:
+        assert outcome["outcome"][str(given / "linked.so")] != "ok"
+    assert outcome["outcome"][str(given / "out")] != "ok"
+    assert cached.read_text() == "cached"
+    assert cached.stat().st_uid == os.geteuid()
+
+
+def test_honest_work_is_not_disturbed(run: Run) -> None:
+    done = run("honest:compile_and_load")
+    assert done["answer"] == 42
+    assert re.match(r"\d+\.", done["ninja"])
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_the_cuda_compiler_works_inside(run: Run) -> None:
+    done = run("honest:nvcc_version")
+    assert done["returncode"] == 0, done["said"]
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("target", "cause", "exit_code", "signal"),
+    [
+        ("attacks:leave_at_once", "exited", 0, None),
+        ("attacks:segfault", "signalled", None, 11),
+        ("attacks:abort", "signalled", None, 6),
+        ("honest:leave_with_text", "exited", 1, None),
+        ("honest:leave_with_code", "exited", 7, None),
+        ("honest:fail", "exited", 1, None),
+        ("honest:no_such_function", "exited", 1, None),
+        ("no_such_module:main", "exited", 1, None),
+    ],
+)
+def test_every_end_is_reported(
+    zygote: Zygote, tmp_path: Path, target: str, cause: str, exit_code: int | None, signal: int | None
+) -> None:
+    child = zygote.spawn(target, policy(), tmp_path / "log")
+    report = end(child)
+    child.channel.close()
+    assert (report.cause, report.exit_code, report.signal) == (cause, exit_code, signal)
+    assert not report.log_truncated
+    assert child.kill() == report
+
+
+def test_streams_of_python_and_c_reach_the_log(zygote: Zygote, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("earlier\n")
+    for target in ("honest:speak", "honest:fail"):
+        with zygote.spawn(target, policy(), log) as child:
+            end(child)
+    text = log.read_text()
+    for line in ("earlier", "python on stdout", "python on stderr", "C on stdout", "RuntimeError: the target raised"):
+        assert line in text
+
+
+@pytest.mark.parametrize("target", ["attacks:spin", "attacks:stop_itself", "attacks:close_channel", "honest:sleep"])
+def test_what_does_not_end_is_killed(zygote: Zygote, tmp_path: Path, target: str) -> None:
+    child = zygote.spawn(target, policy(), tmp_path / "log")
+    assert child.wait(0.2) is None
+    report = child.kill()
+    child.channel.close()
+    assert report.cause == "killed"
+    assert report.exit_code is None
+
+
+def gone(pipe: int) -> bool:
+    """Whether nobody holds the writing end any more, within the usual wait."""
+    while select.select([pipe], [], [], WAIT_S)[0]:
+        if not os.read(pipe, 65536):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("how", ["leaves", "is killed"])
+def test_no_daemon_outlives_its_child(zygote: Zygote, tmp_path: Path, how: str) -> None:
+    reading, writing = os.pipe()
+    wait_read, wait_write = os.pipe()
+    child = zygote.spawn("attacks:daemon", policy(), tmp_path / "log", fds=(writing, wait_read))
+    os.close(writing)
+    os.close(wait_read)
+    assert os.read(reading, 1) == b"."
+    if how == "leaves":
+        os.close(wait_write)
+        assert end(child).cause == "exited"
+    else:
+        assert child.kill().cause == "killed"
+        os.close(wait_write)
+    child.channel.close()
+    assert gone(reading)
+    os.close(reading)
+
+
+def test_a_fork_bomb_is_bounded(zygote: Zygote, tmp_path: Path) -> None:
+    with zygote.spawn("attacks:fork_bomb", policy(max_processes=64), tmp_path / "log") as child:
+        answer = ask(child)
+        assert answer["refused"] == "EAGAIN"
+        assert answer["made"] < 64
+        assert child.kill().cause == "killed"
+
+
+def test_a_runaway_fork_bomb_is_ended(zygote: Zygote, tmp_path: Path) -> None:
+    child = zygote.spawn("attacks:runaway_fork_bomb", policy(max_processes=48), tmp_path / "log")
+    ask(child)
+    child.wait(0.5)
+    assert child.kill().cause == "killed"
+    child.channel.close()
+
+
+def test_a_flood_fills_neither_disk_nor_pipe(zygote: Zygote, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with zygote.spawn("attacks:flood", policy(max_log_bytes=MIB), log) as child:
+        assert ask(child)["written"] == 1024 * MIB
+        report = end(child)
+    assert report.log_truncated
+    assert MIB <= log.stat().st_size < MIB + 200
+    assert log.read_bytes().endswith(b"[log cut after 1048576 bytes]\n")
+
+
+@full
+@pytest.mark.parametrize("target", ["hog_private", "hog_shared", "hog_in_children", "hog_files"])
+def test_a_memory_hog_is_ended(zygote: Zygote, tmp_path: Path, target: str) -> None:
+    limit = 512 * MIB
+    with zygote.spawn(f"attacks:{target}", policy(max_memory_bytes=limit), tmp_path / "log") as child:
+        ask(child)
+        report = end(child)
+    assert report.cause == "memory_limit"
+    assert report.peak_memory_bytes is not None
+    assert limit < report.peak_memory_bytes < 4 * limit
+
+
+def test_a_modest_use_of_memory_is_measured(zygote: Zygote, tmp_path: Path) -> None:
+    with zygote.spawn("honest:use_memory", policy(max_memory_bytes=512 * MIB), tmp_path / "log") as child:
+        ask(child, None)
+        child.channel.send({})
+        report = end(child)
+    assert report.cause == "exited"
+    assert report.peak_memory_bytes is not None
+    assert 64 * MIB < report.peak_memory_bytes < 512 * MIB
+
+
+def test_a_disk_hog_is_ended(zygote: Zygote, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    limited = policy(writable=(folder,), max_disk_bytes=32 * MIB)
+    with zygote.spawn("attacks:hog_disk", limited, tmp_path / "log") as child:
+        ask(child, {"folder": str(folder)})
+        assert end(child).cause == "disk_limit"
+    shutil.rmtree(folder)
+
+
+def test_one_file_is_bounded(run: Run) -> None:
+    assert run("attacks:big_file", {"bytes": MIB}, max_file_bytes=MIB)["outcome"] == "EFBIG"
+    assert run("attacks:big_file", {"bytes": MIB // 2}, max_file_bytes=MIB)["outcome"] == "ok"
+
+
+# Attacks on the outside
+
+
+@full
+def test_nothing_outside_can_be_written(run: Run, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    paths = [victim, tmp_path, ROOT, ROOT / "harness", ROOT / "harness" / "wire.py", sys.prefix, TARGETS]
+    paths += ["/", "/usr", "/etc", "/etc/passwd", "/etc/ld.so.cache", "/dev", "/proc/sys/kernel/core_pattern", "/sys"]
+    paths += [os.path.dirname(os.__file__), os.path.expanduser("~"), "/var/tmp", "/proc/sysrq-trigger"]
+    outcome = run("attacks:write_everywhere", {"paths": [str(path) for path in paths]})["outcome"]
+    for path, what in outcome.items():
+        assert what in ("EROFS", "EACCES", "ENOENT", "EPERM"), path
+    assert victim.read_text() == "untouched"
+    own = run("attacks:write_everywhere", {"paths": [".", "/tmp", "/dev/shm", "/dev/null"]})["outcome"]
+    assert set(own.values()) == {"ok"}
+
+
+@full
+def test_no_network(run: Run, tmp_path: Path) -> None:
+    named = str(tmp_path / "listening")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket(socket.AF_UNIX) as path,
+    ):
+        abstract.bind("\0harness-test-abstract")
+        abstract.listen()
+        path.bind(named)
+        path.listen()
+        where = {"port": server.getsockname()[1], "abstract": "harness-test-abstract", "path": named}
+        outcome = run("attacks:network", where, readable=(tmp_path,))["outcome"]
+    assert outcome.pop("pair") == "ok"
+    assert outcome.pop("path") in ("EACCES", "EROFS")
+    assert outcome.pop("abstract") in ("ECONNREFUSED", "EPERM")
+    assert set(outcome.values()) == {"EAFNOSUPPORT"}
+
+
+@full
+def test_nobody_else_can_be_killed(zygote: Zygote, tmp_path: Path) -> None:
+    with (
+        subprocess.Popen(["sleep", "600"]) as bystander,
+        zygote.spawn("honest:sleep", policy(), tmp_path / "a") as other,
+    ):
+        pids = [bystander.pid, os.getpid(), zygote.pid, other.pid]
+        with zygote.spawn("attacks:kill_others", policy(), tmp_path / "log") as child:
+            outcome = ask(child, {"pids": pids})["outcome"]
+            end(child)
+        assert other.wait(0.1) is None
+        assert zygote.alive
+        assert bystander.poll() is None
+        bystander.kill()
+    assert {what for name, what in outcome.items() if name.startswith("outside")} == {"ESRCH"}
+
+
+def test_garbage_on_every_descriptor_reaches_nobody_but_the_reader(zygote: Zygote, tmp_path: Path) -> None:
+    with (
+        zygote.spawn("attacks:scribble", policy(), tmp_path / "log") as child,
+        zygote.spawn("honest:echo", policy(), tmp_path / "other") as other,
+    ):
+        report = end(child)
+        assert (report.cause, report.exit_code) == ("exited", 0)
+        assert ask(other, {"still": "well"})["got"] == {"still": "well"}
+
+
+@full
+def test_the_supervisor_is_out_of_reach(run: Run) -> None:
+    outcome = run("attacks:reach_into_init")["outcome"]
+    # Where its memory lies may be looked at; nothing may be read or changed.
+    assert {name for name, what in outcome.items() if what not in ("EPERM", "EACCES", "ESRCH")} <= {"maps"}
+
+
+@full
+def test_no_power_can_be_gained(run: Run) -> None:
+    outcome = run("attacks:gain_power")["outcome"]
+    allowed = {name: what for name, what in outcome.items() if what == "ok"}
+    assert allowed == {}
+
+
+@full
+def test_every_denied_call_is_denied(run: Run) -> None:
+    numbers = system_calls()
+    column = seccomp.column()
+    for table, error in ((seccomp.DENIED, "EPERM"), (seccomp.ABSENT, "ENOSYS")):
+        names = {name: call[column] for name, call in table.items() if call[column] is not None}
+        assert not {name: call for name, call in names.items() if numbers.get(name, call) != call}
+        outcome = run("attacks:denied_calls", {"numbers": names})["outcome"]
+        assert {name: what for name, what in outcome.items() if what != error} == {}
+
+
+def system_calls() -> dict[str, int]:
+    """This architecture's system calls by the compiler's headers."""
+    source = "#include <sys/syscall.h>\n"
+    text = subprocess.run(
+        ["cpp", "-dM", "-"], input=source, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    found = re.findall(r"#define __NR_(\w+) (\d+)$", text, re.MULTILINE)
+    return {name: int(number) for name, number in found}
+
+
+def test_keeping_the_log_pipe_open_does_not_hold_up_the_end(zygote: Zygote, tmp_path: Path) -> None:
+    child = zygote.spawn("attacks:send_descriptors", policy(), tmp_path / "log")
+    received = child.channel.receive(WAIT_S)
+    assert len(received.fds) == 2
+    child.channel.send({})
+    assert end(child).cause == "exited"
+    child.channel.close()
+    for fd in received.fds:
+        os.close(fd)
+
+
+# Modes and strength
+
+
+def test_strict_is_kept_or_refused(zygote: Zygote, tmp_path: Path) -> None:
+    if MACHINE.strength == "full":
+        with zygote.spawn("honest:sleep", policy(mode="strict"), tmp_path / "log") as child:
+            assert child.report.strength == "full"
+            assert child.report.weakness() == ""
+    else:
+        with pytest.raises(SandboxUnavailable, match="below full strength"):
+            zygote.spawn("honest:sleep", policy(mode="strict"), tmp_path / "log")
+
+
+def test_off_still_ends_everything_and_says_so(zygote: Zygote, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    wait_read, wait_write = os.pipe()
+    child = zygote.spawn("attacks:daemon", policy(mode="off"), tmp_path / "log", fds=(writing, wait_read))
+    os.close(writing)
+    os.close(wait_read)
+    assert child.report.strength == "none"
+    assert "switched off" in child.report.weakness()
+    assert os.read(reading, 1) == b"."
+    os.close(wait_write)
+    assert end(child).exit_code == 0
+    child.channel.close()
+    assert gone(reading)
+    os.close(reading)
+
+
+def test_a_machine_that_grants_nothing_gives_a_partial_sandbox_that_says_why(tmp_path: Path) -> None:
+    """Root without capabilities: no namespace can be made, the rest must hold and nothing may outlive the child."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give its capabilities up")
+    seen = elsewhere(["setpriv", "--bounding-set=-all", "--inh-caps=-all"], tmp_path)
+    assert seen["strength"] == "partial"
+    assert {"seccomp", "no_new_privileges", "limits", "memory_watchdog"} <= set(seen["mechanisms"])
+    assert {"mount_namespace", "pid_namespace", "network_namespace", "user_namespace"} <= set(seen["missing"])
+    assert seen["strict"].startswith("SandboxUnavailable")
+    assert seen["daemon"] == "exited"
+    assert seen["killed"] == "killed"
+    assert seen["memory"] == "memory_limit"
+    assert seen["daemons_left"] == 0
+    assert seen["network"]["tcp"] == "EAFNOSUPPORT"
+    assert seen["written"] == {str(tmp_path): "EACCES", "/etc": "EACCES", ".": "ok"}
+
+
+def test_an_ordinary_user_gets_a_full_sandbox(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("this whole file runs as an ordinary user already")
+    if MACHINE.strength != "full":
+        pytest.skip(f"not even root can build every wall here: {MACHINE.weakness()}")
+    if Path("/proc/sys/user/max_user_namespaces").read_text().strip() == "0":
+        pytest.skip("user namespaces are switched off on this machine")
+    seen = elsewhere(["unshare", "-m", "sh", str(TARGETS / "as_nobody.sh"), sys.base_prefix], tmp_path)
+    assert seen["strength"] == "full"
+    assert {"user_namespace", "mount_namespace", "pid_namespace"} <= set(seen["mechanisms"])
+    assert seen["strict"] == "full"
+    assert seen["daemon"] == "exited"
+    assert seen["killed"] == "killed"
+    assert seen["memory"] == "memory_limit"
+    assert seen["daemons_left"] == 0
+    assert seen["network"]["tcp"] == "EAFNOSUPPORT"
+    assert set(seen["written"].values()) <= {"EACCES", "EROFS", "ENOENT", "ok"}
+    assert seen["written"]["."] == "ok"
+
+
+def elsewhere(prefix: list[str], tmp_path: Path) -> dict[str, Any]:
+    """What the owner in `sandboxed/owner.py` reports when started behind `prefix`."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for outer in (folder, *folder.parents):
+        if outer.stat().st_uid == os.geteuid() and outer != Path("/"):
+            outer.chmod(outer.stat().st_mode | 0o055)
+        if outer.name.startswith("pytest-of"):
+            break
+    command = [*prefix, sys.executable, str(TARGETS / "owner.py"), str(folder), str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "seen.json").read_text())  # type: ignore[no-any-return]
+
+
+def test_probe_tries_the_real_thing() -> None:
+    report = probe()
+    assert report.strength in ("full", "partial", "none")
+    assert {"limits", "memory_watchdog"} <= set(report.mechanisms)
+    assert report.missing["bubblewrap"].startswith("not installed") == (shutil.which("bwrap") is None)
+
+
+# Pieces
+
+
+def test_a_policy_survives_its_journey() -> None:
+    sent = SandboxPolicy(mode="strict", gpu=True, writable=(Path("/a"),), env={"A": "b"}, max_log_bytes=7)
+    assert SandboxPolicy.from_json(json.loads(json.dumps(sent.to_json()))) == sent
+    report = ExitReport(exit_code=1, signal=None, cause="exited", wall_s=0.5)
+    assert ExitReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mode": "medium"}, "mode"),
+        ({"writable": (Path("relative"),)}, "absolute"),
+        ({"max_processes": 0}, "positive"),
+    ],
+)
+def test_an_impossible_policy_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SandboxPolicy(**changes)
+
+
+@pytest.mark.parametrize(
+    ("have", "lack", "walled", "strength"),
+    [
+        (["mount_namespace", "seccomp"], [], True, "full"),
+        (["mount_namespace"], ["memory_cgroup", "landlock"], True, "full"),
+        (["mount_namespace"], ["seccomp"], True, "partial"),
+        (["mount_namespace"], ["user_namespace"], True, "partial"),
+        (["mount_namespace", "other_user"], ["user_namespace"], True, "full"),
+        (["limits"], ["seccomp"], True, "none"),
+        (["pid_namespace"], [], False, "none"),
+    ],
+)
+def test_strength_follows_from_what_is_missing(have: list[str], lack: list[str], walled: bool, strength: str) -> None:
+    findings = Findings()
+    for name in have:
+        findings.have(name)
+    for name in lack:
+        findings.lack(name, "because")
+    assert findings.report(walled=walled).strength == strength
+
+
+def test_the_environment_is_an_allow_list() -> None:
+    owner = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "HTTPS_PROXY": "y", "LC_ALL": "C", "SSH_AUTH_SOCK": "z"}
+    assert scrub(owner) == {"PATH": "/bin", "LC_ALL": "C"}
+    made = inside(owner, {"LC_ALL": "de"}, home="/h", tmp="/t")
+    assert made["LC_ALL"] == "de"
+    assert made["HOME"] == "/h"
+    assert made["CUDA_CACHE_PATH"].startswith("/t/")
+
+
+def test_covers_and_binds_are_arranged_outside_in() -> None:
+    readable = ["/usr", "/usr/lib", "/home/me/venv", "/home/me/code/harness", "/usr/src/project/harness"]
+    private = ["/home/me", "/home/me/code", "/usr/src/project"]
+    assert arrange(readable, private) == [
+        ("/home/me/code/harness", True),
+        ("/home/me/venv", True),
+        ("/usr", True),
+        ("/usr/src/project", False),
+        ("/usr/src/project/harness", True),
+    ]
+
+
+def test_paths_are_compared_by_component() -> None:
+    assert view.is_below("/usr/lib", "/usr")
+    assert view.is_below("/usr", "/usr")
+    assert view.is_below("/usr", "/")
+    assert not view.is_below("/usrlocal", "/usr")
+    assert view.outermost(["/b/c", "/a", "/a/b", "/b"]) == ("/a", "/b")
+
+
+def test_the_filter_is_known_for_both_architectures_and_no_other() -> None:
+    for machine in ("x86_64", "aarch64"):
+        program = seccomp.program(machine)
+        assert len(program) % 8 == 0
+        assert len(program) // 8 < 4096  # the kernel's limit on instructions
+    with pytest.raises(OSError, match="riscv64"):
+        seccomp.program("riscv64")
+
+
+def test_a_bounded_log_goes_on_emptying_the_pipe(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    file = os.open(tmp_path / "log", os.O_CREAT | os.O_WRONLY)
+    log = BoundedLog(reading, file, 10)
+    os.write(writing, b"12345678")
+    assert log.drain()
+    assert not log.truncated
+    os.write(writing, b"abcdef")
+    os.write(writing, b"never seen")
+    os.close(writing)
+    assert not log.drain()
+    assert log.truncated
+    os.close(reading)
+    os.close(file)
+    assert (tmp_path / "log").read_bytes() == b"12345678ab\n[log cut after 10 bytes]\n"
+
+
+def test_folders_are_added_up_without_following_links(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "file").write_bytes(b"x" * 100_000)
+    (inner / "away").symlink_to("/usr")
+    assert 100_000 <= limits.folder_bytes([str(tmp_path)], 10**9) < 200_000
+    assert limits.folder_bytes([str(tmp_path)], 50_000) > 50_000
+
+
+def test_memory_is_looked_at_more_often_the_closer_the_limit() -> None:
+    watch = limits.MemoryWatch(limits.FILL_RATE_BYTES_PER_S, ())
+    assert not watch.over([os.getpid()])
+    relaxed = watch.pause_s()
+    tight = limits.MemoryWatch(1, ())
+    assert tight.over([os.getpid()])
+    assert tight.pause_s() < relaxed
+    assert watch.peak_bytes == pytest.approx(limits.resident_bytes(os.getpid()), rel=0.5)
