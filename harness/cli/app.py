@@ -23,6 +23,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "leaderboard": results.leaderboard_command,
     "merge": results.merge_command,
     "doctor": machine.doctor_command,
+    "warmup": machine.warmup_command,
 }
 
 PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {"list": files.problems_list, "show": files.problems_show}

@@ -205,15 +205,15 @@ STATES = {"ok": ("✓", PASSED), "limited": ("!", NO_VERDICT), "missing": ("✗"
 
 def doctor_page(diagnosis: Diagnosis) -> RenderableType:
     """What is there, what that enables, what to do; and which devices can be used."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("", "what", "found", "enables", "to do"):
-        table.add_column(column, overflow="fold")
+    lines: list[RenderableType] = []
     for check in diagnosis.checks:
         mark, style = STATES[check.state]
-        cells = (check.name, check.found, check.enables, check.remedy or "")
-        table.add_row(Text(mark, style=style), *(Text(show.line(cell, 600)) for cell in cells))
-    lines = []
+        lines.append(Text.assemble((f"{mark} {check.name}: ", style), show.line(check.found, 600)))
+        lines.append(Padding(Text(f"for {check.enables}", style="dim"), (0, 0, 0, 4)))
+        if check.remedy:
+            lines.append(Padding(Text(f"to do: {show.line(check.remedy, 600)}"), (0, 0, 0, 4)))
+    lines.append(Text())
     for kind, why in diagnosis.unusable.items():
         usable = Text.assemble(f"--device {kind.value}: ", ("can be used", PASSED))
         lines.append(usable if why is None else Text(f"--device {kind.value}: can't be used: {show.line(why)}"))
-    return Group(table, *lines)
+    return Group(*lines)
