@@ -29,6 +29,8 @@ _SYSTEM = ("/usr", "/nix/store", "/run/opengl-driver", "/run/current-system/sw",
 _TOP_LEVEL = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "alternatives", "localtime", "OpenCL")
 _COMPILERS = ("cc", "c++", "gcc", "g++", "clang++", "ld", "as", "nvcc")
+_NAMED_COMPILERS = ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN")
+"""Variables that may name a compiler outside the search path."""
 _TOOLS = ("ninja", "cmake", "make", "sh")
 _HOST_DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "dxg")
@@ -127,8 +129,10 @@ def _wanted() -> list[str]:
     wanted += glob.glob("/usr/local/cuda*")
     wanted += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(p)]
     found = {tool: path for tool in (*_COMPILERS, *_TOOLS) if (path := shutil.which(tool))}
-    wanted += [os.path.dirname(path) for path in found.values()]
-    wanted += [_prefix_of(os.path.realpath(found[tool])) for tool in _COMPILERS if tool in found]
+    named = [path for name in _NAMED_COMPILERS if (path := shutil.which(os.environ.get(name, "")))]
+    compilers = [*(found[tool] for tool in _COMPILERS if tool in found), *named]
+    wanted += [os.path.dirname(path) for path in (*found.values(), *named)]
+    wanted += [prefix for path in compilers for prefix in (_prefix_of(path), _prefix_of(os.path.realpath(path)))]
     wanted += [os.path.dirname(library) for library in _mapped_libraries()]
     return [os.path.normpath(path) for path in wanted]
 
