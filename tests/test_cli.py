@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +234,29 @@ def test_a_fault_of_the_harness_shows_its_traceback_and_is_code_3(place: Path, c
     assert done.code == 3
     assert "ZeroDivisionError: ours" in done.err
     assert "a fault of the harness" in done.err
+
+
+def test_a_solution_that_could_not_be_judged_is_code_3_after_the_report(place: Path, call: Call) -> None:
+    class Broken(Pipeline):
+        def record(self, item: Solution, config: RunConfig) -> Record:
+            made = super().record(item, config)
+            return (
+                replace(made, status=Status.harness_error, reason="the GPU is gone") if "fast" in item.label else made
+            )
+
+    done = call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Broken())
+    assert done.code == 3
+    assert "3 solutions, 1 passed" in done.out
+    assert "1 could not be judged" in done.err
+    again = call("eval", "solutions", "--device", "host", "--resume", "--run-id", "r1")
+    assert again.code == 0
+    assert "1 to evaluate, 2 already there" in again.err
+
+
+def test_piped_output_has_no_trailing_blanks(place: Path, call: Call) -> None:
+    evaluated(call)
+    for arguments in (["show", "results/r1"], ["show", "results/r1", "naive"], ["leaderboard", "results/r1"]):
+        assert not [line for line in call(*arguments).out.splitlines() if line != line.rstrip()]
 
 
 def test_a_hostile_file_name_can_not_write_to_the_terminal(place: Path, call: Call) -> None:
@@ -464,3 +487,26 @@ def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) 
     assert out == "unwound\n"
     assert child.returncode == code, err
     assert "Traceback" not in err
+
+
+def test_warmup_prepares_the_device_that_eval_would_take(
+    place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[Any, ...]] = []
+
+    class Toolchain:
+        def warm_up(self) -> dict[str, Any]:
+            return {"precompiled": ["plain"]}
+
+    def open_toolchain(device: DeviceKind, cache: Path, *, checked: bool) -> Toolchain:
+        opened.append((device, cache, checked))
+        return Toolchain()
+
+    monkeypatch.setattr("harness.cli.machine.open_toolchain", open_toolchain)
+    (place / "my.yaml").write_text("device: host\ncache_dir: built\n")
+    done = call("warmup", "--config", "my.yaml", "--unchecked", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
+    assert opened == [(DeviceKind.HOST, Path("built"), False)]
+    assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out
+    assert opened[1] == (DeviceKind.HOST, Path("other"), True)

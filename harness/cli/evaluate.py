@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import environment
-from harness.cli.output import INTERRUPTED, Json, ProblemsRoot, console, fail, option, print_json, put, say
+from harness.cli.output import INTERRUPTED, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
 from harness.config import RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Status
@@ -159,7 +159,8 @@ def eval_command(
     """Evaluate solutions: build, verify, time, record.
 
     A solution's problem and author come from its path (solutions/AUTHOR/level1/16_name.py), from KernelBench's file
-    name, or from --problem. A failing solution is a result, not an error: the exit code is 0.
+    name, or from --problem. A failing solution is a result, not an error: the exit code is 0. It is 3 where one could
+    not be judged (harness_error).
 
     \b
     Examples:
@@ -211,12 +212,15 @@ def eval_command(
                 "records": [item.to_json() for item in records],
             }
         )
-        return
-    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
-    # One author's rows would be one row.
-    by = By.author if len({item.author for item in records}) > 1 else By.solution
-    put("Leaderboard", board.table(leaderboard(records, by=by), by))
-    say(f"everything about one of them: harness show {settled.run_dir} SOLUTION")
+    else:
+        put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+        # One author's rows would be one row.
+        by = By.author if len({item.author for item in records}) > 1 else By.solution
+        put("Leaderboard", board.table(leaderboard(records, by=by), by))
+        say(f"everything about one of them: harness show {settled.run_dir} SOLUTION")
+    if ours := sum(item.status is Status.harness_error for item in done.records):
+        again = f"--resume --run-id {settled.run_id} tries again"
+        fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
 
 
 def _settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:

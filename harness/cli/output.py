@@ -54,8 +54,12 @@ def console(*, stderr: bool = False) -> Console:
 def put(*parts: RenderableType) -> None:
     """Results, to standard output."""
     out = console()
-    for part in parts:
-        out.print(part, soft_wrap=isinstance(part, str))
+    with out.capture() as held:
+        for part in parts:
+            out.print(part, soft_wrap=isinstance(part, str))
+    # Tables are padded to their width, which is noise in a file.
+    text = held.get()
+    print_text(text if out.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.split("\n")[:-1]))
 
 
 def print_json(value: Any) -> None:

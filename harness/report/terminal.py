@@ -211,7 +211,7 @@ def doctor_page(diagnosis: Diagnosis) -> RenderableType:
         lines.append(Text.assemble((f"{mark} {check.name}: ", style), show.line(check.found, 600)))
         lines.append(Padding(Text(f"for {check.enables}", style="dim"), (0, 0, 0, 4)))
         if check.remedy:
-            lines.append(Padding(Text(f"to do: {show.line(check.remedy, 600)}"), (0, 0, 0, 4)))
+            lines.append(Padding(Text(f"→ {show.line(check.remedy, 600)}"), (0, 0, 0, 4)))
     lines.append(Text())
     for kind, why in diagnosis.unusable.items():
         usable = Text.assemble(f"--device {kind.value}: ", ("can be used", PASSED))
