@@ -1,0 +1,273 @@
+"""Built modules on disk under the address of their content, shared by concurrent runs.
+
+Edge, trusted side. Imports the vocabulary only. An entry is a folder `entries/ab/abcd…/` that holds `entry.json`
+(metadata, size and SHA-256 of the module) and, for a build, `module.so`. It appears whole, by renaming, and is never
+changed. An entry whose module is not what its metadata says is removed and counts as a miss.
+
+Whoever uses an entry holds a shared lock on its folder; eviction takes only folders that it can lock for itself, oldest
+use first. Whoever builds one holds a lock on its key, so that concurrent runs compile it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT_MAX_BYTES = 20 * 2**30
+"""A module takes 0.5 to 3 MB: room for some ten thousand."""
+
+MAX_MODULE_BYTES = 2**30
+_MODULE = "module.so"
+_ENTRY = "entry.json"
+_KEY = re.compile(r"[0-9a-f]{64}")
+_KEPT_AFTER_EVICTION = 0.9
+"""Eviction goes on to this share of the limit, so that it is not run for every entry."""
+
+
+class CacheError(Exception):
+    """The cache can't be written or read. The message says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedModule:
+    """An entry in use: it stays on disk until `release`. `path` is None where the entry holds no module."""
+
+    key: str
+    path: Path | None
+    metadata: Mapping[str, Any]
+    _lease: int
+
+    def release(self) -> None:
+        """Allow eviction. Idempotent."""
+        with contextlib.suppress(OSError):
+            os.close(self._lease)
+
+
+class BuildCache:
+    """Entries below `root`, at most about `max_bytes` of them. Safe for concurrent threads and processes."""
+
+    def __init__(self, root: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self.root = root
+        self.max_bytes = max_bytes
+        self._entries = root / "entries"
+        self._locks = root / "locks"
+        self._drafts = root / "drafts"
+        try:
+            for folder in (self._entries, self._locks, self._drafts):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CacheError(
+                f"the build cache {root} can't be made: {error.strerror}; choose another folder"
+            ) from error
+
+    def get(self, key: str) -> CachedModule | None:
+        """The entry of that key with its module verified, or None. The caller releases it."""
+        folder = self._folder(key)
+        try:
+            lease = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return None
+        keep = False
+        try:
+            fcntl.flock(lease, fcntl.LOCK_SH)
+            if not _same(lease, folder):
+                return None  # evicted while we waited
+            metadata = _verified(folder)
+            if metadata is None:
+                fcntl.flock(lease, fcntl.LOCK_UN)
+                self._remove(folder)
+                return None
+            with contextlib.suppress(OSError):
+                os.utime(folder / _ENTRY)
+            keep = True
+            path = folder / _MODULE if metadata["module"] is not None else None
+            return CachedModule(key=key, path=path, metadata=metadata["metadata"], _lease=lease)
+        finally:
+            if not keep:
+                os.close(lease)
+
+    def put(self, key: str, module: Path | None, metadata: Mapping[str, Any]) -> None:
+        """Add an entry with a copy of `module`, and evict others where the limit asks for it.
+
+        `module` may lie in a folder that untrusted code wrote: it is copied only if it is a regular file of at most
+        `MAX_MODULE_BYTES`, and links are not followed. Raises `CacheError`; a `ValueError` where it is no such file.
+        """
+        folder = self._folder(key)
+        try:
+            draft = Path(tempfile.mkdtemp(dir=self._drafts))
+            try:
+                described = None if module is None else _copy(module, draft / _MODULE)
+                value = {"key": key, "module": described, "metadata": dict(metadata)}
+                with (draft / _ENTRY).open("w", encoding="utf-8") as file:
+                    json.dump(value, file, allow_nan=False)
+                    os.fsync(file.fileno())
+                draft.chmod(0o755)  # the contestant has another user
+                folder.parent.mkdir(exist_ok=True)
+                self._publish(draft, folder)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+            self.evict()
+        except OSError as error:
+            raise CacheError(f"the build cache {self.root} can't be written: {error.strerror or error}") from error
+
+    def recall(self, key: str) -> Mapping[str, Any] | None:
+        """The metadata of an entry without a module."""
+        found = self.get(key)
+        if found is None:
+            return None
+        found.release()
+        return found.metadata
+
+    @contextlib.contextmanager
+    def building(self, key: str) -> Iterator[None]:
+        """Held by whoever builds this key; others wait. They should look again when they get it."""
+        self._folder(key)
+        path = self._locks / f"{key[:2]}.{key}"
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if _same(fd, path):
+                break
+            os.close(fd)  # the one before us removed it
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(fd)
+
+    def scratch(self) -> Path:
+        """A new empty folder on the cache's file system. The caller removes it."""
+        return Path(tempfile.mkdtemp(prefix="work-", dir=self._drafts))
+
+    def size_bytes(self) -> int:
+        """What all entries take."""
+        return sum(size for _, size, _ in self._listing())
+
+    def evict(self) -> int:
+        """Remove entries, oldest use first, until the limit holds. Those in use stay. Returns how many went."""
+        listing = self._listing()
+        total = sum(size for _, size, _ in listing)
+        removed = 0
+        if total <= self.max_bytes:
+            return 0
+        for _, size, folder in sorted(listing):
+            if total <= self.max_bytes * _KEPT_AFTER_EVICTION:
+                break
+            if self._remove(folder):
+                total -= size
+                removed += 1
+        return removed
+
+    def _folder(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"a key is a SHA-256 in hex, not {key!r:.80}")
+        return self._entries / key[:2] / key
+
+    def _publish(self, draft: Path, folder: Path) -> None:
+        try:
+            draft.rename(folder)
+        except OSError:
+            if _verified(folder) is not None:
+                return  # somebody else's is there, and equal by its key
+            self._remove(folder)
+            draft.rename(folder)
+        with contextlib.suppress(OSError):
+            parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(parent)
+            finally:
+                os.close(parent)
+
+    def _listing(self) -> list[tuple[float, int, Path]]:
+        """Last use, size and folder of every entry."""
+        found = []
+        for folder in self._entries.glob("??/*"):
+            try:
+                size = sum(item.stat().st_size for item in folder.iterdir())
+                found.append(((folder / _ENTRY).stat().st_mtime, size, folder))
+            except OSError:
+                continue  # somebody else is removing it
+        return found
+
+    def _remove(self, folder: Path) -> bool:
+        """Remove an entry unless it is in use."""
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _same(fd, folder):
+                return False
+            grave = Path(tempfile.mkdtemp(prefix="old-", dir=self._drafts))
+            folder.rename(grave / "entry")
+            shutil.rmtree(grave, ignore_errors=True)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+
+def default_root() -> Path:
+    """`HARNESS_CACHE`, else `kernel-harness` below `XDG_CACHE_HOME` or `~/.cache`."""
+    if given := os.environ.get("HARNESS_CACHE"):
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "kernel-harness"
+
+
+def _same(fd: int, path: Path) -> bool:
+    """Whether an open file is still what the path leads to."""
+    try:
+        held, now = os.fstat(fd), os.stat(path)
+    except OSError:
+        return False
+    return (held.st_dev, held.st_ino) == (now.st_dev, now.st_ino)
+
+
+def _verified(folder: Path) -> dict[str, Any] | None:
+    """What `entry.json` says, if it is well-formed and the module is the one it describes."""
+    try:
+        value = json.loads((folder / _ENTRY).read_text(encoding="utf-8"))
+        if type(value) is not dict or value["key"] != folder.name or type(value["metadata"]) is not dict:
+            return None
+        described = value["module"]
+        if described is not None and described != _describe(folder / _MODULE):
+            return None
+    except (OSError, ValueError, KeyError):
+        return None
+    return value
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"bytes": file.tell(), "sha256": digest}
+
+
+def _copy(source: Path, target: Path) -> dict[str, Any]:
+    """Copy an untrusted file's bytes and describe them."""
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ValueError(f"no module was built: {error.strerror}") from error
+    with os.fdopen(fd, "rb") as reader:
+        status = os.fstat(reader.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_MODULE_BYTES:
+            raise ValueError(f"the built module is no regular file of at most {MAX_MODULE_BYTES} bytes")
+        with target.open("wb") as writer:
+            shutil.copyfileobj(reader, writer)
+            os.fsync(writer.fileno())
+    return _describe(target)

@@ -1,0 +1,292 @@
+"""What compilers said, read: the first error with its place, and what each kernel uses of the GPU.
+
+Pure; trusted side. The text comes out of a sandbox and may hold anything: it is searched, never believed beyond its
+words, and everything taken from it is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MAX_LOG_CHARS = 4 * 2**20
+MAX_KERNELS = 256
+_MAX_MESSAGE = 400
+
+NOTE = "[harness]"
+"""Begins every line of a log that is the harness's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceMap:
+    """Which lines of a written file are which lines of the texts it was made of.
+
+    `parts` holds, for each text, its name for people (`cuda source 1`), the text, and the line of the file at which
+    it begins (from 1).
+    """
+
+    file: str
+    parts: tuple[tuple[str, str, int], ...]
+
+    def locate(self, line: int) -> tuple[str, int, str] | None:
+        """Name of the text, line in it (from 1), and the line itself."""
+        for name, text, begin in reversed(self.parts):
+            lines = text.split("\n")
+            if begin <= line < begin + len(lines):
+                return name, line - begin + 1, lines[line - begin]
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerError:
+    """The first error. `file` names the source text (`cuda source 1`, `cpp source 1`) or, where the error is elsewhere,
+    a file or tool; `line` is the line in it, `solution_line` the line in the solution's file, where it can be told.
+    """
+
+    tool: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    solution_line: int | None = None
+    text: str = ""
+
+    def sentence(self) -> str:
+        """One line for people: `cuda source 1, line 12 (line 45 of the solution): identifier "x" is undefined`."""
+        place = self.file or self.tool
+        if self.line is not None:
+            place += f", line {self.line}"
+        if self.solution_line is not None:
+            place += f" (line {self.solution_line} of the solution)"
+        return f"{place}: {self.message}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> CompilerError:
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelResources:
+    """What one kernel uses of the GPU, as ptxas reports it for one architecture. Sizes in bytes a thread (stack,
+    spills) or a block (static shared memory)."""
+
+    kernel: str
+    symbol: str
+    arch: str
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_stores_bytes: int
+    spill_loads_bytes: int
+    barriers: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> KernelResources:
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostics:
+    """All that was read out of one log."""
+
+    error: CompilerError | None = None
+    kernels: tuple[KernelResources, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "error": None if self.error is None else self.error.to_json(),
+            "kernels": [kernel.to_json() for kernel in self.kernels],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Diagnostics:
+        error = value["error"]
+        return cls(
+            error=None if error is None else CompilerError.from_json(error),
+            kernels=tuple(KernelResources.from_json(kernel) for kernel in value["kernels"]),
+        )
+
+
+# One error a line, of the compilers and tools that a build runs.
+_PLACED = (
+    (
+        "nvcc",
+        re.compile(
+            r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.+)$"
+        ),
+    ),
+    ("g++", re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<message>.+)$")),
+)
+_UNPLACED = (
+    ("ptxas", re.compile(r"^ptxas (?:fatal|error)\s*: (?P<message>.+)$")),
+    ("nvlink", re.compile(r"^nvlink (?:fatal|error)\s*: (?P<message>.+)$")),
+    ("nvcc", re.compile(r"^(?:nvcc fatal|nvcc error)\s*: (?P<message>.+)$")),
+    ("linker", re.compile(r"^.*(?P<message>(?:undefined reference|multiple definition|cannot find) .+)$")),
+    ("g++", re.compile(r"^(?:g\+\+|gcc|c\+\+|cc1plus|cc1|clang\+\+|clang): (?:fatal )?error: (?P<message>.+)$")),
+    ("linker", re.compile(r"^(?:/\S+/)?(?:ld|collect2)(?:\.\w+)?: (?:fatal )?error: (?P<message>.+)$")),
+    ("ninja", re.compile(r"^ninja: (?:error|fatal): (?P<message>.+)$")),
+    ("shell", re.compile(r"^/bin/sh: (?:\d+: |line \d+: |-c: )?(?P<message>.+)$")),
+)
+_MENTION = (
+    re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+:   required from here"),
+    re.compile(r"at line (?P<line>\d+) of (?P<file>\S+)"),
+    re.compile(r"at line (?P<line>\d+)$"),
+)
+_CONTEXT_LINES = 40
+
+
+def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None) -> CompilerError | None:
+    """The first error of a log, placed in the source texts where it can be. None where nothing looks like one.
+
+    `solution` is the text of the solution's file. An error in a header is placed where the compiler says that the
+    sources caused it.
+    """
+    lines = log[:MAX_LOG_CHARS].splitlines()
+    weak: CompilerError | None = None
+    for index, line in enumerate(lines):
+        if line.startswith(NOTE):
+            continue
+        for tool, pattern in _PLACED:
+            if match := pattern.match(line):
+                return _placed(tool, match, lines[index + 1 : index + _CONTEXT_LINES], maps, solution)
+        for tool, pattern in _UNPLACED:
+            if match := pattern.match(line):
+                found = CompilerError(tool=tool, message=_clip(match["message"]))
+                if tool in ("ninja", "shell") or match["message"].startswith("ld returned"):
+                    weak = weak or found
+                    break
+                return found
+    return weak
+
+
+def in_solution(error: CompilerError, maps: Sequence[SourceMap], solution: str) -> CompilerError:
+    """`error` with its line in the solution's file, if the source text stands there verbatim or its line only once."""
+    for source in maps:
+        for name, text, _ in source.parts:
+            if name == error.file and error.line is not None:
+                line = _line_in(solution, text, error.line, error.text)
+                return CompilerError(
+                    tool=error.tool,
+                    message=error.message,
+                    file=error.file,
+                    line=error.line,
+                    solution_line=line,
+                    text=error.text,
+                )
+    return error
+
+
+def kernel_resources(log: str) -> tuple[KernelResources, ...]:
+    """What `ptxas -v` reported, one entry a kernel and architecture, in order, at most `MAX_KERNELS`."""
+    found: dict[tuple[str, str], KernelResources] = {}
+    for match in _COMPILING.finditer(log[:MAX_LOG_CHARS]):
+        if len(found) >= MAX_KERNELS:
+            break
+        symbol, arch = match["symbol"][:_MAX_MESSAGE], match["arch"]
+        block = match["block"]
+
+        def number(pattern: str, text: str = block) -> int:
+            hit = re.search(pattern, text)
+            return int(hit[1][:9]) if hit else 0
+
+        found[symbol, arch] = KernelResources(
+            kernel=kernel_name(symbol),
+            symbol=symbol,
+            arch=arch,
+            registers=number(r"Used (\d+) registers"),
+            shared_bytes=number(r"(\d+) bytes smem"),
+            stack_bytes=number(r"(\d+) bytes stack frame"),
+            spill_stores_bytes=number(r"(\d+) bytes spill stores"),
+            spill_loads_bytes=number(r"(\d+) bytes spill loads"),
+            barriers=number(r"used (\d+) barriers"),
+        )
+    return tuple(found.values())
+
+
+_COMPILING = re.compile(
+    r"^ptxas info\s*: Compiling entry function '(?P<symbol>[^'\n]+)' for '(?P<arch>sm_\w+)'\n"
+    r"(?P<block>(?:(?!ptxas info\s*: Compiling).*\n?){1,6})",
+    re.MULTILINE,
+)
+
+
+def kernel_name(symbol: str) -> str:
+    """The last plain name of a mangled symbol (`_Z9my_kernelIfEvPT_` is `my_kernel`); the symbol where it has none."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    rest = symbol[2:]
+    nested = rest.startswith("N")
+    if nested:
+        rest = rest[1:].lstrip("K")
+    name = symbol
+    while (size := re.match(r"L?(\d{1,4})", rest)) is not None:
+        begin = size.end()
+        length = int(size[1])
+        part = rest[begin : begin + length]
+        if len(part) < length:
+            break
+        if not part.startswith("_GLOBAL__N_"):
+            name = part
+        rest = rest[begin + length :]
+        if not nested:
+            break
+    return name
+
+
+def undefined_symbol(message: str) -> str | None:
+    """The symbol that the dynamic loader missed."""
+    found = re.search(r"undefined symbol: (.+)", message)
+    return _clip(found[1]) if found else None
+
+
+def _placed(
+    tool: str, match: re.Match[str], following: Sequence[str], maps: Sequence[SourceMap], solution: str | None
+) -> CompilerError:
+    message, file, line = _clip(match["message"]), match["file"], int(match["line"][:9])
+    spot = _spot(file, line, maps)
+    if spot is None:
+        for name, at in _mentions(following):
+            if (spot := _spot(name, at, maps)) is not None:
+                break
+    if spot is None:
+        return CompilerError(tool=tool, message=message, file=_clip(file), line=line)
+    where, at, text = spot
+    error = CompilerError(
+        tool=tool, message=message, file=where, line=at, text=_clip(text.strip()) if text.strip() else ""
+    )
+    return error if solution is None else in_solution(error, maps, solution)
+
+
+def _mentions(lines: Sequence[str]) -> Iterator[tuple[str | None, int]]:
+    for line in lines:
+        for pattern in _MENTION:
+            if found := pattern.search(line):
+                yield found.groupdict().get("file"), int(found["line"][:9])
+
+
+def _spot(file: str | None, line: int, maps: Sequence[SourceMap]) -> tuple[str, int, str] | None:
+    for source in maps:
+        named = file is None or file == source.file or file.endswith(f"/{source.file}")
+        if named and (spot := source.locate(line)) is not None:
+            return spot
+    return None
+
+
+def _line_in(solution: str, text: str, line: int, line_text: str) -> int | None:
+    if text.strip() and solution.count(text) == 1:
+        return solution[: solution.index(text)].count("\n") + line
+    wanted = line_text.strip()
+    hits = [index for index, held in enumerate(solution.split("\n"), 1) if wanted and held.strip() == wanted]
+    return hits[0] if len(hits) == 1 else None
+
+
+def _clip(text: str) -> str:
+    folded = " ".join(text.split())
+    return folded if len(folded) <= _MAX_MESSAGE else folded[: _MAX_MESSAGE - 1] + "…"

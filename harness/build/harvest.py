@@ -1,0 +1,276 @@
+"""What does `load_inline` get? A solution is imported and constructed, and tried once, with a collector in its place.
+
+Untrusted side: `main` runs in a sandboxed process without a GPU, started by name and never imported by a trusted
+module. All that it sends is a claim of the submission. Every extension is sent as soon as it is asked for, so that a
+process that dies, hangs or is killed loses nothing it had found.
+
+Decision: what is blamed on the solution here is only what can't be anything else's fault: before its first line
+runs (a syntax error), or before it has met the make-believe GPU or an extension that is not built. Everything
+else ends the harvest quietly, and the contestant finds out on the real device (pinned by
+`test_a_fault_that_the_pretence_may_have_caused_is_not_blamed`).
+
+Decision: a syntax error is found here, not in the trusted process: no code of the submission has run at that point,
+so the answer is as good, and a parser that a hostile text can crash stays outside.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils.cpp_extension
+
+from harness.build.arguments import restore
+from harness.build.calls import Unforeseen, bind, read_files, read_inline
+from harness.build.pretend import Kind, Pretence, pretended_cuda
+from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec
+from harness.model import Failure, Status, one_line
+from harness.wire import Channel
+
+MODULE_NAME = "solution"
+
+_ELSEWHERE = frozenset(
+    {"bitsandbytes", "cuda", "cupy", "cutlass", "flash_attn", "numba", "tilelang", "triton", "tvm", "xformers"}
+)
+"""Packages that kernels are written with. Where one is not installed, that is the machine's lack."""
+
+
+class _NotBuilt(BaseException):
+    """A function of an extension was called that is not built yet. Passes every `except Exception`."""
+
+
+class _Refused(RuntimeError):
+    """What torch would raise for an extension that does not compile."""
+
+
+def main(channel: Channel, fds: tuple[int, ...]) -> None:
+    """Answer one request.
+
+    The request holds `source`, `filename`, `arguments` (see `build.arguments`; or null), `seed`, and `refused`,
+    which maps digests of extensions to the error that building them gave. Frames sent: `phase` (what begins now),
+    `touched` (the pretence was met), `extension` (with its `spec`), and in the end `done` with `failure` and `notes`.
+    """
+    request = channel.receive().message
+    harvest = _Harvest(channel, request)
+    failure = harvest.run()
+    harvest.send({"type": "done", "failure": None if failure is None else failure.to_json(), "notes": harvest.notes})
+
+
+class _Harvest:
+    """State of one request."""
+
+    def __init__(self, channel: Channel, request: Mapping[str, Any]) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._source: str = request["source"]
+        self._filename: str = request["filename"]
+        self._arguments: Mapping[str, Any] | None = request["arguments"]
+        self._seed: int = request["seed"]
+        self._refused: Mapping[str, str] = request["refused"]
+        self._sent: set[str] = set()
+        self._phase = "parse"
+        self._pretence = Pretence()
+        self.notes: list[str] = []
+
+    def send(self, message: Mapping[str, object]) -> None:
+        with self._lock:
+            self._channel.send(message)
+
+    def run(self) -> Failure | None:
+        self._enter("parse")
+        try:
+            compile(self._source, self._filename, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            return _syntax_failure(error)
+        path = Path.cwd() / "solution" / Path(self._filename).name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(self._source, encoding="utf-8", errors="surrogatepass")
+        self._replace()
+        kinds: tuple[Kind, ...] = ("meta", "cpu")
+        for kind in kinds:
+            self._pretence = Pretence(lambda: self.send({"type": "touched"}))
+            try:
+                with pretended_cuda(kind, self._pretence):
+                    return self._attempt(path, kind)
+            except _NotBuilt:
+                return None
+            except BaseException as error:
+                sys.stderr.write("".join(traceback.format_exception(error)))
+                if (refused := _cause(error, _Refused)) is not None:
+                    return _refused_failure(refused)
+                if not self._pretence.touched:
+                    return self._blame(error)
+                self.notes.append(one_line(f"harvest ({kind}) stopped in {self._phase}: {error!r}", limit=300))
+        return None
+
+    def _attempt(self, path: Path, kind: Kind) -> Failure | None:
+        """Import, construct, call once. Returns what is surely the solution's fault, raises what it raises."""
+        self._enter("import")
+        module = _import(path)
+        model_new = getattr(module, "ModelNew", None)
+        if not isinstance(model_new, type):
+            if self._pretence.touched:
+                return None
+            return Failure(
+                status=Status.no_model_new,
+                reason="the file defines no class ModelNew at its top level",
+                evidence={"phase": self._phase},
+            )
+        self._enter("construct")
+        arguments = () if self._arguments is None else restore(self._arguments["init"], kind)
+        try:
+            inspect.signature(model_new).bind(*arguments)
+        except TypeError as error:
+            if self._arguments is None:
+                return None
+            return Failure(
+                status=Status.bad_constructor,
+                reason=f"ModelNew can't be called with the {len(arguments)} constructor arguments of Model: {error}",
+                evidence={"phase": self._phase, "arguments": len(arguments)},
+            )
+        except ValueError:
+            pass  # some types have no signature
+        torch.manual_seed(self._seed)
+        model = model_new(*arguments)
+        self._enter("forward")
+        self._pretence.touch()
+        inputs = _guess_inputs(model) if self._arguments is None else restore(self._arguments["inputs"], kind)
+        model(*inputs)
+        return None
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self.send({"type": "phase", "phase": phase})
+
+    def _replace(self) -> None:
+        extension = torch.utils.cpp_extension
+        readers: tuple[tuple[str, Callable[[Mapping[str, Any]], ExtensionSpec]], ...] = (
+            ("load_inline", read_inline),
+            ("load", read_files),
+        )
+        for name, read in readers:
+            setattr(extension, name, self._collector(getattr(extension, name), read))
+
+    def _collector(
+        self, original: Callable[..., Any], read: Callable[[Mapping[str, Any]], ExtensionSpec]
+    ) -> Callable[..., Any]:
+        def collect(*args: Any, **kwargs: Any) -> Any:
+            given = bind(original, args, kwargs)
+            try:
+                spec = read(given)
+            except Unforeseen as reason:
+                self._pretence.touch()
+                self.notes.append(one_line(f"left to the run: {reason}", limit=300))
+                return _stub(str(given.get("name")), self._pretence)
+            digest = spec.digest
+            if (error := self._refused.get(digest)) is not None:
+                raise _Refused(f"Error building extension '{spec.name}': {error}")
+            with self._lock:
+                fresh = digest not in self._sent and len(self._sent) < MAX_EXTENSIONS
+                if fresh:
+                    self._sent.add(digest)
+            if fresh:
+                self.send({"type": "extension", "spec": spec.to_json()})
+            if not spec.is_python_module:
+                self._pretence.touch()  # its operators are missing from torch.ops
+                return f"{spec.name}.so"
+            return _stub(spec.name, self._pretence)
+
+        collect.__name__ = collect.__qualname__ = original.__name__
+        collect.__doc__ = original.__doc__
+        return collect
+
+    def _blame(self, error: BaseException) -> Failure:
+        kind = type(error).__name__
+        evidence: dict[str, Any] = {"phase": self._phase, "exception": kind, "line": self._line_of(error)}
+        where = f" (line {evidence['line']})" if evidence["line"] else ""
+        detail = "".join(traceback.format_exception(error))
+        if self._phase != "import":
+            reason = f"ModelNew's constructor raised {kind}: {error}{where}"
+            return Failure(status=Status.bad_constructor, reason=one_line(reason), evidence=evidence, detail=detail)
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _ELSEWHERE:
+            reason = f"needs the package {error.name}, which is not installed here{where}"
+            return Failure(status=Status.unsupported, reason=one_line(reason), evidence=evidence, detail=detail)
+        said = "calls sys.exit" if isinstance(error, SystemExit) else f"raised {kind}: {error}"
+        reason = f"importing the file {said}{where}"
+        return Failure(status=Status.import_error, reason=one_line(reason), evidence=evidence, detail=detail)
+
+    def _line_of(self, error: BaseException) -> int | None:
+        """The last line of the solution that the exception passed."""
+        name = Path(self._filename).name
+        lines = [item.lineno for item in traceback.extract_tb(error.__traceback__) if Path(item.filename).name == name]
+        return lines[-1] if lines else None
+
+
+def _import(path: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    sys.path.insert(0, os.fspath(path.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def _guess_inputs(model: Any) -> tuple[torch.Tensor, ...]:
+    """Some matrices, one for each parameter of `forward` that needs a value."""
+    needed = [
+        item
+        for item in inspect.signature(model.forward).parameters.values()
+        if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD) and item.default is item.empty
+    ]
+    return tuple(torch.empty(64, 64) for _ in needed)
+
+
+def _stub(name: str, pretence: Pretence) -> types.ModuleType:
+    """A module of whose functions none is there yet: looking one up works, calling it ends the harvest."""
+
+    def function(*_: Any, **__: Any) -> Any:
+        pretence.touch()
+        raise _NotBuilt(name)
+
+    def lookup(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        return function
+
+    module = types.ModuleType(name)
+    module.__getattr__ = lookup  # type: ignore[method-assign]
+    return module
+
+
+def _cause(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """The exception of that kind that `error` is or was raised because of."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, kind):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def _refused_failure(error: BaseException) -> Failure:
+    return Failure(status=Status.compile_error, reason=one_line(str(error)), evidence={"phase": "build"})
+
+
+def _syntax_failure(error: BaseException) -> Failure:
+    evidence: dict[str, Any] = {"phase": "parse", "exception": type(error).__name__}
+    reason = f"not valid Python: {error}"
+    if isinstance(error, SyntaxError):
+        evidence["line"] = error.lineno
+        reason = f"line {error.lineno}: {error.msg}"
+        if error.text and error.text.strip():
+            reason += f": {error.text.strip()}"
+    return Failure(status=Status.syntax_error, reason=one_line(reason), evidence=evidence)

@@ -1,0 +1,217 @@
+"""The trusted end of a harvest: starts one, reads its claims, and says what a silence means.
+
+Imports `zygote`, `wire`, the vocabulary and `build.spec`. Nothing of the submission is executed or unpickled here;
+the harvest's frames are checked and bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec, SpecError
+from harness.model import Failure, Status, one_line
+from harness.sandbox import ExitReport, Mode, SandboxPolicy
+from harness.wire import FrameTimeout, WireError
+from harness.zygote import Zygote
+
+FORMAT = 1
+"""Version of what a harvest finds; part of the key under which its result is remembered."""
+
+TARGET = "harness.build.harvest:main"
+_FORWARD_S = 15.0
+"""Time for the one trial call, which only has to reach the extensions it asks for."""
+_END_S = 5.0
+_MEMORY_BYTES = 8 * 2**30
+_MAX_FRAMES = 256
+_MAX_NOTES = 32
+_MAX_DETAIL = 20_000
+_EVIDENCE = ("phase", "exception", "line", "arguments")
+_PHASES = ("parse", "import", "construct", "forward")
+_BLAMABLE = frozenset(
+    {
+        Status.syntax_error,
+        Status.no_model_new,
+        Status.bad_constructor,
+        Status.import_error,
+        Status.compile_error,
+        Status.unsupported,
+    }
+)
+"""What a harvest may say of its submission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harvest:
+    """What a solution asks to have built. `complete` where the harvest came to its own end."""
+
+    specs: tuple[ExtensionSpec, ...]
+    failure: Failure | None
+    notes: tuple[str, ...]
+    complete: bool
+    wall_s: float
+
+
+def harvest(
+    source: str,
+    filename: str,
+    *,
+    arguments: Mapping[str, Any] | None,
+    refused: Mapping[str, str],
+    seed: int,
+    zygote: Zygote,
+    sandbox: Mode,
+    log_path: Path,
+    timeout_s: float,
+) -> Harvest:
+    """Import, construct and try a solution in a sandbox. `refused` maps digests of extensions to their build errors.
+
+    Raises `SandboxUnavailable` and `ZygoteError`; everything that the submission does is in the result.
+    """
+    begin = time.monotonic()
+    reader = _Reader(timeout_s)
+    policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
+    with zygote.spawn(TARGET, policy, log_path) as child:
+        try:
+            child.channel.send(
+                {
+                    "source": source,
+                    "filename": filename,
+                    "arguments": None if arguments is None else dict(arguments),
+                    "refused": dict(refused),
+                    "seed": seed,
+                },
+                timeout_s=timeout_s,
+            )
+            deadline = begin + timeout_s
+            for _ in range(_MAX_FRAMES):
+                message = child.channel.receive(max(0.0, deadline - time.monotonic())).message
+                if reader.take(message):
+                    break
+                if message.get("phase") == "forward":
+                    deadline = min(deadline, time.monotonic() + _FORWARD_S)
+        except FrameTimeout:
+            reader.failure = reader.hung(child.kill())
+        except (WireError, ValueError, OSError) as error:
+            # Frames that the harvest's own code never sends, or none at all: the submission ended or rewrote it.
+            reader.notes.append(one_line(f"the harvest broke off: {error}", limit=200))
+            exit_report = child.wait(_END_S) or child.kill()
+            reader.failure = reader.died(exit_report)
+    return Harvest(
+        specs=tuple(reader.specs.values()),
+        failure=reader.failure,
+        notes=tuple(reader.notes[:_MAX_NOTES]),
+        complete=reader.complete,
+        wall_s=time.monotonic() - begin,
+    )
+
+
+class _Reader:
+    """What has arrived so far."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.specs: dict[str, ExtensionSpec] = {}
+        self.notes: list[str] = []
+        self.failure: Failure | None = None
+        self.complete = False
+        self._phase = "parse"
+        self._touched = False
+        self._timeout_s = timeout_s
+
+    def take(self, message: Mapping[str, Any]) -> bool:
+        """Take one frame in; True after the last. Raises `ValueError` on what no harvest sends."""
+        kind = message.get("type")
+        if kind == "phase" and message.get("phase") in _PHASES:
+            self._phase = message["phase"]
+        elif kind == "touched":
+            self._touched = True
+        elif kind == "extension":
+            if len(self.specs) >= MAX_EXTENSIONS:
+                raise SpecError(f"more than {MAX_EXTENSIONS} extensions")
+            spec = ExtensionSpec.from_json(message.get("spec"))
+            self.specs[spec.digest] = spec
+        elif kind == "done":
+            notes = message.get("notes")
+            if type(notes) is not list or any(type(note) is not str for note in notes):
+                raise ValueError("notes are texts")
+            self.notes += [one_line(note, limit=300) for note in notes]
+            if message.get("failure") is not None:
+                self.failure = _claimed(message["failure"])
+            self.complete = True
+            return True
+        else:
+            raise ValueError(f"no frame of a harvest: {kind!r:.80}")
+        return False
+
+    @property
+    def _blames(self) -> bool:
+        """Whether what happens now can only be the solution's fault."""
+        return not self._touched and self._phase != "forward"
+
+    def hung(self, report: ExitReport) -> Failure | None:
+        flood = " and prints without end" if report.log_truncated else ""
+        if not self._blames:
+            self.notes.append(f"harvest stopped: no end of {self._phase} after {self._timeout_s:.0f} s")
+            return None
+        return self._fault(f"does not end{flood} (waited {self._timeout_s:.0f} s)", report)
+
+    def died(self, report: ExitReport) -> Failure | None:
+        if report.cause == "lost":
+            return Failure(
+                status=Status.harness_error, reason="the builder was lost: its zygote died", evidence={"phase": "build"}
+            )
+        if not self._blames:
+            self.notes.append(f"harvest ended in {self._phase}: {_ending(report)}")
+            return None
+        flood = " after it printed without end" if report.log_truncated else ""
+        return self._fault(f"{_ending(report)}{flood}", report)
+
+    def _fault(self, what: str, report: ExitReport) -> Failure:
+        evidence = {
+            "phase": self._phase,
+            "exit_code": report.exit_code,
+            "signal": report.signal,
+            "cause": report.cause,
+            "log_truncated": report.log_truncated,
+        }
+        match self._phase:
+            case "parse":
+                status, doing = Status.syntax_error, "Python's parser, given this file,"
+            case "import":
+                status, doing = Status.import_error, "importing the file"
+            case _:
+                status, doing = Status.bad_constructor, "constructing ModelNew"
+        if report.cause == "memory_limit":
+            status = Status.out_of_memory
+        return Failure(status=status, reason=f"{doing} {what}", evidence=evidence)
+
+
+def _ending(report: ExitReport) -> str:
+    match report.cause:
+        case "memory_limit":
+            return f"takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
+        case "disk_limit":
+            return "fills the disk"
+        case "signalled":
+            return f"dies of signal {report.signal}"
+        case _:
+            return f"ends the process (exit code {report.exit_code})"
+
+
+def _claimed(value: object) -> Failure:
+    if type(value) is not dict:
+        raise ValueError("a failure is an object")
+    failure = Failure.from_json(value)
+    if failure.status not in _BLAMABLE:
+        raise ValueError(f"a harvest can't find {failure.status.value}")
+    evidence = {
+        key: one_line(held, limit=200) if isinstance(held, str) else held
+        for key, held in failure.evidence.items()
+        if key in _EVIDENCE and type(held) in (str, int, type(None))
+    }
+    return Failure(
+        status=failure.status, reason=failure.reason, evidence=evidence, detail=failure.detail[-_MAX_DETAIL:]
+    )

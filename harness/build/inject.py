@@ -1,0 +1,116 @@
+"""The contestant's `load_inline` and `load`: an extension that is built already is loaded, anything else built here.
+
+Untrusted side: runs in the process of the solution, before its first line. Imports torch, `build.calls` and
+`build.spec`. It holds nothing but paths of the solution's own modules.
+
+A solution may import these functions by whatever way: they are replaced in `torch.utils.cpp_extension` itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import tempfile
+import threading
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils.cpp_extension
+
+from harness.build.calls import Unforeseen, bind, read_files, read_inline
+from harness.build.spec import ExtensionSpec
+
+_Read = Callable[[Mapping[str, Any]], ExtensionSpec]
+BuildHere = Callable[[ExtensionSpec, Path], Path]
+"""Builds a specification in an empty folder and returns the module; raises `RuntimeError` with what went wrong."""
+
+
+def install(
+    modules: Sequence[Mapping[str, Any]], *, fallback: bool = True, build_here: BuildHere | None = None
+) -> list[str]:
+    """Replace torch's functions. Returns a list to which a note is added for each extension that was not prebuilt.
+
+    `modules` are `BuildOutcome.injected()`: extensions with their paths, or with the error that building them gave,
+    which is raised again as torch raises it. `fallback=False` refuses everything else with a `RuntimeError`;
+    otherwise torch builds it in a private folder or, where given, `build_here` does (the host device).
+    """
+    injector = _Injector({str(module["digest"]): module for module in modules}, fallback, build_here)
+    extension = torch.utils.cpp_extension
+    for name, read in (("load_inline", read_inline), ("load", read_files)):
+        setattr(extension, name, injector.replacement(getattr(extension, name), read))
+    return injector.notes
+
+
+class _Injector:
+    def __init__(self, known: Mapping[str, Mapping[str, Any]], fallback: bool, build_here: BuildHere | None) -> None:
+        self.notes: list[str] = []
+        self._known = known
+        self._fallback = fallback
+        self._build_here = build_here
+        self._loaded: dict[str, types.ModuleType | str] = {}
+        self._lock = threading.RLock()
+
+    def replacement(self, original: Callable[..., Any], read: _Read) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load(*args: Any, **kwargs: Any) -> Any:
+            given = bind(original, args, kwargs)
+            try:
+                spec = read(given)
+            except Unforeseen as reason:
+                return self._original(original, given, str(reason))
+            with self._lock:
+                digest = spec.digest
+                if digest not in self._loaded:
+                    self._loaded[digest] = self._load(original, given, spec)
+                return self._loaded[digest]
+
+        return load
+
+    def _load(self, original: Callable[..., Any], given: dict[str, Any], spec: ExtensionSpec) -> Any:
+        known = self._known.get(spec.digest)
+        if known is None:
+            if self._build_here is None:
+                return self._original(original, given, "not asked for in the harvest")
+            self._refuse_or_note(spec.name, "not asked for in the harvest")
+            begin = time.perf_counter()
+            path = self._build_here(spec, Path(tempfile.mkdtemp(prefix="extension-")))
+            self.notes.append(f"built {spec.name} in {time.perf_counter() - begin:.1f} s")
+            return _import(spec.name, path, spec.is_python_module)
+        if "error" in known:
+            raise RuntimeError(f"Error building extension '{spec.name}': {known['error']}")
+        return _import(spec.name, Path(known["path"]), spec.is_python_module)
+
+    def _original(self, original: Callable[..., Any], given: dict[str, Any], reason: str) -> Any:
+        """Let torch do it, in a folder that exists and is this process's own."""
+        name = str(given.get("name"))
+        self._refuse_or_note(name, reason)
+        given["build_directory"] = tempfile.mkdtemp(prefix="extension-")
+        begin = time.perf_counter()
+        found = original(**given)
+        self.notes.append(f"built {name} in {time.perf_counter() - begin:.1f} s")
+        return found
+
+    def _refuse_or_note(self, name: str, reason: str) -> None:
+        if not self._fallback:
+            raise RuntimeError(f"extension {name!r} was not built ahead ({reason})")
+        self.notes.append(f"building {name} where the solution runs: {reason}")
+
+
+def _import(name: str, path: Path, is_python_module: bool) -> types.ModuleType | str:
+    """As torch does after a build."""
+    if not is_python_module:
+        load_library: Callable[[str], None] = torch.ops.load_library
+        load_library(os.fspath(path))
+        return os.fspath(path)
+    loader = importlib.machinery.ExtensionFileLoader(name, os.fspath(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

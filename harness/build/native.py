@@ -1,0 +1,274 @@
+"""Extensions built by g++ and nvcc, as torch's own `load_inline` would build them, in less time.
+
+Trusted side; writes files, runs nothing but version queries and (in `warm_up`) the compiler on torch's own headers.
+
+The sources written are those that torch writes, with the same flags in the same order, so that messages and line
+numbers are the ones people know. What differs: each unit is tried with lean headers first (`build.lean`), and nvcc is
+asked for line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), neither of which changes the code.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.build import lean
+from harness.build.diagnostics import Diagnostics, first_error, kernel_resources
+from harness.build.headers import SharedHeaders
+from harness.build.recipe import OWN, SCRIPT, TRY_LEAN, Recipe
+from harness.build.spec import ExtensionSpec
+from harness.build.toolchain import Plan
+from harness.build.torchinfo import TorchBuild, find_torch, python_include
+from harness.build.units import Unit, units_of
+from harness.environment import MachineError, find_gxx, find_nvcc, gxx_version, nvcc_version
+from harness.model import Failure, Status, one_line
+
+FORMAT = 1
+"""Version of what is built from a specification; part of the fingerprint."""
+
+PRODUCT = "module.so"
+_LEAN_BUILD = f"{OWN}/build.ninja"
+_FULL_BUILD = f"{OWN}/full.ninja"
+_LEAN_FLAGS = "flags"
+
+_ARCH_NAMES = {
+    "Volta": "7.0",
+    "Turing": "7.5",
+    "Ampere": "8.0;8.6",
+    "Ada": "8.9",
+    "Hopper": "9.0",
+    "Blackwell": "10.0;12.0",
+}
+"""Names that `TORCH_CUDA_ARCH_LIST` may hold beside numbers."""
+
+
+class NvccToolchain:
+    """g++ and nvcc, for one compute capability. Without one (None) it builds C++ only.
+
+    `cache` is the folder below which what builds share is kept. `lean=False` always uses the full headers.
+    """
+
+    def __init__(
+        self,
+        capability: tuple[int, int] | None,
+        cache: Path,
+        *,
+        torch: TorchBuild | None = None,
+        lean_headers: bool = True,
+        jobs: int | None = None,
+    ) -> None:
+        self._torch = torch or find_torch()
+        self._capability = capability
+        cxx = find_gxx()
+        if cxx is None:
+            raise MachineError("no C++ compiler: install g++, or name one by CXX")
+        self._cxx = cxx
+        self._nvcc: Path | None = None
+        self._cuda_home: Path | None = None
+        if capability is not None:
+            self._nvcc = find_nvcc()
+            if self._nvcc is None:
+                raise MachineError("no nvcc: install the CUDA toolkit, or set CUDA_HOME to where it is")
+            self._cuda_home = cuda_home(self._nvcc)
+        self._ninja = _find_ninja()
+        self._jobs = jobs or _max_jobs()
+        self._headers = (
+            SharedHeaders(cache / "headers", self._torch, self._cxx, self._compiler()) if lean_headers else None
+        )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        arch = "none" if self._capability is None else "{}.{}".format(*self._capability)
+        return " ".join(
+            (
+                f"native {FORMAT}",
+                self._compiler(),
+                f"nvcc {nvcc_version(self._nvcc)} arch {arch}",
+                f"lean headers {'off' if self._headers is None else lean.FORMAT}",
+                f"cuda libraries {self._torch.has_cuda_libraries}",
+            )
+        )
+
+    def _compiler(self) -> str:
+        return " ".join(
+            (
+                f"torch {self._torch.version} {self._torch.cxx_standard}",
+                f"{self._cxx.name} {gxx_version(self._cxx)}",
+                f"{sysconfig.get_config_var('SOABI')} {platform.machine()}",
+            )
+        )
+
+    def key(self, spec: ExtensionSpec) -> str:
+        native = any("native" in flag for flag in (*spec.extra_cflags, *spec.extra_cuda_cflags))
+        return spec.key(f"{self.fingerprint} cpu {_cpu_flags()}" if native else self.fingerprint)
+
+    def refuse(self, spec: ExtensionSpec) -> Failure | None:
+        if spec.uses_cuda and self._nvcc is None:
+            reason = f"extension {spec.name} needs CUDA, and only C++ can be built here"
+            return Failure(status=Status.unsupported, reason=one_line(reason), evidence={"extension": spec.name})
+        return None
+
+    def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
+        units = units_of(spec)
+        for file in spec.files:
+            _write(folder / file.path, file.text)
+        lean_options: dict[str, str] = {}
+        for unit in units:
+            _write(folder / unit.file, unit.text)
+            if (header := self._stand_in(spec, unit)) is not None:
+                own = f"{OWN}/{unit.file}"
+                _write(folder / own / lean.UNIT, header)
+                _write(folder / own / _LEAN_FLAGS, self._lean_flags(spec, unit, own))
+                lean_options[unit.file] = (
+                    f"--options-file={own}/{_LEAN_FLAGS}" if unit.cuda else f"@{own}/{_LEAN_FLAGS}"
+                )
+        recipe = Recipe(
+            cxx=str(self._cxx),
+            cxx_flags=self._cxx_flags(spec),
+            nvcc=str(self._nvcc) if spec.uses_cuda else None,
+            nvcc_flags=self._nvcc_flags(spec),
+            link_flags=self._link_flags(spec),
+        )
+        _write(folder / _LEAN_BUILD, recipe.build_file(units, PRODUCT, lean_options))
+        _write(folder / _FULL_BUILD, recipe.build_file(units, PRODUCT, {}, prefix=f"{OWN}/"))
+        _write(folder / SCRIPT, TRY_LEAN)
+        ninja = (str(self._ninja), "-v", "-j", str(self._jobs), "-f")
+        return Plan(
+            commands=((*ninja, _LEAN_BUILD),),
+            second_try=((*ninja, _FULL_BUILD),) if lean_options else (),
+            product=PRODUCT,
+            headers={unit.file: "lean" if unit.file in lean_options else "full" for unit in units},
+            readable=(self._headers.folder,) if lean_options and self._headers is not None else (),
+        )
+
+    def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
+        maps = [unit.map for unit in units_of(spec)]
+        return Diagnostics(error=first_error(log, maps, solution), kernels=kernel_resources(log))
+
+    def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
+        return {"precompiled": []} if self._headers is None else self._headers.warm_up(wait=wait)
+
+    # -- flags, as torch has them ----------------------------------------------------------------------------
+
+    def _common_flags(self, spec: ExtensionSpec) -> list[str]:
+        flags = [f"-DTORCH_EXTENSION_NAME={spec.name}", *self._torch.defines()]
+        flags += (f"-I{shlex.quote(path)}" for path in spec.extra_include_paths)
+        flags += (f"-isystem {shlex.quote(str(path))}" for path in self._system_includes(spec.uses_cuda))
+        return flags
+
+    def _system_includes(self, cuda: bool) -> list[Path]:
+        found = list(self._torch.include_folders())
+        if cuda and self._cuda_home is not None and (include := self._cuda_home / "include") != Path("/usr/include"):
+            found.append(include)
+        return [*found, python_include()]
+
+    def _cxx_flags(self, spec: ExtensionSpec) -> list[str]:
+        return [*self._common_flags(spec), "-fPIC", f"-std={self._torch.cxx_standard}", *_given(spec.extra_cflags)]
+
+    def _nvcc_flags(self, spec: ExtensionSpec) -> list[str]:
+        given = _given(spec.extra_cuda_cflags)
+        flags = [*self._common_flags(spec), *self._torch.nvcc_flags, *self._arch_flags(spec)]
+        flags += ["--compiler-options", "'-fPIC'", "-lineinfo", "-Xptxas -v", *given]
+        if not any(flag.startswith("-std=") for flag in given):
+            flags.append(f"-std={self._torch.cxx_standard}")
+        if compiler := os.environ.get("CC"):
+            flags = ["-ccbin", compiler, *flags]
+        return flags
+
+    def _arch_flags(self, spec: ExtensionSpec) -> list[str]:
+        if any("arch" in flag for flag in spec.extra_cuda_cflags) or self._capability is None:
+            return []
+        if spec.cuda_arch_list and spec.cuda_arch_list != "native":
+            return _arch_flags_of(spec.cuda_arch_list)
+        number = "{}{}".format(*self._capability)
+        return [f"-gencode=arch=compute_{number},code=sm_{number}"]
+
+    def _link_flags(self, spec: ExtensionSpec) -> list[str]:
+        cuda = spec.uses_cuda
+        torch_cuda = cuda and self._torch.has_cuda_libraries
+        flags = ["-shared", *_given(spec.extra_ldflags), f"-L{self._torch.lib}", "-lc10"]
+        flags += ["-lc10_cuda"] if torch_cuda else []
+        flags += ["-ltorch_cpu", *(["-ltorch_cuda"] if torch_cuda else []), "-ltorch", "-ltorch_python"]
+        if cuda and self._cuda_home is not None:
+            lib = next((self._cuda_home / name for name in ("lib64", "lib") if (self._cuda_home / name).exists()), None)
+            flags += [f"-L{lib}", "-lcudart"]
+        return flags
+
+    def _stand_in(self, spec: ExtensionSpec, unit: Unit) -> str | None:
+        if self._headers is None:
+            return None
+        text = "\n".join([unit.text, *(file.text for file in spec.files if file.path != unit.file)])
+        return self._headers.unit(text, python=not unit.cuda)
+
+    def _lean_flags(self, spec: ExtensionSpec, unit: Unit, folder: str) -> str:
+        assert self._headers is not None
+        given = None if unit.cuda else spec.extra_cflags
+        # Double quotes are what both g++ and nvcc understand in a file of options (nvcc 13.0: not single ones).
+        return "".join(f'"{flag}"\n' for flag in self._headers.flags(folder, precompiled_for=given))
+
+
+def cuda_home(nvcc: Path) -> Path:
+    """The toolkit folder with CUDA's headers. Raises `MachineError` where none is found."""
+    named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    for folder in (*map(Path, named), nvcc.resolve().parent.parent, Path("/usr/local/cuda")):
+        if (folder / "include" / "cuda_runtime.h").exists():
+            return folder
+    raise MachineError(f"no CUDA headers beside {nvcc}: set CUDA_HOME to the toolkit's folder")
+
+
+def _find_ninja() -> Path:
+    beside = Path(sys.executable).parent / "ninja"
+    found = beside if beside.exists() else shutil.which("ninja")
+    if found is None:
+        raise MachineError("ninja is missing: pip install ninja")
+    return Path(found)
+
+
+def _max_jobs() -> int:
+    """Compilers of one extension at a time: `MAX_JOBS` as torch reads it, else one for each unit."""
+    given = os.environ.get("MAX_JOBS", "")
+    return int(given) if given.isdigit() and int(given) > 0 else 8
+
+
+@functools.cache
+def _cpu_flags() -> str:
+    """What `-march=native` depends on."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.machine()
+    wanted = re.findall(r"^(?:vendor_id|cpu family|model|flags)\s*:.*$", text.partition("\n\n")[0], re.MULTILINE)
+    return hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:16]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def _given(flags: tuple[str, ...]) -> list[str]:
+    return [flag for flag in flags if flag.strip()]
+
+
+def _arch_flags_of(listed: str) -> list[str]:
+    """torch's reading of `TORCH_CUDA_ARCH_LIST`. What is no architecture is passed on for nvcc to refuse."""
+    text = listed.replace(" ", ";")
+    for name, numbers in _ARCH_NAMES.items():
+        text = text.replace(name, numbers)
+    flags = []
+    for arch in filter(None, text.split(";")):
+        number = shlex.quote(arch.removesuffix("+PTX").replace(".", ""))
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if arch.endswith("+PTX"):
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return sorted(set(flags))

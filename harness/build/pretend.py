@@ -1,0 +1,170 @@
+"""A make-believe GPU for the harvest: code written for CUDA runs its Python through without one.
+
+Imports torch and nothing of the harness. Untrusted side; changes torch for the rest of the process, which ends
+with the harvest. Nothing is computed here that anyone relies on: the point is to reach the calls of `load_inline`.
+
+`Pretence.touched` says whether the solution has met anything make-believe. Until then an exception is the
+solution's own; afterwards it may be the pretence's fault, and the contestant decides on the real device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+Kind = Literal["meta", "cpu"]
+"""Where "cuda" tensors really are. `meta`: shapes without contents, so that nothing is computed or allocated;
+`cpu`: for code that looks at values."""
+
+
+class Pretence:
+    """Whether the solution has met the make-believe device; `on_touch` is called the first time."""
+
+    def __init__(self, on_touch: Callable[[], None] = lambda: None) -> None:
+        self.touched = False
+        self._on_touch = on_touch
+
+    def touch(self) -> None:
+        if not self.touched:
+            self.touched = True
+            self._on_touch()
+
+
+@contextlib.contextmanager
+def pretended_cuda(kind: Kind, pretence: Pretence) -> Iterator[None]:
+    """Within it, torch claims to have one GPU, and tensors "there" live on `kind`."""
+    _patch_cuda(pretence)
+    torch.set_default_device("meta" if kind == "meta" else None)
+    try:
+        with _Redirect(kind, pretence), torch.no_grad():
+            yield
+    finally:
+        torch.set_default_device(None)
+
+
+_SAYS_CUDA: dict[str, object] = {
+    "is_cuda": True,
+    "is_cpu": False,
+    "is_meta": False,
+    "device": torch.device("cuda", 0),
+}
+
+
+class _Redirect(TorchFunctionMode):
+    """Sends everything asked of "cuda" to the stand-in device and answers questions about where tensors are."""
+
+    def __init__(self, kind: Kind, pretence: Pretence) -> None:
+        super().__init__()
+        self._kind = kind
+        self._pretence = pretence
+        self._answers = [(getattr(torch.Tensor, name).__get__, answer) for name, answer in _SAYS_CUDA.items()]
+
+    def __torch_function__(
+        self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if getattr(func, "__name__", "") == "__get__":
+            for getter, answer in self._answers:
+                if func == getter:
+                    self._pretence.touch()
+                    return answer
+        if self._kind == "meta":
+            self._pretence.touch()
+        if func is torch.Tensor.cuda:
+            self._pretence.touch()
+            return torch.Tensor.to(args[0], self._kind)
+        args = tuple(self._moved(item) for item in args)
+        for name in ("device", "out_device"):
+            if name in kwargs:
+                kwargs[name] = self._moved(kwargs[name])
+        if kwargs.get("pin_memory"):
+            del kwargs["pin_memory"]
+        return func(*args, **kwargs)
+
+    def _moved(self, value: Any) -> Any:
+        asked = (isinstance(value, torch.device) and value.type == "cuda") or (
+            isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+        )
+        if asked:
+            self._pretence.touch()
+            return torch.device(self._kind)
+        return value
+
+
+class _Anything:
+    """A stream, an event, a property: takes every call and every attribute."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __call__(self, *_: Any, **__: Any) -> _Anything:
+        return self
+
+    def __getattr__(self, name: str) -> _Anything:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __enter__(self) -> _Anything:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def __int__(self) -> int:
+        return 0
+
+    __index__ = __int__
+
+
+def _patch_cuda(pretence: Pretence) -> None:
+    def answering(value: Any) -> Callable[..., Any]:
+        def answer(*_: Any, **__: Any) -> Any:
+            pretence.touch()
+            return value
+
+        return answer
+
+    properties = types.SimpleNamespace(
+        name="a GPU",
+        major=9,
+        minor=0,
+        total_memory=80 * 2**30,
+        multi_processor_count=132,
+        warp_size=32,
+        max_threads_per_multi_processor=2048,
+        max_threads_per_block=1024,
+        shared_memory_per_block=48 * 2**10,
+        shared_memory_per_block_optin=227 * 2**10,
+        shared_memory_per_multiprocessor=228 * 2**10,
+        regs_per_multiprocessor=65536,
+        L2_cache_size=50 * 2**20,
+        gcnArchName="",
+    )
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "get_device_name": properties.name,
+        "get_device_capability": (properties.major, properties.minor),
+        "get_device_properties": properties,
+        "is_bf16_supported": True,
+        "current_stream": _Anything(),
+        "default_stream": _Anything(),
+    } | dict.fromkeys(
+        ("synchronize", "empty_cache", "set_device", "init", "reset_peak_memory_stats", "set_stream", "manual_seed_all")
+    )
+    for name, value in answers.items():
+        setattr(torch.cuda, name, answering(value))
+    for name in ("Stream", "Event", "CUDAGraph", "stream", "device", "graph"):
+        setattr(torch.cuda, name, _Anything)
+
+    def uncompiled(model: Any = None, **_: Any) -> Any:
+        return (lambda held: held) if model is None else model
+
+    torch.compile = uncompiled

@@ -1,0 +1,71 @@
+"""The build file for ninja and the script that tries lean headers first. Pure; trusted side.
+
+Decision: flags stand in the build file unquoted, as torch writes them, so that the shell that ninja starts in the
+sandbox reads them as torch's does: `["-O3 -march=native"]` is two flags, and a bad one fails as it would there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.build.diagnostics import NOTE
+from harness.build.toolchain import LEAN_FAILED
+from harness.build.units import Unit
+
+OWN = ".harness"
+"""Folder of the harness's own files in a build; no source file's name begins with a dot."""
+
+SCRIPT = f"{OWN}/try_lean.sh"
+TRY_LEAN = f"""\
+# Compile with lean headers, and where that fails, with the full ones, whose messages are the ones that count.
+# Arguments: source, object, an option that adds the lean headers, and the command without it.
+source=$1 object=$2 lean=$3 compiler=$4
+shift 4
+if "$compiler" "$lean" "$@" > "$object.lean.log" 2>&1; then
+  cat "$object.lean.log"
+  exit 0
+fi
+rm -f "$object"
+echo "{LEAN_FAILED} $source, which starts over with the full ones; the first error was:"
+grep -m 1 -i error "$object.lean.log" | sed "s/^/{NOTE}   /"
+exec "$compiler" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Compilers with their flags, and the linker's flags. `nvcc` is None where nothing is for it."""
+
+    cxx: str
+    cxx_flags: Sequence[str]
+    nvcc: str | None
+    nvcc_flags: Sequence[str]
+    link_flags: Sequence[str]
+
+    def build_file(self, units: Sequence[Unit], product: str, lean: Mapping[str, str], prefix: str = "") -> str:
+        """What ninja reads. `lean` maps files to the option that adds lean headers; the others use the full ones.
+
+        `prefix` is put before the names of objects.
+        """
+        variables = {"cxx": self.cxx, "cflags": " ".join(self.cxx_flags)}
+        if self.nvcc is not None:
+            variables |= {"nvcc": self.nvcc, "cuda_cflags": " ".join(self.nvcc_flags)}
+        variables["ldflags"] = " ".join(self.link_flags)
+        lines = ["ninja_required_version = 1.3"]
+        lines += (f"{name} = {' '.join(value.splitlines())}" for name, value in variables.items())
+        for rule, flags in (("cxx", "$cflags"), ("nvcc", "$cuda_cflags")):
+            command = f"${rule} {flags} -c $in -o $out"
+            lines += [f"rule {rule}", f"  command = {command}"]
+            lines += [f"rule {rule}_lean", f"  command = sh {SCRIPT} $in $out $lean {command}"]
+        lines += ["rule link", "  command = $cxx $in $ldflags -o $out"]
+        objects = []
+        for unit in units:
+            objects.append(f"{prefix}{unit.object}")
+            rule = "nvcc" if unit.cuda else "cxx"
+            if (option := lean.get(unit.file)) is not None:
+                lines += [f"build {objects[-1]}: {rule}_lean {unit.file}", f"  lean = {option}"]
+            else:
+                lines.append(f"build {objects[-1]}: {rule} {unit.file}")
+        lines += [f"build {product}: link {' '.join(objects)}", f"default {product}", ""]
+        return "\n".join(lines)

@@ -1,0 +1,130 @@
+"""How the installed torch builds its extensions: headers, libraries, language standard, default flags.
+
+Trusted side. Imports `environment` and reads torch's files; torch itself is not imported, which would take the
+conductor seconds. What a flag is called in `torch.utils.cpp_extension` is read from that module's text, so that
+torch 2.6 (C++17) and 2.13 (C++20) each get their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.environment import MachineError, torch_build
+
+_ASK_TIMEOUT_S = 120.0
+
+_PYBIND_TAGS = ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
+"""Macros by which torch up to 2.8 makes extensions share its pybind11 types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchBuild:
+    """One installed torch. `cuda` is the CUDA version it was built for (None: a CPU build)."""
+
+    version: str
+    cuda: str | None
+    folder: Path
+    cxx_standard: str
+    nvcc_flags: tuple[str, ...]
+    cxx11_abi: bool | None
+    tags_pybind: bool
+
+    @property
+    def include(self) -> Path:
+        return self.folder / "include"
+
+    @property
+    def lib(self) -> Path:
+        return self.folder / "lib"
+
+    @property
+    def has_cuda_libraries(self) -> bool:
+        """Whether an extension can be linked against torch's CUDA half."""
+        return (self.lib / "libtorch_cuda.so").exists()
+
+    def include_folders(self) -> tuple[Path, ...]:
+        """Torch's own headers and Python's, in torch's order, CUDA's left out."""
+        return (self.include, self.include / "torch" / "csrc" / "api" / "include")
+
+    def defines(self) -> tuple[str, ...]:
+        """Macros that every unit is compiled with, apart from its name."""
+        found = ["-DTORCH_API_INCLUDE_EXTENSION_H"]
+        if self.tags_pybind:
+            found += _pybind_defines(str(self.folder))
+        if self.cxx11_abi is not None:
+            found.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(self.cxx11_abi)}")
+        return tuple(found)
+
+
+def python_include() -> Path:
+    """Where Python.h is."""
+    return Path(sysconfig.get_path("include", scheme="posix_prefix"))
+
+
+@functools.cache
+def find_torch() -> TorchBuild:
+    """The torch of this interpreter. Raises `MachineError` where there is none."""
+    version, cuda = torch_build()
+    spec = importlib.util.find_spec("torch")
+    if version is None or spec is None or spec.origin is None:
+        raise MachineError("torch is not installed for this Python; install it (make install)")
+    folder = Path(spec.origin).parent
+    text = (folder / "utils" / "cpp_extension.py").read_text(encoding="utf-8")
+    return TorchBuild(
+        version=version,
+        cuda=cuda,
+        folder=folder,
+        cxx_standard=standard_of(text),
+        nvcc_flags=nvcc_flags_of(text),
+        cxx11_abi=_cxx11_abi(folder) if "_GLIBCXX_USE_CXX11_ABI" in text else None,
+        tags_pybind="_PYBIND11_" in text,
+    )
+
+
+def standard_of(text: str) -> str:
+    """`c++20` or `c++17`: the standard that torch's extension builder names most often."""
+    names = collections.Counter(re.findall(r"-std=(c\+\+\d\d)", text))
+    return names.most_common(1)[0][0] if names else "c++17"
+
+
+def nvcc_flags_of(text: str) -> tuple[str, ...]:
+    """The list `COMMON_NVCC_FLAGS` of torch's extension builder."""
+    found = re.search(r"^COMMON_NVCC_FLAGS = (\[.*?\])", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise MachineError("this torch's extension builder has no COMMON_NVCC_FLAGS; use torch 2.6 to 2.13")
+    return tuple(str(flag) for flag in ast.literal_eval(found[1]))
+
+
+def _cxx11_abi(folder: Path) -> bool:
+    text = (folder / "share" / "cmake" / "Torch" / "TorchConfig.cmake").read_text(encoding="utf-8")
+    found = re.search(r"_GLIBCXX_USE_CXX11_ABI=(\d)", text)
+    return found is None or found[1] == "1"
+
+
+@functools.cache
+def _pybind_defines(folder: str) -> list[str]:
+    """The tags, asked of torch in a process of its own: they are only in its binary."""
+    names = [f"_PYBIND11_{tag}" for tag in _PYBIND_TAGS]
+    question = f"import json, torch._C as c; print(json.dumps([getattr(c, n, None) for n in {names!r}]))"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import torch; {question}"],
+            capture_output=True,
+            check=True,
+            timeout=_ASK_TIMEOUT_S,
+            text=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"torch in {folder} can't be imported: {error}") from error
+    values = json.loads(done.stdout.splitlines()[-1])
+    return [f'-DPYBIND11_{tag}=\\"{value}\\"' for tag, value in zip(_PYBIND_TAGS, values, strict=True) if value]
