@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
+from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST, ZYGOTE_ENVIRONMENT
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.zygote import Zygote
@@ -90,7 +90,9 @@ def device(request: pytest.FixtureRequest) -> DeviceKind:
 @pytest.fixture(scope="module")
 def zygote(device: DeviceKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     extra = PRELOADED_CUDA if device is DeviceKind.CUDA else PRELOADED_HOST
-    with Zygote(preload=(*PRELOADED, *extra), log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
+    with Zygote(
+        preload=(*PRELOADED, *extra), env=ZYGOTE_ENVIRONMENT, log_path=tmp_path_factory.mktemp("zygote") / "zygote.log"
+    ) as held:
         yield held
 
 
@@ -131,7 +133,9 @@ def test_a_right_solution_passes_and_is_timed(referee: Referee, tmp_path: Path) 
 
 
 def test_a_right_solution_that_is_not_timed_has_no_speedup(referee: Referee, tmp_path: Path) -> None:
-    outcome = judge(referee, model("e = (x - x.amax(1, keepdim=True)).exp()\nreturn e / e.sum(1, keepdim=True)"), tmp_path)
+    outcome = judge(
+        referee, model("e = (x - x.amax(1, keepdim=True)).exp()\nreturn e / e.sum(1, keepdim=True)"), tmp_path
+    )
     assert (outcome.status, outcome.speedup, outcome.timing) == (Status.passed, None, None)
 
 

@@ -24,6 +24,10 @@ PRELOADED = ("torch", "torch.utils.cpp_extension", "harness.contestant", "harnes
 PRELOADED_HOST = ("harness.hostcuda.shim",)
 PRELOADED_CUDA = ("cuda.bindings.driver",)
 
+ZYGOTE_ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Makes `torch.cuda.is_available` ask NVML. Its other way initialises CUDA, which a fork can't undo, and importing
+`torch.utils.cpp_extension` calls it."""
+
 
 def main(fd: int) -> None:
     """Serve until the executor closes the connection."""
@@ -31,7 +35,8 @@ def main(fd: int) -> None:
     start = channel.receive().message
     config = RefereeConfig.from_json(start["config"])
     extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
-    with Zygote(preload=(*PRELOADED, *extra), log_path=Path(start["log_path"])) as zygote:
+    log_path = Path(start["log_path"])
+    with Zygote(preload=(*PRELOADED, *extra), env=ZYGOTE_ENVIRONMENT, log_path=log_path) as zygote:
         try:
             referee = Referee(config, zygote)
         except DeviceError as error:
