@@ -156,8 +156,11 @@ def test_an_interrupted_run_says_how_to_continue_and_does(place: Path, call: Cal
     assert first.code == 130
     assert "--resume --run-id r1" in first.err
     assert "results/r1" in first.err
+    records = place / "results/r1/records.jsonl"
+    records.write_bytes(records.read_bytes() + b'{"format": 1, "probl')
     second = call("eval", "solutions", "--device", "host", "--resume")
     assert second.code == 0, second.err
+    assert "the last line was cut short" in second.err
     assert "2 to evaluate, 1 already there" in second.err
     assert "1 had their record from before" in second.out
     assert len(RunStore.open(place / "results/r1").records()) == 3

@@ -16,13 +16,14 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import environment
+from harness.catalog import find_solutions, load_problems
 from harness.cli.output import INTERRUPTED, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
 from harness.config import RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Status
 from harness.report import board, terminal
 from harness.scoring import By, leaderboard
-from harness.store import RunStore, StoreError, latest_run, new_run_id
+from harness.store import RunStore, StoreError, is_run, latest_run, new_run_id
 
 
 class View(Protocol):
@@ -49,7 +50,9 @@ Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
     """Run the pipeline, its events told to `view`. The machine's faults are `MachineError`."""
-    # Imported here because this brings in torch: seconds that no other command should cost.
+    # The pipeline looks again; but a wrong path should not have to wait until torch is imported.
+    find_solutions(config.paths, load_problems(config.problems), problem_id=config.problem)
+    from harness.build import CacheError
     from harness.devices import DeviceError
     from harness.executors import ExecutorError
     from harness.pipeline import BuildFinished, Event, RunStarted, SolutionFinished, evaluate_run
@@ -66,7 +69,7 @@ def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
 
     try:
         done = evaluate_run(config, environment=found, on_event=tell)
-    except (DeviceError, ExecutorError, SandboxUnavailable) as error:
+    except (CacheError, DeviceError, ExecutorError, SandboxUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
 
@@ -237,4 +240,7 @@ def _settle(found: Environment, file: Path | None, options: Mapping[str, object]
         if latest is None:
             raise StoreError(f"{settled.out}: no run to resume; leave out --resume to start one")
         settled = dataclasses.replace(settled, run_id=latest.name)
+    if settled.resume and is_run(settled.run_dir):
+        for note in RunStore.open(settled.run_dir).notes:
+            say(f"{settled.run_dir}: {note}")
     return settled
