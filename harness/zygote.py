@@ -15,6 +15,7 @@ import importlib
 import itertools
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -34,7 +35,9 @@ START_TIMEOUT_S = 120.0
 """How long importing the preloaded modules may take (torch: 3 to 5 s from a cold disk)."""
 SPAWN_TIMEOUT_S = 60.0
 """How long one fork and its walls may take on an overloaded machine; it is some ten milliseconds on an idle one."""
-_CLOSE_TIMEOUT_S = 10.0
+KILL_TIMEOUT_S = 30.0
+"""How long a kill may take: processes stuck in a driver die late. After that the zygote itself is given up."""
+_CLOSE_TIMEOUT_S = 5.0
 
 
 class ZygoteError(Exception):
@@ -64,7 +67,9 @@ class Child:
     def kill(self) -> ExitReport:
         """End it and everything it started, and wait for that. One that had ended keeps its own report."""
         self._life.kill(self._number)
-        self._ended.wait()
+        if not self._ended.wait(KILL_TIMEOUT_S):
+            self._life.abandon()
+            self._ended.wait()
         assert self._exit is not None
         return self._exit
 
@@ -220,10 +225,15 @@ class _Life:
         ours, theirs = pair()
         channel = Channel(ours)
         pending = _Pending(channel)
-        log_file = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        number = next(self._numbers)
+        try:
+            log_file = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         try:
             with self._lock:
-                number = next(self._numbers)
                 self._pending[number] = pending
             message = {"do": "spawn", "id": number, "target": target, "policy": policy.to_json()}
             self._send(message, (theirs.fileno(), log_file, *fds))
@@ -234,6 +244,8 @@ class _Life:
         finally:
             theirs.close()
             os.close(log_file)
+            with self._lock:
+                self._pending.pop(number, None)
         if pending.child is not None:
             return pending.child
         channel.close()
@@ -248,11 +260,16 @@ class _Life:
         with suppress(ZygoteError):  # a dead zygote's children are dead, and reported so
             self._send({"do": "kill", "id": number})
 
+    def abandon(self) -> None:
+        """Give up a zygote that does not do as it is told: kill its process, and with it everything below."""
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+
     def end(self) -> None:
         """End the process and wait until it and all its children are gone."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(_CLOSE_TIMEOUT_S)
+        self._thread.join(3 * _CLOSE_TIMEOUT_S)
 
     def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         if self.death is not None:
@@ -286,8 +303,9 @@ class _Life:
                 self._hear(received.message, received.fds)
         except (WireError, OSError):
             pass
-        self._see_dead(started_process)
-        self._mourn(reason or f"the zygote died (exit status {started_process.returncode})")
+        finally:  # whatever happened, nobody may wait for ever
+            self._see_dead(started_process)
+            self._mourn(reason or f"the zygote died (exit status {started_process.returncode})")
 
     def _hear(self, message: dict[str, Any], fds: tuple[int, ...]) -> None:
         pid = _pid_of(fds[0]) if fds else None

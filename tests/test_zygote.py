@@ -1,0 +1,307 @@
+"""The zygote: many children at once from many threads, ends that are always reported, and deaths at bad moments."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.sandbox import SandboxPolicy
+from harness.wire import ChannelClosed, FrameMalformed, FrameTooLarge, WireError
+from harness.zygote import Child, Zygote, ZygoteError
+
+TARGETS = Path(__file__).parent / "sandboxed"
+POLICY = SandboxPolicy(readable=(TARGETS,))
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    with Zygote(env={"PYTHONPATH": str(TARGETS)}) as started:
+        yield started
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def dies(pid: int) -> bool:
+    deadline = time.monotonic() + WAIT_S
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
+def gone(pipe: int) -> bool:
+    """Whether nobody holds the writing end any more, within the usual wait."""
+    while select.select([pipe], [], [], WAIT_S)[0]:
+        if not os.read(pipe, 65536):
+            return True
+    return False
+
+
+class Heartbeat:
+    """A child whose daemon writes into a pipe as long as it lives."""
+
+    def __init__(self, zygote: Zygote, log: Path) -> None:
+        self.reading, writing = os.pipe()
+        waiting, self.release = os.pipe()
+        self.child = zygote.spawn("attacks:daemon", POLICY, log, fds=(writing, waiting))
+        os.close(writing)
+        os.close(waiting)
+        assert os.read(self.reading, 1) == b"."
+
+    def close(self) -> None:
+        os.close(self.reading)
+        os.close(self.release)
+        self.child.channel.close()
+
+
+def test_a_child_talks_and_gets_its_descriptors(zygote: Zygote, tmp_path: Path) -> None:
+    pipes = [os.pipe() for _ in range(3)]
+    for index, (_, writing) in enumerate(pipes):
+        os.write(writing, f"text {index}".encode())
+    reading = [reading for reading, _ in pipes]
+    with zygote.spawn("honest:echo", POLICY, tmp_path / "log", fds=reading) as child:
+        child.channel.send({"number": 1})
+        answer = child.channel.receive(WAIT_S).message
+        report = child.wait(WAIT_S)
+    assert answer == {"got": {"number": 1}, "read": ["text 0", "text 1", "text 2"]}
+    assert report is not None
+    assert (report.cause, report.exit_code, report.signal) == ("exited", 0, None)
+    assert report.wall_s > 0
+    for pair in pipes:
+        for fd in pair:
+            os.close(fd)
+
+
+def test_torch_is_there_without_being_imported_again(tmp_path: Path) -> None:
+    with Zygote(["torch"], env={"PYTHONPATH": str(TARGETS)}) as own:
+        own.wait_ready()
+        assert own.threads == 1
+        with own.spawn("honest:use_torch", POLICY, tmp_path / "log") as child:
+            assert child.channel.receive(WAIT_S).message == {
+                "sum": 300.0**3,
+                "shared": True,
+                "preloaded": True,
+            }
+
+
+def test_process_ids_are_the_owners(zygote: Zygote, tmp_path: Path) -> None:
+    with zygote.spawn("honest:sleep", POLICY, tmp_path / "log") as child:
+        child.channel.receive(WAIT_S)
+        target = child.target_pid()
+        assert child.pid is not None
+        assert target is not None
+        assert is_alive(child.pid)
+        assert is_alive(target)
+        child.kill()
+        assert not is_alive(child.pid)
+        assert not is_alive(target)
+        assert child.target_pid() is None
+
+
+def test_twenty_children_at_once_from_eight_threads(zygote: Zygote, tmp_path: Path) -> None:
+    def one(index: int) -> tuple[int, str]:
+        with zygote.spawn("honest:echo", POLICY, tmp_path / f"log{index}") as child:
+            together.wait(WAIT_S)
+            child.channel.send({"index": index})
+            answer = child.channel.receive(WAIT_S).message["got"]["index"]
+            report = child.wait(WAIT_S)
+            assert report is not None
+            return answer, report.cause
+
+    together = threading.Barrier(20)
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(one, range(20))) == [(index, "exited") for index in range(20)]
+
+
+def test_killing_one_leaves_its_neighbours(zygote: Zygote, tmp_path: Path) -> None:
+    children = [zygote.spawn("honest:sleep", POLICY, tmp_path / "log") for _ in range(6)]
+    with ThreadPoolExecutor(3) as pool:
+        killed = list(pool.map(Child.kill, children[::2]))
+    assert [report.cause for report in killed] == ["killed"] * 3
+    assert all(child.wait(0) is None for child in children[1::2])
+    for child in children:
+        child.close()
+
+
+def receive_all(child: Child) -> None:
+    while True:
+        child.channel.receive(WAIT_S)
+
+
+def test_a_child_that_lies_on_the_wire_harms_its_own_channel_only(zygote: Zygote, tmp_path: Path) -> None:
+    with zygote.spawn("attacks:scribble", POLICY, tmp_path / "log") as child:
+        with pytest.raises((FrameMalformed, FrameTooLarge)):
+            receive_all(child)
+        report = child.wait(WAIT_S)
+    assert report is not None
+    assert report.cause == "exited"
+    assert zygote.alive
+
+
+def test_a_closed_channel_is_seen(zygote: Zygote, tmp_path: Path) -> None:
+    with zygote.spawn("attacks:close_channel", POLICY, tmp_path / "log") as child, pytest.raises(ChannelClosed):
+        child.channel.receive(WAIT_S)
+
+
+@pytest.mark.parametrize("victim", ["the process started", "the one that forks"])
+def test_a_killed_zygote_takes_its_children_along(zygote: Zygote, tmp_path: Path, victim: str) -> None:
+    beat = Heartbeat(zygote, tmp_path / "log")
+    server = parent_of(beat.child.pid)
+    os.kill(zygote.pid if victim == "the process started" else server, signal.SIGKILL)
+    report = beat.child.wait(WAIT_S)
+    assert report is not None
+    assert report.cause == "lost"
+    assert gone(beat.reading)
+    assert dies(server)
+    assert not zygote.alive
+    with pytest.raises(WireError):
+        beat.child.channel.receive(WAIT_S)
+    with pytest.raises(ZygoteError, match="died"):
+        zygote.spawn("honest:sleep", POLICY, tmp_path / "log")
+    assert beat.child.kill().cause == "lost"
+    beat.close()
+    zygote.restart()
+    with zygote.spawn("honest:echo", POLICY, tmp_path / "log") as child:
+        child.channel.send({})
+        assert child.channel.receive(WAIT_S).message["got"] == {}
+
+
+def parent_of(pid: int | None) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_zygote_killed_while_it_starts_children_is_an_error_not_a_hang(zygote: Zygote, tmp_path: Path) -> None:
+    zygote.wait_ready()
+
+    def keep_spawning() -> str:
+        while True:
+            try:
+                children.append(zygote.spawn("honest:sleep", POLICY, tmp_path / "log"))
+            except ZygoteError as error:
+                return str(error)
+
+    children: list[Child] = []
+
+    with ThreadPoolExecutor(4) as pool:
+        spawning = [pool.submit(keep_spawning) for _ in range(4)]
+        time.sleep(0.1)
+        os.kill(zygote.pid, signal.SIGKILL)
+        for one in spawning:
+            assert "zygote" in one.result(WAIT_S)
+    for child in children:
+        assert child.kill().cause == "lost"
+        child.channel.close()
+
+
+def test_a_stopped_zygote_does_not_stop_its_owner_from_closing(tmp_path: Path) -> None:
+    own = Zygote(env={"PYTHONPATH": str(TARGETS)})
+    beat = Heartbeat(own, tmp_path / "log")
+    os.kill(parent_of(beat.child.pid), signal.SIGSTOP)
+    own.close()
+    assert gone(beat.reading)
+    beat.close()
+
+
+def test_restart_ends_what_ran(zygote: Zygote, tmp_path: Path) -> None:
+    beat = Heartbeat(zygote, tmp_path / "log")
+    zygote.restart()
+    assert gone(beat.reading)
+    assert beat.child.kill().cause == "lost"
+    beat.close()
+    assert zygote.alive
+
+
+def test_nothing_survives_its_owner(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    waiting, release = os.pipe()
+    command = [sys.executable, str(TARGETS / "doomed.py"), str(writing), str(waiting), str(tmp_path / "log")]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, pass_fds=(writing, waiting)
+    ) as owner:
+        os.close(writing)
+        os.close(waiting)
+        assert owner.stdout is not None
+        pids = [int(word) for word in owner.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(is_alive(pid) for pid in pids)
+        owner.kill()
+    assert gone(reading)
+    assert all(dies(pid) for pid in pids)
+    os.close(reading)
+    os.close(release)
+
+
+def test_a_zygote_outlives_the_thread_that_made_it(tmp_path: Path) -> None:
+    made: list[Zygote] = []
+    thread = threading.Thread(target=lambda: made.append(Zygote(env={"PYTHONPATH": str(TARGETS)})))
+    thread.start()
+    thread.join()
+    with made[0] as own, own.spawn("honest:echo", POLICY, tmp_path / "log") as child:
+        child.channel.send({})
+        assert child.channel.receive(WAIT_S).message["got"] == {}
+
+
+def test_a_preload_that_fails_says_what(tmp_path: Path) -> None:
+    with Zygote(["no_such_module_anywhere"]) as own:
+        with pytest.raises(ZygoteError, match="No module named 'no_such_module_anywhere'"):
+            own.wait_ready()
+        with pytest.raises(ZygoteError, match="no_such_module_anywhere"):
+            own.spawn("honest:echo", POLICY, tmp_path / "log")
+
+
+def test_threads_of_a_preload_are_counted() -> None:
+    with Zygote(["threaded"], env={"PYTHONPATH": str(TARGETS)}) as own:
+        own.wait_ready()
+        assert own.threads == 2
+
+
+@pytest.mark.parametrize("target", ["honest", "honest:", ":echo", "honest:not a name"])
+def test_a_target_is_a_module_and_a_function(zygote: Zygote, tmp_path: Path, target: str) -> None:
+    with pytest.raises(ValueError, match="target"):
+        zygote.spawn(target, POLICY, tmp_path / "log")
+
+
+def test_a_log_that_cannot_be_opened_is_the_callers_error(zygote: Zygote, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        zygote.spawn("honest:echo", POLICY, tmp_path / "nowhere" / "log")
+
+
+def test_descriptors_and_processes_do_not_pile_up(zygote: Zygote, tmp_path: Path) -> None:
+    def held() -> int:
+        return len(os.listdir("/proc/self/fd")) + len(os.listdir(f"/proc/{server}/fd"))
+
+    with zygote.spawn("honest:sleep", POLICY, tmp_path / "log") as child:
+        server = parent_of(child.pid)
+    before = held()
+    for _ in range(10):
+        with zygote.spawn("honest:sleep", POLICY, tmp_path / "log"):
+            pass
+    deadline = time.monotonic() + WAIT_S
+    while held() != before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert held() == before
+    assert Path(f"/proc/{server}/task/{server}/children").read_text() == ""
+
+
+def test_closing_twice_is_fine() -> None:
+    own = Zygote()
+    own.close()
+    own.close()
+    assert not own.alive
