@@ -463,8 +463,8 @@ import sys, time
 from harness.cli import main
 
 def run(config, found, view):
-    print("running", flush=True)
     try:
+        print("running", flush=True)
         time.sleep(600)
     finally:
         print("unwound", flush=True)
