@@ -12,6 +12,7 @@ of the rest, not even that it exists.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,6 +26,9 @@ _STAGE = "/tmp"
 
 SCRATCH = ("/tmp", HOME, "/dev/shm")
 """The private, memory-backed folders of a child."""
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How mountinfo writes blanks and backslashes. Nothing here may import lazily (codecs do): the files are away."""
 
 _MASKED_FILES = (
     *("kcore", "keys", "key-users", "kmsg", "kallsyms", "kpagecount", "kpageflags", "kpagecgroup"),
@@ -151,7 +155,7 @@ def _restrict_each(target: str, attributes: int) -> None:
     with open("/old/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mounts = [line.split() for line in file]
     for fields in mounts:
-        point = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
         if is_below(point, target):
             own = [kept.get(option, 0) for option in fields[5].split(",")]
             combined = flags
@@ -174,7 +178,7 @@ def _make_etc(view: SystemView, ids: tuple[int, ...]) -> None:
         "hosts": _HOSTS,
     }
     for name, text in texts.items():
-        with open(f"/new/etc/{name}", "w", encoding="ascii") as file:
+        with open(f"/new/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
 
 

@@ -117,7 +117,7 @@ def _other_user(entered: Entered, shown: view.SystemView) -> tuple[int | None, s
 
 
 def _is_mapped(kind: str, first: int) -> bool:
-    with suppress(OSError), open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+    with suppress(OSError), open(f"/proc/self/{kind}_map", encoding="utf-8") as file:
         for line in file:
             start, _, count = (int(word) for word in line.split())
             if start <= first and first + _USERS_PER_ZYGOTE <= start + count:

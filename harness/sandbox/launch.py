@@ -296,7 +296,7 @@ class _Job:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._set_environment()
         system.prctl(system.PR_SET_DUMPABLE, 1)
-        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
             file.write(_TARGET_OOM_SCORE)
         limits.set_rlimits(self.policy)
         for name in ("limits", "memory_watchdog", "bounded_log", "clean_environment"):

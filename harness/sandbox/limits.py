@@ -137,7 +137,7 @@ def children_of(parent: int) -> list[int]:
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{parent}/task"):
-            with open(f"/proc/{parent}/task/{thread}/children", encoding="ascii") as file:
+            with open(f"/proc/{parent}/task/{thread}/children", encoding="utf-8") as file:
                 found += [int(pid) for pid in file.read().split()]
     return found
 
@@ -152,7 +152,7 @@ def descendants(root: int) -> list[int]:
 
 def out_of_memory_kills() -> int:
     """How many processes the kernel has killed for want of memory since boot (0 where it does not count them)."""
-    with suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:
+    with suppress(OSError), open("/proc/vmstat", encoding="utf-8") as file:
         for line in file:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])

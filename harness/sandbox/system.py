@@ -155,7 +155,7 @@ def drop_capabilities() -> None:
 
 def has_capability(number: int) -> bool:
     """Whether this process's effective set holds capability `number`."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("CapEff:"):
                 return bool(int(line.split()[1], 16) >> number & 1)
