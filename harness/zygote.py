@@ -37,6 +37,8 @@ SPAWN_TIMEOUT_S = 60.0
 """How long one fork and its walls may take on an overloaded machine; it is some ten milliseconds on an idle one."""
 KILL_TIMEOUT_S = 30.0
 """How long a kill may take: processes stuck in a driver die late. After that the zygote itself is given up."""
+MAX_FDS = 12
+"""Descriptors for one child; with its channel and log they must fit one message of the wire."""
 _CLOSE_TIMEOUT_S = 5.0
 
 
@@ -126,6 +128,8 @@ class Zygote:
         module, colon, function = target.partition(":")
         if not (module and colon and function.isidentifier()):
             raise ValueError(f'a target is "package.module:function", not {target!r}')
+        if len(fds) > MAX_FDS:
+            raise ValueError(f"a child can be given at most {MAX_FDS} descriptors, not {len(fds)}")
         for path in (*policy.writable, *policy.readable):
             if not path.exists():
                 raise ValueError(f"the sandbox policy names {path}, which does not exist")

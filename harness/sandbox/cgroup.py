@@ -31,7 +31,8 @@ class ChildCgroup:
             self.path.mkdir()
             _write(self.path / "memory.max", max_memory_bytes)
             _write(self.path / "pids.max", max_processes + 8)  # the supervisor, and room for the fork itself
-            for extra, value in (("memory.swap.max", 0), ("memory.oom.group", 0)):
+            # The whole group or nothing: else a child that spreads its memory over many processes goes on for ever.
+            for extra, value in (("memory.swap.max", 0), ("memory.oom.group", 1)):
                 with suppress(OSError):
                     _write(self.path / extra, value)
         except OSError as error:
@@ -74,19 +75,19 @@ class ChildCgroup:
                 time.sleep(0.005)
 
 
-def find_base() -> Path:
+def find_base(root: Path = _ROOT, membership: str = "/proc/self/cgroup") -> Path:
     """A cgroup below which children can be made, its controllers switched on.
 
     Raises `CgroupUnavailable` with the reason. May switch `memory` and `pids` on for the children of this process's
     own cgroup, which the kernel allows only where that is a root or holds no processes itself.
     """
-    if not (_ROOT / "cgroup.controllers").exists():
-        raise CgroupUnavailable("cgroup version 2 is not mounted at /sys/fs/cgroup")
+    if not (root / "cgroup.controllers").exists():
+        raise CgroupUnavailable(f"cgroup version 2 is not mounted at {root}")
     own = ""
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in Path(membership).read_text().splitlines():
         if line.startswith("0::"):
             own = line[3:].lstrip("/")
-    base = _ROOT / own
+    base = root / own
     try:
         offered = (base / "cgroup.controllers").read_text().split()
         handed_on = (base / "cgroup.subtree_control").read_text().split()

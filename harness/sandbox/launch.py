@@ -42,7 +42,8 @@ _NAMESPACES = {
     "network_namespace": system.CLONE_NEWNET,
     "cgroup_namespace": system.CLONE_NEWCGROUP,
 }
-_TARGET_OOM_SCORE = "1000"
+_SPARED, _FIRST = "-1000", "1000"
+"""Whom the kernel kills last and first when memory runs out (`oom_score_adj`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +194,7 @@ class _Job:
         os.dup2(self.log_file, 1)
         os.dup2(self.log_file, 2)
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+        _rank_for_shortage(_SPARED)
         if cgroup is not None:
             try:
                 cgroup.enter()
@@ -296,8 +298,7 @@ class _Job:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._set_environment()
         system.prctl(system.PR_SET_DUMPABLE, 1)
-        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
-            file.write(_TARGET_OOM_SCORE)
+        _rank_for_shortage(_FIRST)
         limits.set_rlimits(self.policy)
         for name in ("limits", "memory_watchdog", "bounded_log", "clean_environment"):
             self.findings.have(name)
@@ -377,6 +378,11 @@ class _Job:
             traceback.print_exc()
             os._exit(73)
         os._exit(0)
+
+
+def _rank_for_shortage(score: str) -> None:
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
+        file.write(score)  # lowering needs root: an ordinary user's supervisor dies with its child, which is reported
 
 
 def _redirect(path: str, fd: int) -> None:

@@ -6,6 +6,8 @@ Decision: RLIMIT_AS can't bound memory where CUDA runs (the driver reserves tera
 nothing, and a memory cgroup is often not ours to make. So the supervisor adds up what the kernel reports as resident
 (private and shared-memory pages of every process, and the pages of the private file systems), often enough that
 `FILL_RATE_BYTES_PER_S` can't run far past the limit between two looks. Where a cgroup can be had it is used as well.
+Neither sees what a driver allocates in the kernel on a process's behalf (page-locked memory of CUDA); there the
+machine's own out-of-memory killer is the last resort, told by `oom_score_adj` to take the child first.
 """
 
 from __future__ import annotations
@@ -90,7 +92,11 @@ class DiskWatch:
 
 
 def folder_bytes(folders: Iterable[str], enough: int) -> int:
-    """Bytes that the files below `folders` occupy; stops adding up beyond `enough`, links are not followed."""
+    """Bytes that the files below `folders` occupy; links are not followed.
+
+    Stops adding up beyond `enough`, and says more than that for what can't be added up. A deleted file that is still
+    open escapes it, until its holder ends.
+    """
     total, entries = 0, 0
     waiting = list(folders)
     while waiting:
@@ -104,7 +110,9 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
                         total += entry.stat(follow_symlinks=False).st_blocks * 512
                     if total > enough or entries > _DISK_ENTRIES:
                         return max(total, enough + 1)
-        except OSError:  # it vanished, or the child closed it to its own user: nothing more can be added up there
+        except PermissionError:  # only a child that hides what it wrote closes a folder to its own user
+            return max(total, enough + 1)
+        except OSError:  # it vanished
             continue
     return total
 

@@ -166,6 +166,15 @@ def hog_disk(channel, fds):
             file.write(b"x" * 2**22)
 
 
+def hide_on_disk(channel, fds):
+    """Close a folder to everybody without capabilities, so that nobody can add up what it holds."""
+    folder = channel.receive(30).message["folder"]
+    os.mkdir(f"{folder}/closed")
+    os.chmod(f"{folder}/closed", 0)
+    channel.send({"started": True})
+    time.sleep(600)
+
+
 def write_everywhere(channel, fds):
     """Which of the named paths can be written: a file in a folder, or the file itself."""
     paths = channel.receive(30).message["paths"]
