@@ -15,7 +15,7 @@ from typing import Any
 from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec, SpecError
 from harness.model import Failure, Status, one_line
 from harness.sandbox import ExitReport, Mode, SandboxPolicy
-from harness.wire import FrameTimeout, WireError
+from harness.wire import ChannelClosed, FrameTimeout, WireError
 from harness.zygote import Zygote
 
 FORMAT = 1
@@ -95,11 +95,13 @@ def harvest(
                     deadline = min(deadline, time.monotonic() + _FORWARD_S)
         except FrameTimeout:
             reader.failure = reader.hung(child.kill())
-        except (WireError, ValueError, OSError) as error:
-            # Frames that the harvest's own code never sends, or none at all: the submission ended or rewrote it.
-            reader.notes.append(one_line(f"the harvest broke off: {error}", limit=200))
-            exit_report = child.wait(_END_S) or child.kill()
-            reader.failure = reader.died(exit_report)
+        except ChannelClosed:
+            reader.failure = reader.died(child.wait(_END_S) or child.kill())
+        except (WireError, ValueError) as error:
+            child.kill()
+            reason = one_line(f"the process sent the harness what its own code there never sends: {error}")
+            evidence = {"rule": "protocol", "phase": "build"}
+            reader.failure = Failure(status=Status.disqualified, reason=reason, evidence=evidence)
     return Harvest(
         specs=tuple(reader.specs.values()),
         failure=reader.failure,

@@ -41,7 +41,7 @@ def pretended_cuda(kind: Kind, pretence: Pretence) -> Iterator[None]:
     _patch_cuda(pretence)
     torch.set_default_device("meta" if kind == "meta" else None)
     try:
-        with _Redirect(kind, pretence), torch.no_grad():
+        with torch.no_grad(), _Redirect(kind, pretence):  # in this order: entering no_grad is itself a torch function
             yield
     finally:
         torch.set_default_device(None)

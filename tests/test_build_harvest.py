@@ -1,0 +1,381 @@
+"""What solutions ask to have built, found in real sandboxed processes, and who is to blame when that breaks off."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.build import PRELOAD
+from harness.build.arguments import describe
+from harness.build.harvesting import Harvest, harvest
+from harness.model import Status
+from harness.zygote import Zygote
+
+EXT = 'load_inline("ext", cpp_sources="int f(int);", functions=["f"])'
+HEAD = "import torch\nfrom torch import nn\nfrom torch.utils.cpp_extension import load, load_inline\n"
+MODEL = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote(PRELOAD) as started:
+        yield started
+
+
+class Harvester:
+    def __init__(self, zygote: Zygote, log_path: Path) -> None:
+        self.zygote = zygote
+        self.log_path = log_path
+
+    def __call__(
+        self,
+        body: str,
+        *,
+        init: tuple[Any, ...] = (),
+        inputs: tuple[Any, ...] | None = (torch.empty(64, 32, device="meta"),),
+        refused: dict[str, str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> Harvest:
+        return harvest(
+            HEAD + textwrap.dedent(body),
+            "solution_16.py",
+            arguments=None if inputs is None else describe(init, inputs),
+            refused=refused or {},
+            seed=0,
+            zygote=self.zygote,
+            sandbox="auto",
+            log_path=self.log_path,
+            timeout_s=timeout_s,
+        )
+
+
+@pytest.fixture
+def run(zygote: Zygote, tmp_path: Path) -> Harvester:
+    return Harvester(zygote, tmp_path / "log")
+
+
+def names(found: Harvest) -> list[str]:
+    return [spec.name for spec in found.specs]
+
+
+# -- where extensions are found ------------------------------------------------------------------------------
+
+
+def test_compiled_at_import(run: Harvester) -> None:
+    found = run(f"ext = {EXT}\n{MODEL}")
+    assert (names(found), found.failure, found.complete) == (["ext"], None, True)
+    assert found.specs[0].functions == (("f", "f"),)
+
+
+def test_compiled_in_the_constructor_with_arguments(run: Harvester) -> None:
+    found = run(
+        f"""
+        class ModelNew(nn.Module):
+            def __init__(self, width, activation="relu"):
+                super().__init__()
+                self.linear = nn.Linear(width, width)
+                self.ext = {EXT}
+        """,
+        init=(8192,),
+    )
+    assert (names(found), found.failure) == (["ext"], None)
+
+
+def test_compiled_on_first_call(run: Harvester) -> None:
+    found = run(
+        f"""
+        class ModelNew(nn.Module):
+            ext = None
+            def forward(self, x):
+                x = x.contiguous().cuda()
+                assert x.is_cuda and x.device.type == "cuda" and x.shape == (64, 32)
+                if self.ext is None:
+                    ModelNew.ext = {EXT}
+                return self.ext.f(x)
+        """
+    )
+    assert (names(found), found.failure) == (["ext"], None)
+
+
+def test_a_swallowed_exception_hides_nothing(run: Harvester) -> None:
+    """A function of an extension that is not there yet must not look like a failing kernel."""
+    found = run(
+        f"""
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                try:
+                    return {EXT}.f(x)
+                except Exception:
+                    {EXT.replace('"ext"', '"fallback"')}
+        """
+    )
+    assert names(found) == ["ext"]
+
+
+def test_functions_looked_up_at_import(run: Harvester) -> None:
+    found = run(f"ext = {EXT}\nf = ext.f\nassert hasattr(ext, 'f') and callable(f)\n{MODEL}")
+    assert (names(found), found.failure) == (["ext"], None)
+
+
+def test_several_extensions_each_once(run: Harvester) -> None:
+    second = EXT.replace("ext", "second")
+    found = run(f"import torch.utils.cpp_extension as c\na = {EXT}\nb = c.{second}\nagain = {EXT}\n{MODEL}")
+    assert names(found) == ["ext", "second"]
+
+
+def test_operators_registered_with_torch(run: Harvester) -> None:
+    found = run(
+        f"""
+        load_inline("ops", cpp_sources="TORCH_LIBRARY(mine, m) {{}}", is_python_module=False)
+        relu = torch.ops.mine.relu
+        {MODEL.replace(chr(10), chr(10) + " " * 8)}
+        """
+    )
+    assert (names(found), found.failure) == (["ops"], None)
+    assert not found.specs[0].is_python_module
+
+
+def test_files_that_the_solution_writes(run: Harvester) -> None:
+    found = run(
+        f"""
+        import os, tempfile
+        folder = tempfile.mkdtemp()
+        with open(os.path.join(folder, "k.cu"), "w") as file:
+            file.write("int f() {{ return 1; }}")
+        ext = load("ext", [os.path.join(folder, "k.cu")])
+        {MODEL.replace(chr(10), chr(10) + " " * 8)}
+        """
+    )
+    assert found.specs[0].compiled == ("k.cu",)
+
+
+def test_an_architecture_of_its_own(run: Harvester) -> None:
+    found = run(f"import os\nos.environ['TORCH_CUDA_ARCH_LIST'] = '9.0a'\next = {EXT}\n{MODEL}")
+    assert found.specs[0].cuda_arch_list == "9.0a"
+
+
+def test_a_gpu_in_the_constructor_is_make_believe(run: Harvester) -> None:
+    found = run(
+        f"""
+        assert torch.cuda.is_available()
+        table = torch.arange(1 << 40, device="cuda")
+        class ModelNew(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(100_000, 100_000).cuda())
+                self.stream = torch.cuda.Stream()
+                self.count = torch.cuda.get_device_properties(0).multi_processor_count
+                with torch.cuda.stream(self.stream):
+                    self.scale = torch.ones(3, device=self.weight.device)
+                torch.cuda.synchronize()
+                self.to("cuda:0")
+                self.ext = {EXT}
+        """
+    )
+    assert (names(found), found.failure) == (["ext"], None)
+
+
+def test_code_that_looks_at_values_is_tried_with_values(run: Harvester) -> None:
+    found = run(
+        f"""
+        width = int(torch.tensor([3.0]).cuda().sum().item())
+        ext = {EXT}
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                assert width == 3
+                return {EXT.replace("ext", "second")}.f(x)
+        """
+    )
+    assert names(found) == ["ext", "second"]
+
+
+def test_without_arguments_forward_gets_matrices(run: Harvester) -> None:
+    found = run(
+        f"""
+        class ModelNew(nn.Module):
+            def forward(self, a, b):
+                return {EXT}.f(a @ b)
+        """,
+        inputs=None,
+    )
+    assert (names(found), found.failure) == (["ext"], None)
+
+
+def test_torch_only(run: Harvester) -> None:
+    found = run(MODEL)
+    assert (names(found), found.failure, found.complete) == ([], None, True)
+
+
+def test_extensions_found_before_the_end_are_kept(run: Harvester) -> None:
+    found = run(f"a = {EXT}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        import os; os._exit(3)")
+    assert (names(found), found.failure, found.complete) == (["ext"], None, False)
+    assert "exit code 3" in found.notes[-1]
+
+
+# -- faults of the solution ----------------------------------------------------------------------------------
+
+
+def test_syntax_error(run: Harvester) -> None:
+    found = run("class ModelNew(nn.Module)\n    pass")
+    assert found.failure is not None
+    assert found.failure.status is Status.syntax_error
+    assert found.failure.reason == "line 4: expected ':': class ModelNew(nn.Module)"
+    assert found.failure.evidence["line"] == 4
+
+
+def test_a_text_that_is_no_python_at_all(run: Harvester) -> None:
+    for body in ("\0", "(" * 1000, "x = " + "-" * 1_000_000 + "1"):
+        failure = run(body).failure
+        assert failure is not None
+        assert failure.status is Status.syntax_error
+
+
+def test_no_model_new(run: Harvester) -> None:
+    for body in ("class Model(nn.Module): pass", "ModelNew = 7"):
+        failure = run(body).failure
+        assert failure is not None
+        assert failure.status is Status.no_model_new
+
+
+def test_wrong_constructor(run: Harvester) -> None:
+    failure = run("class ModelNew(nn.Module):\n    def __init__(self, a, b): pass", init=(1,)).failure
+    assert failure is not None
+    assert failure.status is Status.bad_constructor
+    assert "missing a required argument: 'b'" in failure.reason
+
+
+def test_constructor_that_raises(run: Harvester) -> None:
+    failure = run("class ModelNew(nn.Module):\n    def __init__(self):\n        raise ValueError('no')").failure
+    assert failure is not None
+    assert failure.status is Status.bad_constructor
+    assert failure.reason == "ModelNew's constructor raised ValueError: no (line 6)"
+
+
+IMPORT_ERRORS = {
+    "undefined_name": ("\n\nx = y", "raised NameError: name 'y' is not defined (line 6)"),
+    "hallucinated_package": ("import turbokernels", "raised ModuleNotFoundError: No module named 'turbokernels'"),
+    "sys_exit": ("import sys; sys.exit(0)", "calls sys.exit"),
+    "os_exit": ("import os; os._exit(0)", "ends the process (exit code 0)"),
+    "kill": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "dies of signal 11"),
+    "wrong_keyword": ('load_inline("e", "a", cuda_flags=[])', "got an unexpected keyword argument 'cuda_flags'"),
+    "wrong_functions": ('load_inline("e", "a", functions=("f",))', "Expected 'functions' to be a list or dict"),
+}
+
+
+@pytest.mark.parametrize("name", IMPORT_ERRORS)
+def test_import_that_fails(run: Harvester, name: str) -> None:
+    body, expected = IMPORT_ERRORS[name]
+    failure = run(body).failure
+    assert failure is not None
+    assert failure.status is Status.import_error
+    assert expected in failure.reason
+
+
+def test_import_that_hangs(run: Harvester) -> None:
+    found = run("while True: pass", timeout_s=1.5)
+    assert found.failure is not None
+    assert found.failure.status is Status.import_error
+    assert found.failure.reason == "importing the file does not end (waited 2 s)"
+
+
+def test_import_that_floods_stdout(run: Harvester) -> None:
+    found = run("while True: print('x' * 10_000)", timeout_s=3.0)
+    assert found.failure is not None
+    assert found.failure.status is Status.import_error
+    assert "prints without end" in found.failure.reason
+    assert run.log_path.stat().st_size < 16 * 2**20
+
+
+def test_a_package_for_kernels_that_is_not_installed_is_not_the_solutions_fault(run: Harvester) -> None:
+    failure = run("import cupy").failure
+    assert failure is not None
+    assert failure.status is Status.unsupported
+
+
+FAULTS_OF_THE_PRETENCE = {
+    "import": "x = torch.ones(3).cuda()\nraise RuntimeError('CUDA driver version is insufficient')",
+    "no_class": "if torch.cuda.memory_reserved() > 1e99 or torch.ones(1).cuda().is_cpu:\n    ModelNew = nn.Identity",
+    "exit": "x = torch.ones(3).cuda()\nimport os; os._exit(1)",
+    "constructor": "class ModelNew(nn.Module):\n  def __init__(self):\n    torch.ones(3).cuda()\n    raise OSError",
+    "forward": "class ModelNew(nn.Module):\n    def forward(self, x):\n        raise OSError",
+    "stub": f"ext = {EXT}\next.f(1)",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_THE_PRETENCE)
+def test_a_fault_that_the_pretence_may_have_caused_is_not_blamed(run: Harvester, name: str) -> None:
+    assert run(FAULTS_OF_THE_PRETENCE[name]).failure is None
+
+
+# -- extensions that do not build ------------------------------------------------------------------------------
+
+
+def test_a_refused_extension_comes_back_out(run: Harvester) -> None:
+    body = f"try:\n    ext = {EXT}\nexcept RuntimeError as error:\n    raise ImportError('sorry') from error\n{MODEL}"
+    digest = run(body).specs[0].digest
+    failure = run(body, refused={digest: "line 3: expected ;"}).failure
+    assert failure is not None
+    assert failure.status is Status.compile_error
+    assert "line 3: expected ;" in failure.reason
+
+
+def test_a_caught_refusal_leads_elsewhere(run: Harvester) -> None:
+    body = f"try:\n    ext = {EXT}\nexcept RuntimeError:\n    ext = {EXT.replace('ext', 'second')}\n{MODEL}"
+    digest = run(body).specs[0].digest
+    found = run(body, refused={digest: "no"})
+    assert (names(found), found.failure) == (["second"], None)
+
+
+# -- solutions that lie ----------------------------------------------------------------------------------------
+
+FIND_CHANNEL = """
+import gc
+from harness.wire import Channel
+channel = next(held for held in gc.get_objects() if isinstance(held, Channel))
+"""
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "{'type': 'done', 'failure': {'status': 'passed', 'reason': 'x', 'evidence': {}}, 'notes': []}",
+        "{'type': 'done', 'failure': {'status': 'harness_error', 'reason': 'x', 'evidence': {}}, 'notes': []}",
+        "{'type': 'done', 'failure': 7, 'notes': []}",
+        "{'type': 'done', 'failure': None, 'notes': [1]}",
+        "{'type': 'extension', 'spec': {'name': 'x'}}",
+        "{'type': 'phase', 'phase': 'victory'}",
+        "{'type': 'verdict'}",
+    ],
+)
+def test_frames_that_no_harvest_sends_disqualify(run: Harvester, frame: str) -> None:
+    found = run(f"{FIND_CHANNEL}\nchannel.send({frame})\nwhile True: pass", timeout_s=20.0)
+    assert found.failure is not None
+    assert found.failure.status is Status.disqualified
+    assert found.failure.evidence["rule"] == "protocol"
+
+
+def test_a_forged_failure_is_cut_to_size(run: Harvester) -> None:
+    frame = (
+        "{'type': 'done', 'notes': [], 'failure': {'status': 'import_error', 'reason': 'r' * 9999,"
+        " 'detail': 'd' * 10**6, 'evidence': {'phase': 'p' * 9999, 'exception': [1], 'junk': 'j' * 10**6}}}"
+    )
+    failure = run(f"{FIND_CHANNEL}\nchannel.send({frame})").failure
+    assert failure is not None
+    assert len(failure.reason) <= 500
+    assert len(failure.detail) <= 20_000
+    assert set(failure.evidence) == {"phase"}
+    assert len(failure.evidence["phase"]) <= 200
+
+
+def test_more_extensions_than_are_built_ahead(run: Harvester) -> None:
+    found = run(f"for i in range(100):\n    load_inline(f'e{{i}}', f'int f{{i}}();')\n{MODEL}")
+    assert (len(found.specs), found.failure, found.complete) == (64, None, True)
