@@ -1,0 +1,41 @@
+/*
+summary: Two-stage pipeline of cp.async groups, each stage used after wait_group 1 and a barrier
+inputs:
+  x: normal(8, 64)
+outputs:
+  y: new(64)
+sizes: [8]
+arch: 80
+expected:
+  y: x.double().flip(1).cumsum(0)[-1]
+tolerance: 1.0e-5
+*/
+#include <cuda_runtime.h>
+
+__global__ void sum_reversed(const float* x, float* y, int rows) {
+    __shared__ float tile[2][64];
+    const int t = threadIdx.x;
+    auto fetch = [&](int row) {
+        const unsigned to = (unsigned)__cvta_generic_to_shared(&tile[row & 1][t]);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(x + row * 64 + t) : "memory");
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
+    fetch(0);
+    float sum = 0.0f;
+    for (int row = 0; row < rows; ++row) {
+        if (row + 1 < rows) {
+            fetch(row + 1);
+            asm volatile("cp.async.wait_group 1;" ::: "memory");
+        } else {
+            asm volatile("cp.async.wait_all;" ::: "memory");
+        }
+        __syncthreads();
+        sum += tile[row & 1][63 - t];
+        __syncthreads();
+    }
+    y[t] = sum;
+}
+
+extern "C" void run(const void* const* in, void* const* out, const long long* size) {
+    sum_reversed<<<1, 64>>>((const float*)in[0], (float*)out[0], (int)size[0]);
+}
