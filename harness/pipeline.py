@@ -230,7 +230,8 @@ class _Run:
         building = {builders.submit(self._build, job, zygote, toolchain, cache): job for job in jobs}
         judging: set[Future[Record]] = set()
         while building or judging:
-            done, _ = wait({*building, *judging}, return_when=FIRST_COMPLETED)
+            futures: list[Future[Any]] = [*building, *judging]
+            done, _ = wait(futures, return_when=FIRST_COMPLETED)
             for built in [future for future in building if future in done]:
                 job, outcome = building.pop(built), built.result()
                 failed = outcome.failure is not None

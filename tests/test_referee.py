@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST, ZYGOTE_ENVIRONMENT
+from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.zygote import Zygote
@@ -90,9 +90,7 @@ def device(request: pytest.FixtureRequest) -> DeviceKind:
 @pytest.fixture(scope="module")
 def zygote(device: DeviceKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     extra = PRELOADED_CUDA if device is DeviceKind.CUDA else PRELOADED_HOST
-    with Zygote(
-        preload=(*PRELOADED, *extra), env=ZYGOTE_ENVIRONMENT, log_path=tmp_path_factory.mktemp("zygote") / "zygote.log"
-    ) as held:
+    with Zygote(preload=(*PRELOADED, *extra), log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
         yield held
 
 
@@ -320,7 +318,7 @@ def test_a_static_buffer_is_a_label_only(referee: Referee, tmp_path: Path) -> No
         # Remembers by the input's address, by its shape, by a sample of its contents, and the last answer.
         "key = x.data_ptr()\nif key not in KEPT:\n    KEPT[key] = torch.softmax(x, 1)\nreturn KEPT[key]",
         "key = x.shape\nif key not in KEPT:\n    KEPT[key] = torch.softmax(x, 1)\nreturn KEPT[key]",
-        "key = round(float(x.flatten()[0]), 1)\nif key not in KEPT:\n    KEPT[key] = torch.softmax(x, 1)\nreturn KEPT[key]",
+        "key = float(x.flatten()[0]) > 0\nif key not in KEPT:\n    KEPT[key] = torch.softmax(x, 1)\nreturn KEPT[key]",
     ],
 )
 def test_remembered_answers_are_wrong(referee: Referee, tmp_path: Path, body: str) -> None:

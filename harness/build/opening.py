@@ -15,7 +15,7 @@ from harness.model import DeviceKind
 
 PRELOAD = (
     "torch",
-    "torch.utils.cpp_extension",
+    "harness.build.quiet",
     "harness.build.harvest",
     "harness.build.job",
 )

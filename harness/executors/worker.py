@@ -15,18 +15,14 @@ from harness.devices import DeviceError
 from harness.model import DeviceKind
 from harness.referee import Referee, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed
-from harness.zygote import Zygote
+from harness.zygote import Zygote, ZygoteError
 
 MAX_TASK_BYTES = 64 * 2**20
 """Largest frame between executor and worker; a task holds the sources of problem and solution."""
 
-PRELOADED = ("torch", "torch.utils.cpp_extension", "harness.contestant", "harness.build.inject")
+PRELOADED = ("torch", "harness.build.quiet", "harness.contestant", "harness.build.inject")
 PRELOADED_HOST = ("harness.hostcuda.shim",)
 PRELOADED_CUDA = ("cuda.bindings.driver",)
-
-ZYGOTE_ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Makes `torch.cuda.is_available` ask NVML. Its other way initialises CUDA, which a fork can't undo, and importing
-`torch.utils.cpp_extension` calls it."""
 
 
 def main(fd: int) -> None:
@@ -36,10 +32,11 @@ def main(fd: int) -> None:
     config = RefereeConfig.from_json(start["config"])
     extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
     log_path = Path(start["log_path"])
-    with Zygote(preload=(*PRELOADED, *extra), env=ZYGOTE_ENVIRONMENT, log_path=log_path) as zygote:
+    with Zygote(preload=(*PRELOADED, *extra), log_path=log_path) as zygote:
         try:
             referee = Referee(config, zygote)
-        except DeviceError as error:
+            zygote.wait_ready()
+        except (DeviceError, ZygoteError) as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return
         with referee:
