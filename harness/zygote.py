@@ -107,14 +107,28 @@ class Zygote:
 
     `preload` names modules to import before the first fork; `env` is added to the scrubbed environment of the
     process and so of its children; `log_path` receives what it says on stderr.
+
+    `wrapper` is a command to run the process under ("compute-sanitizer", ..., its descriptors inherited), and
+    `private_network` puts both into a network that holds only a loopback: children whose policy says
+    `share_network` can then talk to the tool over TCP, and to nothing else.
     """
 
     def __init__(
-        self, preload: Sequence[str] = (), env: Mapping[str, str] | None = None, log_path: Path | None = None
+        self,
+        preload: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+        *,
+        wrapper: Sequence[str] = (),
+        private_network: bool = False,
     ) -> None:
-        self._preload = tuple(preload)
-        self._env = dict(env or {})
-        self._log_path = log_path
+        self._start = process.Start(
+            preload=tuple(preload),
+            env=dict(env or {}),
+            log_path=log_path,
+            wrapper=tuple(wrapper),
+            private_network=private_network,
+        )
         self._lock = threading.RLock()
         self._life = self._begin()
 
@@ -174,7 +188,7 @@ class Zygote:
         self.close()
 
     def _begin(self) -> _Life:
-        return _Life(self._preload, self._env, self._log_path)
+        return _Life(self._start)
 
 
 class _Pending:
@@ -195,10 +209,8 @@ class _Life:
     zygote made by a short-lived worker thread must not be started by it.
     """
 
-    def __init__(self, preload: tuple[str, ...], env: dict[str, str], log_path: Path | None) -> None:
-        self._preload = preload
-        self._env = env
-        self._log_path = log_path
+    def __init__(self, start: process.Start) -> None:
+        self._start = start
         self.pid = 0
         self.threads: int | None = None
         self.death: str | None = None
@@ -220,7 +232,7 @@ class _Life:
 
     def wait_ready(self, timeout_s: float) -> None:
         if not self._ready.wait(timeout_s):
-            raise ZygoteError(f"the zygote did not import {', '.join(self._preload)} within {timeout_s:g} s")
+            raise ZygoteError(f"the zygote did not import {', '.join(self._start.preload)} within {timeout_s:g} s")
         if self.death is not None:
             raise ZygoteError(self.death)
 
@@ -267,6 +279,8 @@ class _Life:
     def abandon(self) -> None:
         """Give up a zygote that does not do as it is told: kill its process, and with it everything below."""
         with suppress(OSError):
+            if self._server is not None:
+                signal.pidfd_send_signal(self._server, signal.SIGKILL)
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
@@ -287,7 +301,7 @@ class _Life:
     def _live(self, theirs: socket.socket, started: threading.Event) -> None:
         """The thread: start the process, hear it out, see it dead."""
         try:
-            started_process = process.start(theirs, preload=self._preload, env=self._env, log_path=self._log_path)
+            started_process = process.start(theirs, self._start)
         except OSError as error:
             self.death = f"the zygote could not be started: {error}"
             self._channel.close()
@@ -399,7 +413,7 @@ def _run(confined: Confined) -> int:
 
 
 def _main() -> None:
-    confined = serve(int(sys.argv[1]), tuple(sys.argv[2:]))
+    confined = serve(int(sys.argv[1]), tuple(sys.argv[3:]), private_network=sys.argv[2] == "private")
     if confined is None:
         os._exit(0)
     # What serve held is out of reach here: the target's callers are this function and nothing else.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,13 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.sandbox import SandboxPolicy
+from harness.sandbox import SandboxPolicy, probe
 from harness.wire import ChannelClosed, FrameMalformed, FrameTooLarge, WireError
 from harness.zygote import Child, Zygote, ZygoteError
 
 TARGETS = Path(__file__).parent / "sandboxed"
 POLICY = SandboxPolicy(readable=(TARGETS,))
 WAIT_S = 60.0
+
+MACHINE = probe()
+needs_network = pytest.mark.skipif(
+    MACHINE.strength != "full", reason=f"this machine can't build every wall: {MACHINE.weakness()}"
+)
 
 
 @pytest.fixture
@@ -256,6 +262,31 @@ def test_a_zygote_outlives_the_thread_that_made_it(tmp_path: Path) -> None:
     with made[0] as own, own.spawn("honest:echo", POLICY, tmp_path / "log") as child:
         child.channel.send({})
         assert child.channel.receive(WAIT_S).message["got"] == {}
+
+
+@needs_network
+def test_a_tool_around_the_zygote_is_reached_and_the_machine_is_not(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ports = {"tool": 4242, "machine": server.getsockname()[1]}
+        wrapper = (sys.executable, str(TARGETS / "tool.py"), str(ports["tool"]))
+        with Zygote(env={"PYTHONPATH": str(TARGETS)}, wrapper=wrapper, private_network=True) as own:
+            shared = SandboxPolicy(readable=(TARGETS,), share_network=True)
+            with own.spawn("attacks:call_tool", shared, tmp_path / "log") as child:
+                assert child.report.strength == "full"
+                child.channel.send(ports)
+                outcome = child.channel.receive(WAIT_S).message["outcome"]
+            with own.spawn("attacks:call_tool", POLICY, tmp_path / "log") as child:
+                child.channel.send(ports)
+                walled = child.channel.receive(WAIT_S).message["outcome"]
+    assert outcome == {"tool": "the tool", "machine": "ECONNREFUSED"}
+    assert walled == {"tool": "EAFNOSUPPORT", "machine": "EAFNOSUPPORT"}
+
+
+def test_sharing_the_machines_network_is_not_full_strength(zygote: Zygote, tmp_path: Path) -> None:
+    shared = SandboxPolicy(readable=(TARGETS,), share_network=True)
+    with zygote.spawn("honest:sleep", shared, tmp_path / "log") as child:
+        assert child.report.strength != "full"
+        assert "network" in child.report.missing["network_namespace"]
 
 
 def test_a_preload_that_fails_says_what(tmp_path: Path) -> None:

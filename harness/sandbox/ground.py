@@ -67,7 +67,7 @@ def enter(on_fork: Callable[[], None]) -> Entered:
     return Entered(admin=admin, admin_lack=lack, host_pid=int(os.readlink("/proc/self")))
 
 
-def survey(entered: Entered) -> Ground:
+def survey(entered: Entered, *, private_network: bool) -> Ground:
     """Look at the machine; called after the preload, whose libraries count among what children need to see."""
     shown = view.discover()
     try:
@@ -87,6 +87,7 @@ def survey(entered: Entered) -> Ground:
         other_user_lack=user_lack,
         cgroup_base=base,
         cgroup_lack=cgroup_lack,
+        private_network=private_network,
     )
 
 

@@ -43,10 +43,17 @@ def abi() -> int:
     return system.syscall(_SYS_CREATE_RULESET, "landlock", None, 0, _CREATE_RULESET_VERSION)
 
 
-def restrict(*, readable: Iterable[str], writable: Iterable[str], devices: Iterable[str], listed: Iterable[str]) -> int:
+def restrict(
+    *,
+    readable: Iterable[str],
+    writable: Iterable[str],
+    devices: Iterable[str],
+    listed: Iterable[str],
+    network: bool = False,
+) -> int:
     """Allow reading and executing below `readable`, everything but new device nodes below `writable`, use of
     `devices` and looking into the folders below `listed`; refuse every other file, all TCP, and signals and
-    abstract sockets to the outside.
+    abstract sockets to the outside (with `network`, TCP and abstract sockets stay).
 
     Paths that do not exist are passed over. Returns the ABI in force. `no_new_privs` must be set. Raises `OSError`.
     """
@@ -57,9 +64,9 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str], devices: Itera
     every |= _IOCTL_DEV if version >= 5 else 0
     attributes = struct.pack("=Q", every)
     if version >= 4:
-        attributes += struct.pack("=Q", _NET_BIND_TCP | _NET_CONNECT_TCP)
+        attributes += struct.pack("=Q", 0 if network else _NET_BIND_TCP | _NET_CONNECT_TCP)
     if version >= 6:
-        attributes += struct.pack("=Q", _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
+        attributes += struct.pack("=Q", _SCOPE_SIGNALS | (0 if network else _SCOPE_ABSTRACT_SOCKETS))
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     ruleset = system.syscall(_SYS_CREATE_RULESET, "landlock_create_ruleset", buffer, len(attributes), 0)
     try:

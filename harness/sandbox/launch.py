@@ -52,6 +52,7 @@ class Ground:
 
     `pid_namespace` is a descriptor of the zygote's own one where it can make others, `other_user` a user and group
     id that a child can change to (None: `other_user_lack` says why not, empty where it was never to be expected).
+    `private_network` says that the zygote's network reaches nothing but the tool it runs under.
     """
 
     view: view.SystemView
@@ -62,6 +63,7 @@ class Ground:
     other_user_lack: str
     cgroup_base: Path | None
     cgroup_lack: str
+    private_network: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +222,9 @@ class _Job:
         if not self.walled:
             return
         for name, flag in _NAMESPACES.items():
+            if name == "network_namespace" and self.policy.share_network:
+                self._share_network()
+                continue
             if not self.ground.admin:
                 self.findings.lack(name, self.ground.admin_lack)
                 continue
@@ -230,6 +235,13 @@ class _Job:
                 self.findings.lack(name, error)
         if "uts_namespace" in self.findings.mechanisms:
             system.set_host_name(_HOST_NAME)
+
+    def _share_network(self) -> None:
+        if self.ground.private_network:
+            self.findings.have("network_namespace")
+            self.findings.have("network_shared_with_zygote")
+        else:
+            self.findings.lack("network_namespace", "the policy shares the zygote's network, which is the machine's")
 
     def _enter_root(self) -> None:
         """Private root; or, where that failed before or is not wanted, at least a /proc of the own pid namespace."""
@@ -323,6 +335,7 @@ class _Job:
                 writable=writable,
                 devices=devices,
                 listed=["/"] if self.scratch is None else [],
+                network=self.policy.share_network,
             )
             self.findings.have("landlock")
             self.findings.have(f"landlock_abi_{version}")
@@ -331,7 +344,7 @@ class _Job:
         system.prctl(system.PR_SET_DUMPABLE, 0)
         self.findings.have("not_dumpable")
         try:
-            seccomp.install()
+            seccomp.install(network=self.policy.share_network)
             self.findings.have("seccomp")
         except OSError as error:
             self.findings.lack("seccomp", error)

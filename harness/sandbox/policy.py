@@ -41,6 +41,7 @@ class SandboxPolicy:
     readable one. `env` is added to the scrubbed environment. Limits: `max_processes` counts threads too (the kernel
     does); `max_file_bytes` bounds one file; `max_disk_bytes` all that lies in `writable`; `max_scratch_bytes` each
     of the private `/tmp`, home and `/dev/shm`, whose use counts as memory; `max_cpu_s` is a backstop per process.
+    `share_network` leaves the child in its zygote's network; only for a zygote whose network is private.
     """
 
     mode: Mode = "auto"
@@ -57,6 +58,7 @@ class SandboxPolicy:
     max_scratch_bytes: int = 4 * GIB
     max_open_files: int = 4096
     max_cpu_s: int = 6 * 3600
+    share_network: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -70,7 +72,8 @@ class SandboxPolicy:
                 raise ValueError(f"{name} of a sandbox policy must be positive, not {getattr(self, name)}")
 
     def to_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"mode": self.mode, "gpu": self.gpu, "env": dict(self.env)}
+        value: dict[str, Any] = {name: getattr(self, name) for name in ("mode", "gpu", "share_network")}
+        value["env"] = dict(self.env)
         value |= {name: [str(path) for path in getattr(self, name)] for name in _PATHS}
         return value | {name: getattr(self, name) for name in _LIMITS}
 
@@ -79,7 +82,8 @@ class SandboxPolicy:
         """The inverse of `to_json`; both ends are the harness's own. Raises `KeyError`, `ValueError`."""
         fields: dict[str, Any] = {name: tuple(Path(path) for path in value[name]) for name in _PATHS}
         fields |= {name: int(value[name]) for name in _LIMITS}
-        return cls(mode=value["mode"], gpu=bool(value["gpu"]), env=dict(value["env"]), **fields)
+        fields |= {name: bool(value[name]) for name in ("gpu", "share_network")}
+        return cls(mode=value["mode"], env=dict(value["env"]), **fields)
 
 
 _PATHS = ("writable", "readable", "hidden")

@@ -28,7 +28,7 @@ def probe(*, gpu: bool = False) -> SandboxReport:
     channel = Channel(ours)
     started: subprocess.Popen[bytes] | None = None
     try:
-        started = process.start(theirs, preload=(), env={}, log_path=None)
+        started = process.start(theirs, process.Start())
         theirs.close()
         report = _converse(channel, SandboxPolicy(gpu=gpu))
     except (WireError, OSError, KeyError) as error:

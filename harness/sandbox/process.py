@@ -9,20 +9,31 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import harness
 from harness.sandbox.environment import scrub
 
 
-def start(
-    theirs: socket.socket, *, preload: Sequence[str], env: Mapping[str, str], log_path: Path | None
-) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a zygote is started with; `Zygote` says what each of these means."""
+
+    preload: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    log_path: Path | None = None
+    wrapper: tuple[str, ...] = ()
+    private_network: bool = False
+
+
+def start(theirs: socket.socket, what: Start) -> subprocess.Popen[bytes]:
     """Start `python -m harness.zygote` with `theirs` as its end of the connection.
 
     The kernel ends it when the calling thread ends. Raises `OSError`.
     """
+    env = what.env
     # The folder that leads to this package first, so that the zygote runs the same code.
     paths = [str(Path(harness.__file__).resolve().parent.parent)]
     paths += [env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
@@ -33,8 +44,13 @@ def start(
     own_tools = os.path.dirname(sys.executable)
     environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
     environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
-    command = [sys.executable, "-P", "-m", "harness.zygote", str(theirs.fileno()), *preload]
-    with open(log_path or os.devnull, "ab") as log:
+    python = [sys.executable, "-P", "-m"]
+    network = "private" if what.private_network else "own"
+    command = [*python, "harness.zygote", str(theirs.fileno()), network, *what.preload]
+    command = [*what.wrapper, *command]
+    if what.private_network:
+        command = [*python, "harness.sandbox.netless", *command]
+    with open(what.log_path or os.devnull, "ab") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -139,7 +139,7 @@ _FIRST_ARGUMENT_NOT_INIT = {
     "sched_setattr": (314, 274),
     "setpgid": (109, 154),
 }
-_AF_UNIX = 1
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PRIO_PROCESS = 0
 _IOPRIO_WHO_PROCESS = 1
 _INIT = 1
@@ -147,8 +147,8 @@ _INIT = 1
 _Instruction = tuple[int, int, int, int]
 
 
-def program(machine: str | None = None) -> bytes:
-    """The filter for `machine` (this one where None) as `struct sock_filter`s.
+def program(machine: str | None = None, *, network: bool = False) -> bytes:
+    """The filter for `machine` (this one where None) as `struct sock_filter`s; `network` admits IP sockets.
 
     Raises `OSError` (ENOSYS) for an architecture whose system-call numbers are not listed here.
     """
@@ -167,8 +167,10 @@ def program(machine: str | None = None) -> bytes:
             if (call := numbers[column_of]) is not None:
                 code += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
     code += _on(_CLONE[column_of], 0, [(_JSET, 0, 1, _NAMESPACE_FLAGS), (_RET, 0, 0, _ERRNO | errno.EPERM)])
+    families = (_AF_UNIX, _AF_INET, _AF_INET6) if network else (_AF_UNIX,)
     for calls in (_SOCKET, _SOCKETPAIR):
-        code += _on(calls[column_of], 0, [(_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)])
+        known = [(_JEQ, len(families) - index, 0, family) for index, family in enumerate(families)]
+        code += _on(calls[column_of], 0, [*known, (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)])
     # Changing limits, priority or processors of the supervisor would blind the memory watchdog: own process only.
     code += _on(_PRLIMIT[column_of], 0, [(_JEQ, 1, 0, 0), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     for calls, process in ((_SETPRIORITY, _PRIO_PROCESS), (_IOPRIO_SET, _IOPRIO_WHO_PROCESS)):
@@ -195,9 +197,9 @@ def _on(call: int, argument: int, body: list[_Instruction]) -> list[_Instruction
     return [(_JEQ, 0, len(inner), call), *inner]
 
 
-def install() -> None:
+def install(*, network: bool = False) -> None:
     """Confine the calling thread, and whatever it starts, for good. `no_new_privs` must be set. Raises `OSError`."""
-    filters = program()
+    filters = program(network=network)
     buffer = ctypes.create_string_buffer(filters, len(filters))
     header = struct.pack("=HxxxxxxQ", len(filters) // 8, ctypes.addressof(buffer))
     argument = ctypes.create_string_buffer(header, len(header))

@@ -56,7 +56,7 @@ class _Child:
     retry_reason: str = ""
 
 
-def serve(channel_fd: int, preload: tuple[str, ...]) -> Confined | None:
+def serve(channel_fd: int, preload: tuple[str, ...], *, private_network: bool) -> Confined | None:
     """Be a zygote. Returns None when the owner is gone, and in each confined child what it is to run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's business
     channel = Channel(socket.socket(fileno=channel_fd))
@@ -65,7 +65,7 @@ def serve(channel_fd: int, preload: tuple[str, ...]) -> Confined | None:
     try:
         for name in preload:
             importlib.import_module(name)
-        base = ground.survey(entered)
+        base = ground.survey(entered, private_network=private_network)
         _refuse_open_gpu()
     except BaseException:
         with suppress(ChannelClosed):

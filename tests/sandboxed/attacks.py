@@ -209,6 +209,19 @@ def network(channel, fds):
     channel.send({"outcome": outcome})
 
 
+def call_tool(channel, fds):
+    """Talk to the tool that the zygote runs under, and to the machine outside, on the ports named."""
+    message = channel.receive(30).message
+    outcome = {}
+    for name in ("tool", "machine"):
+        try:
+            with socket.create_connection(("127.0.0.1", message[name]), 1) as connection:
+                outcome[name] = connection.recv(100).decode()
+        except OSError as error:
+            outcome[name] = errno.errorcode.get(error.errno or 0, str(error))
+    channel.send({"outcome": outcome})
+
+
 def kill_others(channel, fds):
     """Signal pid 1, the parent, everybody, and processes of the machine outside."""
     pids = channel.receive(30).message["pids"]
