@@ -189,7 +189,7 @@ class _Build:
         self.harvest_s += found.wall_s
         self.notes += (note for note in found.notes if note not in self.notes)
         if found.complete and found.failure is None and not refused:
-            self.cache.put(key, None, {"specs": [spec.to_json() for spec in found.specs]})
+            self.cache.put(key, None, {"specs": [spec.to_json() for spec in found.specs]}).release()
         return found.specs, found.failure
 
     def _explained(self, failure: Failure | None, refused: Mapping[str, CompilerError]) -> Failure | None:
@@ -219,19 +219,12 @@ class _Build:
         if (failure := self.toolchain.refuse(spec)) is not None:
             return _Tried(spec, failure=failure)
         key = self.toolchain.key(spec)
-        if (found := self._cached(spec, key, cached=True)) is not None:
-            return found
+        if (held := self.cache.get(key)) is not None:
+            return _built(spec, held, cached=True)
         with self.cache.building(key):
-            # Somebody else may have built it while this waited.
-            return self._cached(spec, key, cached=True) or self._compile(spec, key, number)
-
-    def _cached(self, spec: ExtensionSpec, key: str, *, cached: bool) -> _Tried | None:
-        held = self.cache.get(key)
-        if held is None or held.path is None:
-            return None
-        report = BuildReport.from_json(held.metadata)
-        module = BuiltModule(key=key, path=held.path, spec=spec, report=report, cached=cached)
-        return _Tried(spec, module=module, lease=held)
+            if (held := self.cache.get(key)) is not None:  # somebody else built it while this waited
+                return _built(spec, held, cached=True)
+            return self._compile(spec, key, number)
 
     def _compile(self, spec: ExtensionSpec, key: str, number: int) -> _Tried:
         folder, log_path = self.work / f"build{number}", self.work / f"build{number}.log"
@@ -250,15 +243,12 @@ class _Build:
             return verdict
         report = BuildReport(wall_s=wall_s, headers=_headers(plan, ended, log), diagnostics=diagnostics)
         try:
-            self.cache.put(key, folder / plan.product, report.to_json())
+            held = self.cache.put(key, folder / plan.product, report.to_json())
         except ValueError as error:
             return _Tried(spec, error=CompilerError(tool="build", message=str(error)))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        built = self._cached(spec, key, cached=False)
-        if built is None:
-            return _Tried(spec, failure=_harness_error("the built module vanished from the cache"))
-        return built
+        return _built(spec, held, cached=False)
 
     def _run_job(self, spec: ExtensionSpec, plan: Plan, folder: Path, log_path: Path) -> _Ended:
         policy = SandboxPolicy(
@@ -355,6 +345,13 @@ class _Ended:
             self.load_error = message["error"]
             return True
         raise ValueError("no frame of a job")
+
+
+def _built(spec: ExtensionSpec, held: CachedModule, *, cached: bool) -> _Tried:
+    assert held.path is not None
+    report = BuildReport.from_json(held.metadata)
+    module = BuiltModule(key=held.key, path=held.path, spec=spec, report=report, cached=cached)
+    return _Tried(spec, module=module, lease=held)
 
 
 def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:

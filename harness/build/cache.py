@@ -39,6 +39,27 @@ class CacheError(Exception):
     """The cache can't be written or read. The message says where and why."""
 
 
+class _Lease:
+    """A shared lock on an entry's folder, until closed or forgotten."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd: int | None = None
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def holds(self, folder: Path) -> bool:
+        """Whether what is locked is still what stands there."""
+        return self._fd is not None and _same(self._fd, folder)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedModule:
     """An entry in use: it stays on disk until `release`. `path` is None where the entry holds no module."""
@@ -46,12 +67,11 @@ class CachedModule:
     key: str
     path: Path | None
     metadata: Mapping[str, Any]
-    _lease: int
+    _lease: _Lease
 
     def release(self) -> None:
-        """Allow eviction. Idempotent."""
-        with contextlib.suppress(OSError):
-            os.close(self._lease)
+        """Allow eviction. Idempotent; happens by itself when the object goes."""
+        self._lease.close()
 
 
 class BuildCache:
@@ -75,30 +95,23 @@ class BuildCache:
         """The entry of that key with its module verified, or None. The caller releases it."""
         folder = self._folder(key)
         try:
-            lease = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            lease = _Lease(folder)
         except OSError:
             return None
-        keep = False
-        try:
-            fcntl.flock(lease, fcntl.LOCK_SH)
-            if not _same(lease, folder):
-                return None  # evicted while we waited
-            metadata = _verified(folder)
-            if metadata is None:
-                fcntl.flock(lease, fcntl.LOCK_UN)
-                self._remove(folder)
-                return None
-            with contextlib.suppress(OSError):
-                os.utime(folder / _ENTRY)
-            keep = True
-            path = folder / _MODULE if metadata["module"] is not None else None
-            return CachedModule(key=key, path=path, metadata=metadata["metadata"], _lease=lease)
-        finally:
-            if not keep:
-                os.close(lease)
+        if not lease.holds(folder):
+            return None  # evicted while we waited
+        value = _verified(folder)
+        if value is None:
+            lease.close()
+            self._remove(folder, even_in_use=True)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(folder / _ENTRY)
+        path = folder / _MODULE if value["module"] is not None else None
+        return CachedModule(key=key, path=path, metadata=value["metadata"], _lease=lease)
 
-    def put(self, key: str, module: Path | None, metadata: Mapping[str, Any]) -> None:
-        """Add an entry with a copy of `module`, and evict others where the limit asks for it.
+    def put(self, key: str, module: Path | None, metadata: Mapping[str, Any]) -> CachedModule:
+        """Add an entry with a copy of `module`, and evict others where the limit asks for it. The caller releases it.
 
         `module` may lie in a folder that untrusted code wrote: it is copied only if it is a regular file of at most
         `MAX_MODULE_BYTES`, and links are not followed. Raises `CacheError`; a `ValueError` where it is no such file.
@@ -117,9 +130,13 @@ class BuildCache:
                 self._publish(draft, folder)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
-            self.evict()
         except OSError as error:
             raise CacheError(f"the build cache {self.root} can't be written: {error.strerror or error}") from error
+        held = self.get(key)  # in use before others are evicted, or it might be the one that goes
+        if held is None:
+            raise CacheError(f"the build cache {self.root} loses what is written to it")
+        self.evict()
+        return held
 
     def recall(self, key: str) -> Mapping[str, Any] | None:
         """The metadata of an entry without a module."""
@@ -180,7 +197,7 @@ class BuildCache:
         except OSError:
             if _verified(folder) is not None:
                 return  # somebody else's is there, and equal by its key
-            self._remove(folder)
+            self._remove(folder, even_in_use=True)
             draft.rename(folder)
         with contextlib.suppress(OSError):
             parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -200,14 +217,15 @@ class BuildCache:
                 continue  # somebody else is removing it
         return found
 
-    def _remove(self, folder: Path) -> bool:
-        """Remove an entry unless it is in use."""
+    def _remove(self, folder: Path, *, even_in_use: bool = False) -> bool:
+        """Remove an entry unless it is in use (a damaged one is of no use)."""
         try:
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not even_in_use:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _same(fd, folder):
                 return False
             grave = Path(tempfile.mkdtemp(prefix="old-", dir=self._drafts))
@@ -263,11 +281,11 @@ def _copy(source: Path, target: Path) -> dict[str, Any]:
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ValueError(f"no module was built: {error.strerror}") from error
-    with os.fdopen(fd, "rb") as reader:
-        status = os.fstat(reader.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_MODULE_BYTES:
-            raise ValueError(f"the built module is no regular file of at most {MAX_MODULE_BYTES} bytes")
-        with target.open("wb") as writer:
-            shutil.copyfileobj(reader, writer)
-            os.fsync(writer.fileno())
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_MODULE_BYTES:
+        os.close(fd)
+        raise ValueError(f"the built module is no regular file of at most {MAX_MODULE_BYTES} bytes")
+    with os.fdopen(fd, "rb") as reader, target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer)
+        os.fsync(writer.fileno())
     return _describe(target)
