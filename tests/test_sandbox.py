@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from harness.devices import open_device
+from harness.model import DeviceKind
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, limits, probe, seccomp, view
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
 from harness.sandbox.environment import inside, scrub
 from harness.sandbox.filesystem import arrange
 from harness.sandbox.policy import Findings
 from harness.sandbox.supervisor import BoundedLog
-from harness.zygote import Child, Zygote
+from harness.zygote import Child, Zygote, ZygoteError
 
 TARGETS = Path(__file__).parent / "sandboxed"
 ROOT = Path(__file__).parent.parent
@@ -153,6 +156,15 @@ def test_a_policy_that_names_a_missing_path_is_refused(zygote: Zygote, tmp_path:
         zygote.spawn("honest:look", policy(writable=(tmp_path / "nowhere",)), tmp_path / "log")
 
 
+def test_a_folder_closed_to_other_users_is_refused_with_the_remedy(zygote: Zygote, tmp_path: Path) -> None:
+    if "other_user" not in MACHINE.mechanisms:
+        pytest.skip("only root's children run as another user")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(ZygoteError, match=r"can't read .*/closed: chmod o\+rX it"):
+        zygote.spawn("honest:look", policy(readable=(closed,)), tmp_path / "log")
+
+
 def test_writable_folders_keep_what_is_written(run: Run, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (kept / "sub").mkdir(parents=True)
@@ -190,6 +202,58 @@ def test_honest_work_is_not_disturbed(run: Run) -> None:
 def test_the_cuda_compiler_works_inside(run: Run) -> None:
     done = run("honest:nvcc_version")
     assert done["returncode"] == 0, done["said"]
+
+
+@pytest.mark.parametrize("kind", [DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+def test_memory_given_by_descriptor_is_shared(kind: DeviceKind, tmp_path: Path) -> None:
+    """What the referee does with inputs and outputs, across every wall."""
+    preload = ["torch", "harness.devices", *(["cuda.bindings.driver"] if kind is DeviceKind.CUDA else [])]
+    arena = open_device(kind).allocate(2**20)
+    mine = arena.tensor(0, (1000,), torch.float32)
+    mine.fill_(3.0)
+    with Zygote(preload, env={"PYTHONPATH": str(TARGETS), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}) as own:
+        given = policy(gpu=kind is DeviceKind.CUDA)
+        with own.spawn("honest:double_shared", given, tmp_path / "log", fds=(arena.fd,)) as child:
+            answer = ask(child, {"kind": kind.value, "nbytes": arena.nbytes})
+            end(child)
+    assert answer == {"was": 3.0}
+    assert mine.mean().item() == 6.0
+    arena.close()
+
+
+@pytest.mark.gpu
+def test_the_gpu_works_behind_every_wall(tmp_path: Path) -> None:
+    environment = {"PYTHONPATH": str(TARGETS), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    with Zygote(["torch"], env=environment) as own:
+        with own.spawn("honest:use_gpu", policy(gpu=True), tmp_path / "log") as child:
+            seen = ask(child)
+            assert child.report.strength == "full", child.report.weakness()
+            assert end(child).cause == "exited"
+        with own.spawn("honest:use_gpu", policy(gpu=False), tmp_path / "log") as child:
+            assert ask(child)["available"] is False
+    assert seen["available"]
+    assert seen["sum"] == 300.0**3
+    assert seen["pinned"] == 1.0
+    assert seen["driver"]
+    assert seen["cache"].startswith("/tmp/")
+    assert {name for name in seen["dev"] if name.startswith("nvidia")} <= {
+        *(f"nvidia{index}" for index in range(16)),
+        *("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps"),
+    }
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("target", ["attacks:spin_gpu", "attacks:hold_gpu_memory"])
+def test_a_busy_gpu_is_free_again_after_a_kill(tmp_path: Path, target: str) -> None:
+    environment = {"PYTHONPATH": str(TARGETS), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    with Zygote(["torch"], env=environment) as own:
+        with own.spawn(target, policy(gpu=True), tmp_path / "log") as child:
+            free = ask(child)["free_bytes"]
+            assert child.kill().cause == "killed"
+        with own.spawn("honest:use_gpu", policy(gpu=True), tmp_path / "log") as child:
+            seen = ask(child)
+    assert seen["sum"] == 300.0**3
+    assert seen["free_bytes"] > free
 
 
 # Ends
@@ -359,7 +423,9 @@ def test_nothing_outside_can_be_written(run: Run, tmp_path: Path) -> None:
 
 @full
 def test_no_network(run: Run, tmp_path: Path) -> None:
-    named = str(tmp_path / "listening")
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    named = str(shown / "listening")
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
@@ -370,7 +436,7 @@ def test_no_network(run: Run, tmp_path: Path) -> None:
         path.bind(named)
         path.listen()
         where = {"port": server.getsockname()[1], "abstract": "harness-test-abstract", "path": named}
-        outcome = run("attacks:network", where, readable=(tmp_path,))["outcome"]
+        outcome = run("attacks:network", where, readable=(shown,))["outcome"]
     assert outcome.pop("pair") == "ok"
     assert outcome.pop("path") in ("EACCES", "EROFS")
     assert outcome.pop("abstract") in ("ECONNREFUSED", "EPERM")

@@ -145,6 +145,9 @@ def launch(
         )
         job.note(scratch_reason, cgroup, cgroup_lack)
         return job.run(cgroup)
+    except (filesystem.PathMissing, PermissionError) as error:
+        _answer(ready_child, {"error": str(error)})
+        os._exit(70)
     except BaseException:
         _answer(ready_child, {"error": traceback.format_exc(limit=-4)})
         os._exit(70)
@@ -247,6 +250,9 @@ class _Job:
         """Private root; or, where that failed before or is not wanted, at least a /proc of the own pid namespace."""
         owner = self._owner()
         if self.walled and self.ground.other_user is not None:
+            for path in self.policy.readable:
+                if view.closed_to_others(str(path)):
+                    raise PermissionError(13, f"the sandbox's user can't read {path}: chmod o+rX it")
             filesystem.give_folders(self.policy, owner)
         if self.scratch is None:
             try:

@@ -104,12 +104,14 @@ def is_below(path: str, folder: str) -> bool:
 
 def unreadable_for_others(view: SystemView) -> str | None:
     """The first bound folder that another user could not enter, or None: such a machine can't change the user."""
-    for path in view.readable:
-        mode = os.stat(path).st_mode
-        needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
-        if mode & needed != needed:
-            return path
-    return None
+    return next((path for path in view.readable if closed_to_others(path)), None)
+
+
+def closed_to_others(path: str) -> bool:
+    """Whether another user could not read the file or enter and list the folder `path`."""
+    mode = os.stat(path).st_mode
+    needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
+    return mode & needed != needed
 
 
 def closed_devices(view: SystemView, policy: SandboxPolicy) -> str | None:

@@ -158,6 +158,28 @@ def hog_files(channel, fds):
     time.sleep(600)
 
 
+def spin_gpu(channel, fds):
+    """A kernel that runs for minutes."""
+    import torch
+
+    block = torch.ones(2**28, device="cuda")
+    torch.cuda.synchronize()
+    channel.send({"free_bytes": torch.cuda.mem_get_info()[0]})
+    torch.cuda._sleep(10**12)
+    block.add_(1.0)
+    torch.cuda.synchronize()
+
+
+def hold_gpu_memory(channel, fds):
+    """8 GiB of the GPU's memory, never given back."""
+    import torch
+
+    blocks = [torch.ones(2**28, device="cuda") for _ in range(8)]
+    torch.cuda.synchronize()
+    channel.send({"free_bytes": torch.cuda.mem_get_info()[0], "blocks": len(blocks)})
+    time.sleep(600)
+
+
 def hog_disk(channel, fds):
     folder = channel.receive(30).message["folder"]
     channel.send({"started": True})

@@ -123,6 +123,46 @@ def use_torch(channel, fds):
     channel.send({"sum": total, "shared": shared.is_shared(), "preloaded": "torch" in sys.modules})
 
 
+def double_shared(channel, fds):
+    """Map memory that the owner made, say what was in it, and double it in place."""
+    from harness.devices import open_device
+    from harness.model import DeviceKind
+
+    message = channel.receive(30).message
+    device = open_device(DeviceKind(message["kind"]))
+    arena = device.attach(fds[0], message["nbytes"])
+    import torch
+
+    shared = arena.tensor(0, (1000,), torch.float32)
+    was = shared.mean().item()
+    shared.mul_(2.0)
+    device.synchronize()
+    channel.send({"was": was})
+
+
+def use_gpu(channel, fds):
+    """What a contestant needs of CUDA: a context, memory, kernels, page-locked memory, the driver's files."""
+    import torch
+
+    if not os.path.exists("/dev/nvidiactl") or not torch.cuda.is_available():
+        channel.send({"available": False})
+        return
+    total = (torch.ones(300, 300, device="cuda") @ torch.ones(300, 300, device="cuda")).sum().item()
+    pinned = torch.ones(1000).pin_memory().to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    channel.send(
+        {
+            "available": True,
+            "sum": total,
+            "pinned": pinned.mean().item(),
+            "driver": os.path.exists("/proc/driver/nvidia/version"),
+            "cache": os.environ["CUDA_CACHE_PATH"],
+            "dev": os.listdir("/dev"),
+            "free_bytes": torch.cuda.mem_get_info()[0],
+        }
+    )
+
+
 def sleep(channel, fds):
     """Say so, then wait to be ended."""
     channel.send({"pid": os.getpid()})
