@@ -1,0 +1,2 @@
+// An older name for what cuda_runtime.h brings.
+#include "hostcuda/math_intrinsics.h"
