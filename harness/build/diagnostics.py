@@ -125,7 +125,7 @@ _PLACED = (
     ("g++", re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<message>.+)$")),
 )
 _UNPLACED = (
-    ("ptxas", re.compile(r"^ptxas (?:fatal|error)\s*: (?P<message>.+)$")),
+    ("ptxas", re.compile(r"^ptxas (?:\S+, line \d+; )?(?:fatal|error)\s*: (?P<message>.+)$")),
     ("nvlink", re.compile(r"^nvlink (?:fatal|error)\s*: (?P<message>.+)$")),
     ("nvcc", re.compile(r"^(?:nvcc fatal|nvcc error)\s*: (?P<message>.+)$")),
     ("linker", re.compile(r"^.*(?P<message>(?:undefined reference|multiple definition|cannot find) .+)$")),
@@ -155,10 +155,14 @@ def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None
             continue
         for tool, pattern in _PLACED:
             if match := pattern.match(line):
-                return _placed(tool, match, lines[index + 1 : index + _CONTEXT_LINES], maps, solution)
+                # g++ says before an error where it comes from, nvcc says it afterwards.
+                before, after = lines[max(0, index - _CONTEXT_LINES) : index], lines[index + 1 :][:_CONTEXT_LINES]
+                context = before[::-1] if tool == "g++" else after
+                return _placed(tool, match, context, maps, solution)
         for tool, pattern in _UNPLACED:
             if match := pattern.match(line):
-                found = CompilerError(tool=tool, message=_clip(match["message"]))
+                message = re.sub(r"_Z\w+", lambda symbol: kernel_name(symbol[0]), match["message"])
+                found = CompilerError(tool=tool, message=_clip(message))
                 if tool in ("ninja", "shell") or match["message"].startswith("ld returned"):
                     weak = weak or found
                     break
@@ -212,7 +216,7 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
 
 _COMPILING = re.compile(
     r"^ptxas info\s*: Compiling entry function '(?P<symbol>[^'\n]+)' for '(?P<arch>sm_\w+)'\n"
-    r"(?P<block>(?:(?!ptxas info\s*: Compiling).*\n?){1,6})",
+    r"(?P<block>(?:(?!ptxas info\s*: Compiling)[^\n]*\n){0,6})",
     re.MULTILINE,
 )
 
@@ -247,12 +251,12 @@ def undefined_symbol(message: str) -> str | None:
 
 
 def _placed(
-    tool: str, match: re.Match[str], following: Sequence[str], maps: Sequence[SourceMap], solution: str | None
+    tool: str, match: re.Match[str], context: Sequence[str], maps: Sequence[SourceMap], solution: str | None
 ) -> CompilerError:
     message, file, line = _clip(match["message"]), match["file"], int(match["line"][:9])
     spot = _spot(file, line, maps)
     if spot is None:
-        for name, at in _mentions(following):
+        for name, at in _mentions(context):
             if (spot := _spot(name, at, maps)) is not None:
                 break
     if spot is None:

@@ -25,7 +25,7 @@ from typing import Any
 from harness.build import lean
 from harness.build.diagnostics import Diagnostics, first_error, kernel_resources
 from harness.build.headers import SharedHeaders
-from harness.build.recipe import OWN, SCRIPT, TRY_LEAN, Recipe
+from harness.build.recipe import OWN, SCRIPT, Recipe, try_lean
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Plan
 from harness.build.torchinfo import TorchBuild, find_torch, python_include
@@ -40,6 +40,7 @@ PRODUCT = "module.so"
 _LEAN_BUILD = f"{OWN}/build.ninja"
 _FULL_BUILD = f"{OWN}/full.ninja"
 _LEAN_FLAGS = "flags"
+_STANDARD_HEADERS = Path("/usr/include")
 
 _ARCH_NAMES = {
     "Volta": "7.0",
@@ -141,7 +142,8 @@ class NvccToolchain:
         )
         _write(folder / _LEAN_BUILD, recipe.build_file(units, PRODUCT, lean_options))
         _write(folder / _FULL_BUILD, recipe.build_file(units, PRODUCT, {}, prefix=f"{OWN}/"))
-        _write(folder / SCRIPT, TRY_LEAN)
+        searched = [path for path in (*self._system_includes(spec.uses_cuda), _STANDARD_HEADERS) if path.exists()]
+        _write(folder / SCRIPT, try_lean(searched))
         ninja = (str(self._ninja), "-v", "-j", str(self._jobs), "-f")
         return Plan(
             commands=((*ninja, _LEAN_BUILD),),

@@ -6,8 +6,10 @@ sandbox reads them as torch's does: `["-O3 -march=native"]` is two flags, and a 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.build.diagnostics import NOTE
 from harness.build.toolchain import LEAN_FAILED
@@ -17,20 +19,46 @@ OWN = ".harness"
 """Folder of the harness's own files in a build; no source file's name begins with a dot."""
 
 SCRIPT = f"{OWN}/try_lean.sh"
-TRY_LEAN = f"""\
-# Compile with lean headers, and where that fails, with the full ones, whose messages are the ones that count.
-# Arguments: source, object, an option that adds the lean headers, and the command without it.
+"""Arguments: source, object, an option that adds the lean headers, and the command without it."""
+
+_TRY_LEAN = f"""\
+# Compile with lean headers, and where that fails, with the full ones, whose messages are the ones that count:
+# unless the failure is surely the author's, because it comes after the front end (ptxas), or because a name is missing
+# that stands in no header at all.
+export LC_ALL=C
 source=$1 object=$2 lean=$3 compiler=$4
+log=$object.lean.log
 shift 4
-if "$compiler" "$lean" "$@" > "$object.lean.log" 2>&1; then
-  cat "$object.lean.log"
+if "$compiler" "$lean" "$@" > "$log" 2>&1; then
+  cat "$log"
   exit 0
 fi
 rm -f "$object"
+if grep -q '^ptxas .*\\(error\\|fatal\\)' "$log"; then
+  cat "$log"
+  exit 1
+fi
+for name in $(sed -n \\
+    -e 's/.*error: identifier "\\([A-Za-z0-9_]*\\)" is undefined.*/\\1/p' \\
+    -e 's/.*error: .* has no member "\\([A-Za-z0-9_]*\\)".*/\\1/p' \\
+    -e "s/.*error: '\\([A-Za-z0-9_]*\\)' \\(was not declared\\|has not been declared\\|does not name\\).*/\\1/p" \\
+    -e "s/.*error: '\\([A-Za-z0-9_]*\\)' is not a member of .*/\\1/p" \\
+    -e "s/.*error: '.*' has no member named '\\([A-Za-z0-9_]*\\)'.*/\\1/p" "$log" | sort -u | head -n 8)
+do
+  if ! grep -rqwF -e "$name" {{folders}}; then
+    cat "$log"
+    exit 1
+  fi
+done
 echo "{LEAN_FAILED} $source, which starts over with the full ones; the first error was:"
-grep -m 1 -i error "$object.lean.log" | sed "s/^/{NOTE}   /"
+grep -m 1 -i error "$log" | sed "s/^/{NOTE}   /"
 exec "$compiler" "$@"
 """
+
+
+def try_lean(headers: Sequence[Path]) -> str:
+    """The text of `SCRIPT`. `headers` are the folders in which every name that a header could bring is found."""
+    return _TRY_LEAN.format(folders=" ".join(shlex.quote(str(folder)) for folder in headers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
