@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from harness.sandbox import system, view
 from harness.sandbox.cgroup import CgroupUnavailable, find_base
-from harness.sandbox.launch import Ground
+from harness.sandbox.entry import Ground
 from harness.sandbox.policy import SandboxPolicy
 
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SYS_ADMIN = 0, 6, 7, 21

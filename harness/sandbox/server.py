@@ -24,7 +24,8 @@ from typing import Any
 
 from harness.sandbox import ground, limits, supervisor
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup
-from harness.sandbox.launch import Confined, Ground, Launched, launch
+from harness.sandbox.entry import Confined, Ground
+from harness.sandbox.launch import Launched, launch
 from harness.sandbox.policy import Cause, ExitReport, SandboxPolicy
 from harness.wire import Channel, ChannelClosed
 
