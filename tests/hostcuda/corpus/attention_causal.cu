@@ -1,5 +1,5 @@
 /*
-summary: Three kernels in a row: masked scores, softmax, weighted sum
+summary: "Three kernels in a row: masked scores, softmax, weighted sum"
 inputs:
   q: normal(24, 8)
   k: normal(24, 8)

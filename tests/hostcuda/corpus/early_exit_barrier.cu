@@ -1,5 +1,5 @@
 /*
-summary: Threads beyond the data return before the barriers of the others (allowed since Volta: exited threads don't count)
+summary: "Threads beyond the data return before the barriers of the others (allowed since Volta: exited threads don't count)"
 inputs:
   x: normal(100)
 outputs:

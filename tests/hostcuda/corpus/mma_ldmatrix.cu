@@ -1,5 +1,5 @@
 /*
-summary: Inline PTX: cp.async into shared memory, ldmatrix, mma.sync.m16n8k16
+summary: "Inline PTX: cp.async into shared memory, ldmatrix, mma.sync.m16n8k16"
 inputs:
   a: normal(16, 32).half()
   b: normal(8, 32).half()

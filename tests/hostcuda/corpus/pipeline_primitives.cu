@@ -1,5 +1,5 @@
 /*
-summary: cuda_pipeline.h: __pipeline_memcpy_async, commit and wait_prior
+summary: "cuda_pipeline.h: __pipeline_memcpy_async, commit and wait_prior"
 inputs:
   x: normal(4, 32, 4)
 outputs:

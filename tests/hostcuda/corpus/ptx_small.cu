@@ -1,5 +1,5 @@
 /*
-summary: Small inline PTX: lane id, cached loads, lop3, prmt, bfe, predicated move, ex2, fma, red
+summary: "Small inline PTX: lane id, cached loads, lop3, prmt, bfe, predicated move, ex2, fma, red"
 inputs:
   x: integers(0, 1000000, 64)
   f: uniform(64)
