@@ -135,9 +135,14 @@ class Bench:
             for slot in (*held.inputs, *held.outputs, *held.state):
                 _bytes(self.tensor(slot)).zero_()
 
-    def draw(self, index: int, variant: str = "own") -> None:
-        """Fill set `index` with fresh inputs of this variant."""
-        self._seeds[index] = (self._new_seed(), self._new_seed() % 2**31, variant)
+    def draw(self, index: int, variant: str = "own", *, part: int = 0) -> None:
+        """Fill set `index` with fresh inputs of this variant.
+
+        Draws of one variant with different `part` differ in kind where it has several: `structured` gives its roles
+        to the inputs by the seed's last bit.
+        """
+        seed = self._new_seed() & ~1 | part & 1
+        self._seeds[index] = (seed, self._new_seed() % 2**31, variant)
         self.redraw(index)
 
     def redraw(self, index: int) -> None:

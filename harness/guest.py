@@ -118,6 +118,8 @@ class Guest:
             "signal": report.signal,
             "peak_memory_bytes": report.peak_memory_bytes,
         }
+        if report.cause == "lost":
+            return Failure(status=Status.harness_error, reason=f"the process was lost while {where}", evidence=evidence)
         if report.cause == "memory_limit":
             limit = self._memory_limit_bytes / 2**30
             return Failure(

@@ -24,6 +24,10 @@ LATENCY_CALLS = 1
 """Calls of a burst that are timed on the host's clock from an idle device."""
 
 
+FEW_SETS = 6
+"""Up to so many input sets, each is too precious to be spent on a call that is not timed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One call of a burst: which input set, and how."""
@@ -82,15 +86,18 @@ class Rounds:
         return [a for a, _ in pairs], [b for _, b in pairs]
 
 
-def plan_turns(count: int, secret: random.Random) -> tuple[Turn, ...]:
-    """Turns over `count` input sets in a secret order: one to warm up, the rest cold, the last for latency.
+def plan_turns(count: int, secret: random.Random, number: int = 0) -> tuple[Turn, ...]:
+    """Turns of round `number` over `count` input sets in a secret order: to warm up, timed cold, timed for latency.
 
-    With fewer than four sets none is spent on latency.
+    With `FEW_SETS` or fewer (large problems), only the first round spends one on warming up and only the next two one
+    on latency, so that the timed calls don't take forever to gather.
     """
     order = list(range(count))
     secret.shuffle(order)
-    latency = LATENCY_CALLS if count >= 4 else 0
-    modes = [CallMode.WARM] + [CallMode.COLD] * (count - 1 - latency) + [CallMode.LATENCY] * latency
+    few = count <= FEW_SETS
+    warm = 1 if not few or number == 0 else 0
+    latency = LATENCY_CALLS if count >= 3 and (not few or number in (1, 2)) else 0
+    modes = [CallMode.WARM] * warm + [CallMode.COLD] * (count - warm - latency) + [CallMode.LATENCY] * latency
     return tuple(Turn(index=index, mode=mode) for index, mode in zip(order, modes, strict=True))
 
 
@@ -172,7 +179,7 @@ def run_rounds(
         indices = range(sets)
         for index in indices:
             bench.draw(index)
-        turns = plan_turns(sets, secret)
+        turns = plan_turns(sets, secret, len(rounds.held))
         reference_first = len(rounds.held) % 2 == 0
         bench.device.synchronize()
         reference: ReferenceBurst | None = None

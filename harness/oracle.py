@@ -130,30 +130,31 @@ class Oracle:
 
     def truth(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Truth:
         """The reference in float64 on `inputs`, or what takes its place."""
-        while self._float32_because is None:
+        for place in self._places() if self._float32_because is None else ():
             try:
-                model = self._double_model()
-                doubled = [_as_double(leaf, self._double_device) for leaf in inputs]
-                with _default_dtype(torch.float64):
-                    answer = self._answer(model, self._double_state, doubled, tree, seed)
-                return Truth(answer=answer, source=f"float64 {self._double_device.type}")
+                return Truth(answer=self._truth_on(place, inputs, tree, seed), source=f"float64 {place.type}")
             except torch.OutOfMemoryError:
-                if self._double_device.type == "cpu":
-                    raise
                 self._double = None
-                self._double_device = torch.device("cpu")
                 torch.cuda.empty_cache()
             except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
                 self._float32_because = f"the reference refuses float64: {one_line(str(error), limit=200)}"
                 self._double = None
+                break
         return Truth(answer=self.answer(inputs, tree, seed), source="float32 reference")
 
-    def _double_model(self) -> torch.nn.Module:
-        if self._double is None:
-            fresh = self._reference.model(self._seed, self._device.torch_device)
-            self._double = fresh.to(device=self._double_device, dtype=torch.float64)
+    def _places(self) -> list[torch.device]:
+        """Where to try float64: on the device, once more there with all cached memory given back, on the CPU."""
+        device = self._device.torch_device
+        return [device] if device.type == "cpu" else [device, device, torch.device("cpu")]
+
+    def _truth_on(self, place: torch.device, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
+        if self._double is None or self._double_device != place:
+            self._double = self._reference.model(self._seed, place).to(dtype=torch.float64)
             self._double_state = {k: v.clone() for k, v in self._double.state_dict().items()}
-        return self._double
+            self._double_device = place
+        doubled = [_as_double(leaf, place) for leaf in inputs]
+        with _default_dtype(torch.float64):
+            return self._answer(self._double, self._double_state, doubled, tree, seed)
 
     def _answer(
         self,

@@ -41,6 +41,9 @@ from harness.zygote import Zygote
 
 T = TypeVar("T")
 
+STRESS_DRAWS = 2
+"""Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
+
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
 
@@ -189,9 +192,10 @@ class Referee:
         )
         return self._bench
 
-    def _variants(self, problem: Problem) -> list[str]:
-        """One call of the verification each: the problem's own distribution with several seeds, then the others."""
-        return ["own"] * self.config.seeds + list(problem.rules.variants)
+    def _variants(self, problem: Problem) -> list[tuple[str, int]]:
+        """Variant and part of each call of the verification: own inputs with several seeds, each other one twice."""
+        stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
+        return [("own", part) for part in range(self.config.seeds)] + stress
 
     def judge(self, task: Task) -> Outcome:
         """Run, verify and time one solution. Only a fault of the harness raises."""
@@ -205,7 +209,7 @@ class Referee:
             return Outcome(
                 status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
             )
-        except torch.OutOfMemoryError as error:
+        except (torch.OutOfMemoryError, MemoryError) as error:
             self._drop_bench()
             return Outcome(
                 status=Status.harness_error,
@@ -351,8 +355,8 @@ class _Session:
         size = 1
         while pending:
             now, pending = pending[:size], pending[size:]
-            for index, variant in enumerate(now):
-                bench.draw(index, variant)
+            for index, (variant, part) in enumerate(now):
+                bench.draw(index, variant, part=part)
             bench.device.synchronize()
             turns = [Turn(index=index, mode=CallMode.COLD) for index in range(len(now))]
             done, _ = self._burst(turns)

@@ -5,6 +5,7 @@ Trusted side.
 
 from __future__ import annotations
 
+import os
 import queue
 import subprocess
 import sys
@@ -27,6 +28,10 @@ MARGIN_S = 600.0
 
 TRIES = 2
 
+ALLOCATOR = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "expandable_segments:True")
+"""Truth in float64 takes tens of gigabytes in one piece; torch's usual allocator splits such blocks for small tensors
+that stay, until the large ones fit nowhere. The second name is the newer one."""
+
 
 class _Worker:
     """One referee process. Raises `ExecutorError` where it says that its device is not there."""
@@ -37,6 +42,7 @@ class _Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "harness.executors.worker", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
+                env={**os.environ, **ALLOCATOR},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
