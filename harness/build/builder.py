@@ -262,7 +262,7 @@ class _Build:
         )
         ended = _Ended()
         with self.zygote.spawn(JOB, policy, log_path) as child:
-            deadline = time.monotonic() + self.timeout_s
+            end = deadline = time.monotonic() + self.timeout_s
             try:
                 child.channel.send(
                     {
@@ -276,8 +276,7 @@ class _Build:
                     }
                 )
                 while not ended.take(child.channel.receive(max(0.0, deadline - time.monotonic())).message):
-                    if ended.exit_code == 0:
-                        deadline = max(deadline, time.monotonic() + _LOAD_S)
+                    deadline = time.monotonic() + _LOAD_S if ended.exit_code == 0 else end
             except FrameTimeout:
                 ended.late = True
             except (WireError, ValueError, OSError):
@@ -339,8 +338,10 @@ class _Ended:
         """Take a frame in; True after the last. Raises `ValueError` on what no job sends."""
         if message.get("type") == "built" and type(message.get("exit_code")) is int:
             self.exit_code = message["exit_code"]
-            self.second_try = message.get("second_try") is True
             return self.exit_code != 0
+        if message.get("type") == "again":
+            self.exit_code, self.second_try = None, True
+            return False
         if message.get("type") == "loaded" and isinstance(message.get("error"), str | None):
             self.load_error = message["error"]
             return True

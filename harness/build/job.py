@@ -28,21 +28,22 @@ def main(channel: Channel, fds: tuple[int, ...]) -> None:
     """Build once.
 
     The request holds `folder`, `commands`, `second_try`, `product`, `name`, `is_python_module` and `environ`. Frames
-    sent: `built` with `exit_code` and `second_try` (whether that was needed), and after a success `loaded` with
-    `error`: null, or why the loader refuses the module.
+    sent: `built` with `exit_code`, and after a success `loaded` with `error`: null, or why the loader refuses the
+    module. Where the second try is needed, `again` and another `built` come before that.
     """
     request = channel.receive().message
     folder = Path(request["folder"])
     os.environ.update(request["environ"])
     exit_code = _run(request["commands"], folder)
-    channel.send({"type": "built", "exit_code": exit_code, "second_try": False})
+    channel.send({"type": "built", "exit_code": exit_code})
     if exit_code != 0:
         return
     error = _load(folder, request)
     if error is not None and request["second_try"] and _LEAN_MAY_LACK.search(error):
         _say(f"the module can't be loaded ({error}); building it again with the full headers")
+        channel.send({"type": "again"})
         exit_code = _run(request["second_try"], folder)
-        channel.send({"type": "built", "exit_code": exit_code, "second_try": True})
+        channel.send({"type": "built", "exit_code": exit_code})
         if exit_code != 0:
             return
         error = _load(folder, request)
@@ -65,8 +66,9 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> int:
 
 def _load(folder: Path, request: Mapping[str, Any]) -> str | None:
     """Why the dynamic loader refuses the module, in its own words with names made readable."""
-    # A second attempt must not meet the first one's module under its name.
     product = folder / request["product"]
+    if not product.is_file():
+        return None  # whoever takes it sees that
     try:
         library = ctypes.CDLL(os.fspath(product), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:

@@ -1,0 +1,356 @@
+"""Whole builds in real sandboxes, of sources so small that they compile in no time.
+
+They leave torch's headers out (`no_implicit_headers`), which changes nothing for what is tested here: who compiles
+what, once, with which verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.build import PRELOAD, BuildCache, BuildOutcome, NvccToolchain, build_solution
+from harness.model import Status
+from harness.zygote import Zygote
+
+TINY = """
+#include <Python.h>
+static PyObject* answer(PyObject*, PyObject*) { return PyLong_FromLong(ANSWER); }
+static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "tiny", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+PyMODINIT_FUNC PyInit_tiny(void) { return PyModule_Create(&module); }
+"""
+
+HEAD = f"""
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+def build(answer, name="tiny", extra="", **options):
+    source = '''{TINY}'''.replace("ANSWER", str(answer)) + extra
+    return load_inline(name, source, no_implicit_headers=True, **options)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote(PRELOAD) as started:
+        yield started
+
+
+class Builder:
+    def __init__(self, zygote: Zygote, folder: Path) -> None:
+        self.zygote = zygote
+        self.cache = BuildCache(folder / "cache")
+        self.toolchain = NvccToolchain(None, folder / "cache")
+        self.log_path = folder / "logs" / "solution.log"
+
+    def __call__(self, body: str, *, timeout_s: float = 120.0, **options: Any) -> BuildOutcome:
+        return build_solution(
+            HEAD + textwrap.dedent(body),
+            "solution.py",
+            zygote=options.pop("zygote", self.zygote),
+            toolchain=self.toolchain,
+            cache=self.cache,
+            log_path=self.log_path,
+            timeout_s=timeout_s,
+            **options,
+        )
+
+
+@pytest.fixture
+def build(zygote: Zygote, tmp_path: Path) -> Builder:
+    return Builder(zygote, tmp_path)
+
+
+RUN = """
+import json, sys
+from harness.build import inject
+modules = json.loads(sys.argv[1])
+notes = inject.install(modules, fallback=False)
+scope = {}
+exec(sys.stdin.read(), scope)
+print(json.dumps([scope["seen"], notes]))
+"""
+
+
+def run(outcome: BuildOutcome, body: str) -> Any:
+    """What a contestant sees: `seen`, as the solution leaves it."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(outcome.injected())],
+        input=HEAD + textwrap.dedent(body),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen, notes = json.loads(done.stdout)
+    assert notes == []
+    return seen
+
+
+def test_a_module_is_built_once_and_works_where_the_solution_runs(build: Builder) -> None:
+    body = "ext = build(42)\nseen = ext.answer() if hasattr(ext, '__file__') else None"
+    first = build(body)
+    assert (first.failure, first.cache_hits, len(first.modules)) == (None, 0, 1)
+    assert first.modules[0].report.headers == {"main.cpp": "lean"}
+    assert not first.has_cuda_sources
+    assert run(first, body) == 42
+    second = build(body)
+    assert (second.cache_hits, second.harvest_s, second.compile_s) == (1, 0.0, 0.0)
+    assert second.modules[0].path == first.modules[0].path
+    third = build(f"{body}\n# another solution with the same sources")
+    assert third.cache_hits == 1
+    assert third.harvest_s > 0.0
+    log = build.log_path.read_text()
+    assert log.count("== building extension tiny ==") == 1
+    assert "-DTORCH_EXTENSION_NAME=tiny" in log
+    assert list(build.cache.root.glob("drafts/*")) == []
+
+
+def test_what_a_record_says_of_a_build(build: Builder) -> None:
+    value = json.loads(json.dumps(build("ext = build(1)").to_json(), allow_nan=False))
+    assert [(module["name"], module["cached"]) for module in value["modules"]] == [("tiny", False)]
+    assert (value["kernels"], value["compiler_error"], value["cache_hits"]) == ([], None, 0)
+    assert value["wall_s"] >= value["compile_s"] > 0
+
+
+def test_several_extensions_of_one_solution(build: Builder) -> None:
+    body = """
+    modules = build(1), build(2), build(3)
+    seen = [module.answer() if hasattr(module, "__file__") else 0 for module in modules]
+    """
+    assert run(build(body), body) == [1, 2, 3]
+
+
+def test_threads_build_equal_extensions_once(build: Builder) -> None:
+    bodies = [f"ext = build(7)\n# {number}" for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(build, bodies))
+    assert sorted(outcome.cache_hits for outcome in outcomes) == [0, 1, 1, 1]
+    assert len({outcome.modules[0].path for outcome in outcomes}) == 1
+
+
+TOGETHER = """
+import sys
+from pathlib import Path
+from harness.build import PRELOAD, BuildCache, NvccToolchain, build_solution
+from harness.zygote import Zygote
+root, log = Path(sys.argv[1]), Path(sys.argv[2])
+source = sys.stdin.read()
+with Zygote(PRELOAD) as zygote:
+    zygote.wait_ready()
+    outcome = build_solution(source, "s.py", zygote=zygote, toolchain=NvccToolchain(None, root),
+                             cache=BuildCache(root), log_path=log, timeout_s=120)
+assert outcome.failure is None, outcome.failure
+print(outcome.cache_hits, outcome.modules[0].path)
+"""
+
+
+def test_two_processes_build_a_key_once(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TOGETHER, str(tmp_path / "cache"), str(tmp_path / f"{number}.log")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(HEAD + "ext = build(5)")
+        process.stdin.close()
+    answers = []
+    for process in processes:
+        assert process.stdout is not None
+        answers.append(process.stdout.read().split())
+        process.stdout.close()
+        assert process.wait() == 0
+    assert sorted(hits for hits, _ in answers) == ["0", "1"]
+    assert answers[0][1] == answers[1][1]
+
+
+def test_a_corrupt_module_is_built_again(build: Builder) -> None:
+    first = build("ext = build(42)")
+    first.modules[0].path.write_bytes(b"rubbish")
+    second = build("ext = build(42)")
+    assert (second.failure, second.cache_hits) == (None, 0)
+    assert second.modules[0].path.stat().st_size > 1000
+
+
+def test_modules_in_use_outlive_eviction(build: Builder) -> None:
+    build.cache.max_bytes = 1
+    outcome = build("ext = build(42)")
+    build.cache.evict()
+    assert outcome.modules[0].path.exists()
+    outcome.release()
+    build.cache.evict()
+    assert not outcome.modules[0].path.exists()
+
+
+# -- errors ----------------------------------------------------------------------------------------------------
+
+
+def test_a_compile_error_names_the_line(build: Builder) -> None:
+    body = '''
+    source = """
+    int f() {
+        return 1
+    }
+    """
+    ext = load_inline("broken", ["int g();", source], no_implicit_headers=True)
+    '''
+    outcome = build(body)
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error
+    assert outcome.compiler_error is not None
+    error = outcome.compiler_error
+    assert (error.file, error.line) == ("cpp source 2", 3)
+    lines = (HEAD + textwrap.dedent(body)).split("\n")
+    assert error.solution_line is not None
+    assert lines[error.solution_line - 1].strip() == "return 1"
+    assert f"(line {error.solution_line} of the solution): expected ';'" in outcome.failure.reason
+    assert outcome.failure.reason.startswith("broken: cpp source 2, line 3")
+    assert outcome.to_json()["compiler_error"]["solution_line"] == error.solution_line
+
+
+def test_a_caught_compile_error_is_no_verdict(build: Builder) -> None:
+    body = """
+    try:
+        ext = build(1, extra="no C++")
+    except RuntimeError as error:
+        assert "Error building extension 'tiny'" in str(error)
+        ext = build(2)
+    seen = ext.answer() if hasattr(ext, "__file__") else None
+    """
+    outcome = build(body)
+    assert (outcome.failure, len(outcome.modules), len(outcome.refused)) == (None, 1, 1)
+    assert run(outcome, body) == 2
+
+
+def test_a_compiler_that_does_not_end(build: Builder) -> None:
+    slow = "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };"
+    outcome = build(f'ext = build(1, extra="{slow} int x = F<28, 1>::v;")', timeout_s=3.0)
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_timeout
+    assert "did not finish within 3 s" in outcome.failure.reason
+    assert list(build.cache.root.glob("drafts/*")) == []
+    assert list(build.cache.root.glob("locks/*")) == []
+
+
+def test_a_function_that_no_source_defines(build: Builder) -> None:
+    outcome = build('ext = build(1, extra="int missing(float); int use() { return missing(1.0f); }")')
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error
+    assert "undefined symbol: missing(float)" in outcome.failure.reason
+
+
+def test_no_bindings(build: Builder) -> None:
+    outcome = build('ext = load_inline("bare", "int f() { return 1; }", no_implicit_headers=True)')
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error
+    assert "no bindings: pass functions=[...]" in outcome.failure.reason
+
+
+def test_cuda_where_only_cpp_can_be_built(build: Builder) -> None:
+    outcome = build('ext = load_inline("gpu", "", "__global__ void k() {}", no_implicit_headers=True)')
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.unsupported
+
+
+def test_a_harvest_that_fails_builds_nothing(build: Builder) -> None:
+    outcome = build("ext = build(1)\nraise ValueError('no')")
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.import_error
+    assert outcome.modules == ()
+    assert "raise ValueError" not in outcome.failure.reason
+    assert "Traceback" in outcome.failure.detail
+
+
+def test_a_dead_zygote_is_the_harnesss_fault(build: Builder) -> None:
+    with Zygote(PRELOAD) as dead:
+        dead.wait_ready()
+    outcome = build("ext = build(1)", zygote=dead)
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.harness_error
+
+
+# -- flags -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        'extra_ldflags=[""], extra_cflags=[""], extra_cuda_cflags=[""]',
+        'extra_cflags=["-O3 -march=native", "-DEXTRA=a"], extra_ldflags=["-lm"], verbose=True',
+        'with_cuda=False, build_directory="/nonexistent", keep_intermediates=False, use_pch=True',
+        'extra_cflags=["-O1\\n", " "], with_pytorch_error_handling=False',
+    ],
+)
+def test_odd_flags_are_honoured(build: Builder, flags: str) -> None:
+    body = f"ext = build(42, {flags})\nseen = ext.answer() if hasattr(ext, '__file__') else None"
+    outcome = build(body)
+    assert outcome.failure is None
+    assert run(outcome, body) == 42
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ('extra_cflags="-O3"', "cannot find"),  # falls apart into letters, as in torch
+        ('extra_cflags=["-fno-such-option"]', "unrecognized command-line option"),
+        ('extra_ldflags=["-lnosuchlibrary"]', "cannot find -lnosuchlibrary"),
+    ],
+)
+def test_flags_that_the_compiler_refuses(build: Builder, flags: str, said: str) -> None:
+    outcome = build(f"ext = build(42, {flags})")
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error
+    if "cannot find" not in said or "library" in said:
+        assert said in outcome.failure.reason
+
+
+# -- hostile builds --------------------------------------------------------------------------------------------
+
+
+def test_flags_reach_a_shell_inside_the_sandbox_only(build: Builder, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outcome = build(f"ext = build(42, extra_cflags=['; touch {outside}; true'])")
+    assert not outside.exists()
+    assert outcome.failure is not None
+
+
+@pytest.mark.parametrize("instead", ["ln -s /etc/hostname module.so", "mkfifo module.so", "mkdir module.so", "true"])
+def test_something_else_in_the_modules_place(build: Builder, instead: str) -> None:
+    outcome = build(f"ext = build(42, extra_ldflags=['-o x.so; rm -rf module.so; {instead}; true'])")
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error
+    assert list(build.cache.root.glob("entries/*/*/module.so")) == []
+
+
+def test_sources_can_not_include_what_is_not_theirs(build: Builder, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.h"
+    secret.write_text('#error "the secret"')
+    outcome = build(f"ext = build(1, extra='\\n#include \"{secret}\"\\n')")
+    assert outcome.failure is not None
+    assert "No such file or directory" in outcome.failure.reason
+    assert "the secret" not in build.log_path.read_text()
+
+
+def test_a_module_whose_initialiser_never_ends_is_left_to_the_run(
+    build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.build.builder._LOAD_S", 1.0)
+    outcome = build('ext = build(1, extra="struct S { S() { for (;;) asm volatile(\\"\\"); } } s;")')
+    assert (outcome.failure, len(outcome.modules)) == (None, 1)
