@@ -36,7 +36,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a call gave: output tensors in slot order, updated state by name, inputs as they were left."""
+    """What a call gave: output tensors in slot order, updated state by name, inputs as they were left (if changed)."""
 
     leaves: tuple[torch.Tensor, ...]
     tree: TreeSpec
@@ -175,7 +175,8 @@ class Oracle:
         if updates:
             _copy_state(initial, model)
         # An output that is an input, changed in place or passed through, is judged by its value at this moment.
-        return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=tuple(inputs))
+        left = tuple(inputs) if self.traits.mutates_inputs else ()
+        return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
 
     def _random_state(self) -> tuple[bytes, ...]:
         states = [torch.get_rng_state()]

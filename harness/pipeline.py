@@ -203,7 +203,6 @@ class _Run:
             LocalExecutor(referee_configs(config, max(1, min(gpus, 1))), logs / "_referee.log") as executor,
             Zygote(preload=PRELOAD, log_path=logs / "_builder.log") as zygote,
         ):
-            executor.wait_ready()
             with (
                 ThreadPoolExecutor(config.jobs, thread_name_prefix="build") as builders,
                 ThreadPoolExecutor(executor.slots, thread_name_prefix="judge") as judges,
@@ -229,6 +228,8 @@ class _Run:
     ) -> None:
         building = {builders.submit(self._build, job, zygote, toolchain, cache): job for job in jobs}
         judging: set[Future[Record]] = set()
+        # Builds are under way while the referees start; a device that is missing ends the run here.
+        executor.wait_ready()
         while building or judging:
             futures: list[Future[Any]] = [*building, *judging]
             done, _ = wait(futures, return_when=FIRST_COMPLETED)

@@ -160,21 +160,24 @@ def unflatten(spec: TreeSpec, leaves: Sequence[torch.Tensor]) -> Any:
     if len(leaves) != spec.slots:
         raise TreeError(f"the tree has {spec.slots} tensors, {len(leaves)} were given")
 
-    def build(node: Node) -> Any:
-        match node:
-            case Slot(index):
-                return leaves[index]
-            case Leaf(constant):
-                return constant
-            case Items(kind, items):
-                built = [build(item) for item in items]
-                return tuple(built) if kind == "tuple" else built
-            case Entries(entries):
-                return {key: build(item) for key, item in entries}
-            case Opaque(type_name):
-                raise TreeError(f"a value of type {type_name} can't be put together again")
+    return _build(spec.root, leaves)
 
-    return build(spec.root)
+
+def _build(node: Node, leaves: Sequence[torch.Tensor]) -> Any:
+    # Not a closure inside `unflatten`: one that calls itself is a reference cycle, which would keep the tensors
+    # (gigabytes, for a large problem) alive until the next garbage collection.
+    match node:
+        case Slot(index):
+            return leaves[index]
+        case Leaf(constant):
+            return constant
+        case Items(kind, items):
+            built = [_build(item, leaves) for item in items]
+            return tuple(built) if kind == "tuple" else built
+        case Entries(entries):
+            return {key: _build(item, leaves) for key, item in entries}
+        case Opaque(type_name):
+            raise TreeError(f"a value of type {type_name} can't be put together again")
 
 
 def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output") -> str | None:

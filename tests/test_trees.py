@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import weakref
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -259,3 +261,15 @@ def test_any_json_is_read_or_refused(root: object) -> None:
     except TreeError:
         return
     assert spec.to_json()["root"] == root
+
+
+def test_putting_together_keeps_no_tensor_alive() -> None:
+    leaf = torch.zeros(3)
+    alive = weakref.ref(leaf)
+    value = unflatten(flatten([leaf, {"a": 1}])[1], [leaf])
+    gc.disable()
+    try:
+        del leaf, value
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -23,6 +23,10 @@ class Executor(Protocol):
         """How many tasks run at once."""
         ...
 
+    def wait_ready(self) -> None:
+        """Return once every referee stands. Raises `ExecutorError` where a device is missing."""
+        ...
+
     def judge(self, task: Task) -> Outcome:
         """The verdict. A referee that dies is replaced and the task tried once more; then `harness_error`."""
         ...

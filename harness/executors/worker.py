@@ -6,6 +6,7 @@ another. It has its own zygote for contestants, and no submission's code ever ru
 
 from __future__ import annotations
 
+import importlib
 import socket
 import sys
 import traceback
@@ -35,6 +36,8 @@ def main(fd: int) -> None:
     with Zygote(preload=(*PRELOADED, *extra), log_path=log_path) as zygote:
         try:
             referee = Referee(config, zygote)
+            # The first draw of inputs would import it (2 to 3 s); here that costs nothing, beside the zygote's imports.
+            importlib.import_module("torch._dynamo")
             zygote.wait_ready()
         except (DeviceError, ZygoteError) as error:
             channel.send({"type": "unavailable", "reason": str(error)})
