@@ -206,7 +206,7 @@ __attribute__((noinline)) Region* find_region(Worker& worker, std::uintptr_t add
         report_access(worker, ReportKind::memory_error, address, bytes, write, site, "host memory, which a GPU cannot reach: the tensor is on the cpu");
         abort_launch(worker, error_illegal_address);
     }
-    worker.cache[address >> 12 & (region_cache_entries - 1)] = region;
+    if (region->kind != RegionKind::image) worker.cache[address >> 12 & (region_cache_entries - 1)] = region;  // an image holds symbols, which are regions too
     return region;
 }
 
@@ -311,6 +311,7 @@ inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t 
         cell = worker.shared_cells + (offset >> shift);
         floor = worker.shared_floor;
     } else {
+        if (address - worker.builtins_low < worker.builtins_bytes) return;
         region = worker.cache[address >> 12 & (region_cache_entries - 1)];
         if (__builtin_expect(region == nullptr || address - region->base >= region->bytes || region->bytes - (address - region->base) < bytes, 0)) {
             region = find_region(worker, address, bytes, write, site);

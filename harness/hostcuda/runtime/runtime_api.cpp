@@ -453,3 +453,15 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
     *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count();
     return status();
 }
+
+namespace hostcuda {
+// The device's heap: what a kernel allocates stays until the grid ends even if freed, because other workers may still look at its shadow.
+void* device_malloc(std::size_t bytes) {
+    if (current_worker == nullptr) return std::malloc(bytes);
+    void* p = nullptr;
+    return allocate(&p, bytes, RegionKind::managed) == cudaSuccess ? p : nullptr;
+}
+void device_free(void* memory) {
+    if (current_worker == nullptr) std::free(memory);
+}
+}  // namespace hostcuda

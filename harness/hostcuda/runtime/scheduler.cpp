@@ -294,7 +294,21 @@ bool runnable(const Block& block) {
     return block.ready_head != block.ready_tail || block.started < block.count;
 }
 
+void note_builtins(Worker& worker) {
+    const std::pair<const void*, std::size_t> all[] = {{&threadIdx, sizeof threadIdx}, {&blockIdx, sizeof blockIdx}, {&blockDim, sizeof blockDim},
+                                                       {&gridDim, sizeof gridDim}, {&shared_window, sizeof shared_window},
+                                                       {&shared_touched, sizeof shared_touched}, {&launch_known, sizeof launch_known}};
+    std::uintptr_t low = ~std::uintptr_t{0}, high = 0;
+    for (const auto& [address, bytes] : all) {
+        low = std::min(low, reinterpret_cast<std::uintptr_t>(address));
+        high = std::max(high, reinterpret_cast<std::uintptr_t>(address) + bytes);
+    }
+    worker.builtins_low = low;
+    worker.builtins_bytes = high - low;
+}
+
 void work(Worker& worker, Launch& grid) {
+    note_builtins(worker);
     worker.launch = &grid;
     worker.has_pending = false;
     for (auto& entry : worker.cache) entry = nullptr;

@@ -173,6 +173,8 @@ struct Worker {
     std::size_t stack_bytes = 0;
     std::uintptr_t shared_base = 0;
     std::size_t shared_bytes = 0;
+    std::uintptr_t builtins_low = 0;  // threadIdx and kin: thread-local variables of this library
+    std::size_t builtins_bytes = 0;
     Cell* shared_cells = nullptr;
     unsigned shared_granule_shift = 2;
     bool has_pending = false;

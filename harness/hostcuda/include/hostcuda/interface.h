@@ -91,3 +91,12 @@ enum class ReportKind : std::uint8_t {
 };
 
 }  // namespace hostcuda
+
+namespace hostcuda {
+void register_module(bool checked, const int* lines_that_index_shared_arrays);
+void* device_malloc(std::size_t bytes);
+void device_free(void* memory);
+struct ModuleRegistration {
+    ModuleRegistration(bool checked, const int* lines) { register_module(checked, lines); }
+};
+}  // namespace hostcuda

@@ -8,12 +8,10 @@
 #include "cuda_runtime_api.h"
 #include "hostcuda/device.h"
 
-namespace hostcuda {
+// The launch's own code is not instrumented: what it reads lies on the host's stack, which is no concern of the kernel's.
+#define HOSTCUDA_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
 
-struct Null {  // the literals NULL and 0 as kernel arguments: a null pointer or a zero, whichever the parameter is
-    template <class T> operator T*() const { return nullptr; }
-    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> operator T() const { return T(0); }
-};
+namespace hostcuda {
 
 struct Configuration {
     dim3 grid, block;
@@ -35,8 +33,7 @@ template <class T> inline void note_pointer(PointerArgument* list, std::uint32_t
 template <class Kernel, class Arguments> struct Closure {
     Kernel kernel;
     Arguments arguments;
-    // Not instrumented: the closure lies on the host's stack, which is no concern of the kernel's.
-    __attribute__((no_sanitize("thread", "undefined"))) static void invoke(const void* closure) {
+    HOSTCUDA_UNCHECKED static void invoke(const void* closure) {
         const auto& self = *static_cast<const Closure*>(closure);
         std::apply(self.kernel, self.arguments);
     }
@@ -67,7 +64,7 @@ template <class T, class Tag> struct SharedVariable {
                                               {extent_of<T>(0), extent_of<T>(1), extent_of<T>(2), extent_of<T>(3)}, Tag::line, 0, 0};
     struct Registration { Registration() { register_shared(info); } };
     static inline Registration registration{};
-    __attribute__((always_inline, no_sanitize("thread", "undefined"))) static inline T& get() {
+    __attribute__((noinline)) HOSTCUDA_UNCHECKED static T& get() {
         (void)registration;
         if (__builtin_expect(shared_touched[info.number] == 0, 0)) shared_first_touch(info);
         return *reinterpret_cast<T*>(shared_window + info.offset);

@@ -1,0 +1,318 @@
+// Tensors of device "cuda" on a machine without one. Such a tensor has the CUDA dispatch key and CPU memory; an operator called on it is
+// carried out by its CPU kernel on aliases of the same storage, and its results become "cuda" tensors again. So every tensor keeps its
+// device, in Python and in C++, and mixing devices fails as it does on a GPU.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <unordered_set>
+
+#include "device.h"
+#include "hostcuda/interface.h"
+
+namespace hostcuda::bridge {
+
+namespace {
+
+using c10::Device;
+using c10::DeviceType;
+
+thread_local int device_depth = 0;  // while above 0, new storages are device memory
+const Device the_device(DeviceType::CUDA, 0);
+
+struct DeviceMemory {
+    explicit DeviceMemory(bool on) : on_(on) { device_depth += on_; }
+    ~DeviceMemory() { device_depth -= on_; }
+    bool on_;
+};
+
+// The device of a tensor is kept beside its dispatch keys; torch changes the two together only in its own factories.
+struct Relabel : c10::TensorImpl {
+    static void to(c10::TensorImpl& impl, Device device) {
+        impl._change_backend_component_keys(device);
+        impl.*(&Relabel::device_opt_) = device;
+    }
+};
+
+bool on_device(const at::Tensor& t) { return t.defined() && t.is_cuda(); }
+
+at::Tensor alias(const at::Tensor& t, DeviceType type) {
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(t.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+    if (t.is_conj()) impl->_set_conj(true);
+    if (t.is_neg()) impl->_set_neg(true);
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+    if (type == DeviceType::CUDA) Relabel::to(*impl, the_device);
+    return at::Tensor(std::move(impl));
+}
+
+struct Aliases {
+    struct Pair {
+        at::Tensor original, alias;
+    };
+    c10::SmallVector<Pair, 8> pairs;
+    const at::Tensor* mixed = nullptr;
+    at::Tensor cpu;
+
+    at::Tensor take(const at::Tensor& t) {
+        if (!t.defined()) return t;
+        if (!t.is_cuda()) {
+            if (t.dim() > 0) cpu = t;
+            return t;
+        }
+        for (const Pair& pair : pairs)
+            if (pair.original.is_same(t)) return pair.alias;
+        pairs.push_back({t, alias(t, DeviceType::CPU)});
+        return pairs.back().alias;
+    }
+    // What an operator changed of an argument itself: sizes after resize_, storage after set_.
+    void copy_back() {
+        for (Pair& pair : pairs) {
+            c10::TensorImpl* to = pair.original.unsafeGetTensorImpl();
+            c10::TensorImpl* from = pair.alias.unsafeGetTensorImpl();
+            if (to->unsafe_storage().unsafeGetStorageImpl() != from->unsafe_storage().unsafeGetStorageImpl()) {
+                to->set_storage_keep_dtype(c10::Storage(from->unsafe_storage()));
+                Relabel::to(*to, the_device);
+            }
+            if (to->sizes() != from->sizes() || to->strides() != from->strides() || to->storage_offset() != from->storage_offset())
+                to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+        }
+    }
+    at::Tensor give(const at::Tensor& t, bool to_device) const {
+        if (!t.defined()) return t;
+        for (const Pair& pair : pairs)
+            if (pair.alias.is_same(t)) return pair.original;
+        if (!to_device || t.is_cuda() || !t.device().is_cpu()) return t;
+        if (t.layout() != c10::kStrided) return t;
+        if (t.use_count() > 2 || t.requires_grad()) return alias(t, DeviceType::CUDA);
+        Relabel::to(*t.unsafeGetTensorImpl(), the_device);
+        return t;
+    }
+};
+
+// Operators that take tensors of both devices on a GPU too.
+bool mixes_devices(const c10::OperatorHandle& op) {
+    static const std::unordered_set<std::string> names = {
+        "aten::copy_", "aten::_to_copy", "aten::index.Tensor", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put",
+        "aten::_unsafe_index.Tensor", "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor",
+        "aten::_foreach_copy_", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::tensor_split.tensor_indices_or_sections",
+        "aten::_pack_padded_sequence", "aten::_embedding_bag", "aten::repeat_interleave.Tensor", "aten::copy", "aten::multinomial"};
+    return names.count(op.schema().operator_name().name + (op.schema().operator_name().overload_name.empty() ? "" : "." + op.schema().operator_name().overload_name)) != 0;
+}
+
+void on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+    const c10::FunctionSchema& schema = op.schema();
+    const std::size_t count = schema.arguments().size();
+    const std::size_t begin = stack->size() - count;
+    Aliases aliases;
+    std::optional<Device> asked;
+    for (std::size_t i = 0; i < count; ++i) {
+        c10::IValue& value = (*stack)[begin + i];
+        if (value.isTensor()) {
+            const at::Tensor& t = value.toTensor();
+            if (on_device(t)) value = aliases.take(t);
+            else aliases.take(t);
+        } else if (value.isTensorList()) {
+            c10::List<at::Tensor> list;
+            for (const at::Tensor& t : value.toTensorVector()) list.push_back(aliases.take(t));
+            value = std::move(list);
+        } else if (value.isOptionalTensorList()) {
+            c10::List<std::optional<at::Tensor>> list;
+            for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector())
+                list.push_back(t.has_value() ? std::optional<at::Tensor>(aliases.take(*t)) : std::nullopt);
+            value = std::move(list);
+        } else if (value.isDevice()) {
+            asked = value.toDevice();
+            TORCH_CHECK(!asked->is_cuda() || asked->index() <= 0, "CUDA error: invalid device ordinal");
+            if (asked->is_cuda()) value = Device(DeviceType::CPU);
+        } else if (value.isBool() && schema.arguments()[i].name() == "pin_memory") {
+            value = false;
+        } else if (value.isGenerator() && value.toGenerator().device().is_cuda()) {
+            value = c10::IValue();
+        }
+    }
+    if (aliases.cpu.defined() && !aliases.pairs.empty() && !mixes_devices(op))
+        TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking arguments of ", schema.name(), ")");
+    const bool to_device = asked.has_value() ? asked->is_cuda() : true;
+    {
+        DeviceMemory memory(to_device);
+        at::AutoDispatchBelowADInplaceOrView below;
+        op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    }
+    aliases.copy_back();
+    const std::size_t returned = schema.returns().size();
+    for (std::size_t i = stack->size() - returned; i < stack->size(); ++i) {
+        c10::IValue& value = (*stack)[i];
+        if (value.isTensor()) {
+            at::Tensor t = std::move(value).toTensor();
+            value = c10::IValue();
+            value = aliases.give(t, to_device);
+        } else if (value.isTensorList()) {
+            c10::List<at::Tensor> list;
+            for (const at::Tensor& t : value.toTensorVector()) list.push_back(aliases.give(t, to_device));
+            value = std::move(list);
+        }
+    }
+}
+
+// scaled_dot_product_attention: the plain formula; the fused ones exist for real GPUs only.
+void choose_math(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+    torch::jit::drop(*stack, op.schema().arguments().size());
+    stack->emplace_back(std::int64_t{0});
+}
+
+// The cells of recurrent layers that torch fuses on a GPU and has no CPU kernel for.
+using Biased = const std::optional<at::Tensor>&;
+at::Tensor biased(const at::Tensor& gates, Biased bias) { return bias.has_value() && bias->defined() ? gates + *bias : gates; }
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input, const at::Tensor& hidden, const at::Tensor& cx, Biased input_bias, Biased hidden_bias) {
+    const at::Tensor gates = biased(input, input_bias) + biased(hidden, hidden_bias);
+    const auto parts = gates.chunk(4, 1);
+    at::Tensor cy = parts[1].sigmoid() * cx + parts[0].sigmoid() * parts[2].tanh();
+    return {parts[3].sigmoid() * cy.tanh(), cy, gates};
+}
+std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::Tensor& hidden, const at::Tensor& hx, Biased input_bias, Biased hidden_bias) {
+    const auto in = biased(input, input_bias).chunk(3, 1);
+    const auto hid = biased(hidden, hidden_bias).chunk(3, 1);
+    const at::Tensor reset = (in[0] + hid[0]).sigmoid(), update = (in[1] + hid[1]).sigmoid();
+    const at::Tensor fresh = (in[2] + reset * hid[2]).tanh();
+    return {(hx - fresh) * update + fresh, input};
+}
+
+struct Hooks final : at::CUDAHooksInterface {
+    explicit Hooks(at::CUDAHooksArgs) {}
+    void init() const override {}
+    bool hasCUDA() const override { return true; }
+    bool isAvailable() const override { return true; }
+    bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+    c10::DeviceIndex deviceCount() const override { return 1; }
+    c10::DeviceIndex getCurrentDevice() const override { return 0; }
+    bool isPinnedPtr(const void*) const override { return false; }
+    const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return at::detail::getDefaultCPUGenerator(); }
+};
+
+void do_nothing(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+    torch::jit::drop(*stack, op.schema().arguments().size());
+}
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+    DeviceType type() const override { return DeviceType::CUDA; }
+    Device exchangeDevice(Device) const override { return the_device; }
+    Device getDevice() const override { return the_device; }
+    void setDevice(Device) const override {}
+    void uncheckedSetDevice(Device) const noexcept override {}
+    c10::Stream getStream(Device) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream getDefaultStream(Device) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream getStreamFromGlobalPool(Device, bool) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream exchangeStream(c10::Stream) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+    bool queryStream(const c10::Stream&) const override { return true; }
+    void synchronizeStream(const c10::Stream&) const override {}
+    void synchronizeDevice(c10::DeviceIndex) const override {}
+    void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+    void block(void*, const c10::Stream&) const override {}
+    bool queryEvent(void*) const override { return true; }
+    void synchronizeEvent(void*) const override {}
+    void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+    void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
+};
+
+// ---- memory that checked mode knows: red zones on both sides, poison inside
+constexpr std::size_t red_zone = 512;
+
+struct Owned {
+    void* block;
+    void* user;
+};
+void free_tracked(void* context) {
+    auto* owned = static_cast<Owned*>(context);
+    region_remove(owned->user);
+    std::free(owned->block);
+    delete owned;
+}
+
+struct TrackingAllocator final : c10::Allocator {
+    c10::DataPtr allocate(std::size_t bytes) override {
+        if (!hostcuda_checked() || bytes == 0) return plain->allocate(bytes);
+        const std::size_t total = (bytes + 2 * red_zone + 255) / 256 * 256;
+        void* block = std::aligned_alloc(256, total);
+        TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "CUDA out of memory. Tried to allocate ", bytes, " bytes");
+        char* user = static_cast<char*>(block) + red_zone;
+        const bool device = device_depth > 0;
+        if (device) hostcuda_poison(block, total);
+        region_add(user, bytes, device ? RegionKind::device : RegionKind::host, device, red_zone, nullptr);
+        return {user, new Owned{block, user}, &free_tracked, Device(DeviceType::CPU)};
+    }
+    void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+    c10::Allocator* plain = nullptr;
+};
+
+torch::Library* library = nullptr;
+
+// Torch warns when a kernel is registered over another: that is the purpose here.
+struct Quiet : c10::WarningHandler {
+    Quiet() : before_(c10::WarningUtils::get_warning_handler()) { c10::WarningUtils::set_warning_handler(this); }
+    ~Quiet() override { c10::WarningUtils::set_warning_handler(before_); }
+    void process(const c10::Warning&) override {}
+
+private:
+    c10::WarningHandler* before_;
+};
+
+}  // namespace
+
+bool activated() { return library != nullptr; }
+
+void activate() {
+    if (library != nullptr) return;
+    static Guard guard;
+    static const c10::impl::DeviceGuardImplRegistrar registrar(DeviceType::CUDA, &guard);
+    static TrackingAllocator allocator;
+    allocator.plain = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(&allocator, 255);
+    library = new torch::Library(torch::Library::FRAGMENT, "hostcuda", std::nullopt, __FILE__, __LINE__);
+    static auto* fallback = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+    fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&on_cpu>());
+    static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+    const Quiet quiet;
+    at::CUDAHooksRegistry()->Register("CUDAHooks", [](at::CUDAHooksArgs args) -> std::unique_ptr<at::CUDAHooksInterface> { return std::make_unique<Hooks>(args); });
+    auto& dispatcher = c10::Dispatcher::singleton();
+    aten->impl("_thnn_fused_lstm_cell", lstm_cell);
+    aten->impl("_thnn_fused_gru_cell", gru_cell);
+    for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+        if (name.name.rfind("aten::", 0) != 0) continue;
+        auto found = dispatcher.findOp(name);
+        if (!found.has_value() || !found->hasSchema()) continue;
+        const std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
+        if (name.name == "aten::_thnn_fused_lstm_cell" || name.name == "aten::_thnn_fused_gru_cell") continue;
+        if (name.name == "aten::_fused_sdp_choice") {
+            aten->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&choose_math>());
+        } else if (name.name == "aten::record_stream") {
+            aten->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&do_nothing>());
+        } else if (found->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+                   found->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+                   found->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+            aten->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&on_cpu>());
+        }
+    }
+}
+
+at::Tensor as_device(const at::Tensor& t) {
+    if (t.is_cuda()) return t;
+    TORCH_CHECK(t.device().is_cpu() && t.layout() == c10::kStrided, "only strided CPU tensors can stand for device memory");
+    if (hostcuda_checked()) {
+        const auto& storage = t.storage();
+        region_add(storage.data(), storage.nbytes(), RegionKind::device, false, 0, nullptr);
+    }
+    return alias(t, DeviceType::CUDA);
+}
+
+at::Tensor as_host(const at::Tensor& t) { return t.is_cuda() ? alias(t, DeviceType::CPU) : t; }
+
+}  // namespace hostcuda::bridge

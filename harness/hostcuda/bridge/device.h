@@ -1,0 +1,12 @@
+// "cuda" tensors over CPU memory.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace hostcuda::bridge {
+
+void activate();                              // registers the device; once a process
+bool activated();
+at::Tensor as_device(const at::Tensor& t);    // the same memory as a "cuda" tensor, and known to checked mode as device memory
+at::Tensor as_host(const at::Tensor& t);      // the same memory as a "cpu" tensor
+
+}  // namespace hostcuda::bridge

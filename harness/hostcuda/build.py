@@ -1,0 +1,331 @@
+"""Builds an extension with CUDA sources for the CPU: what is prepared once a machine, and what is run for each extension.
+
+Charter: paths and command lines. Trusted side; starts compilers for the one-time preparation only, everything of a solution's is
+compiled by the commands that `prepare` returns, which the builder runs inside its sandbox. Imports the standard library; torch is asked for
+its paths in a child process.
+
+The preparation (`prepare_headers`) compiles the runtime library, the torch bridge and the precompiled headers into a cache folder, some
+minutes once; then an extension takes two to four seconds. `compile.py` carries out the commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+__all__ = [
+    "BuildError",
+    "CompilerError",
+    "ExtensionSpecLike",
+    "PreparedHeaders",
+    "default_cache",
+    "fingerprint",
+    "interpret",
+    "module_path",
+    "prepare",
+    "prepare_headers",
+]
+
+_HERE = Path(__file__).resolve().parent
+_SOURCES = ("runtime", "bridge", "include", "lean", "ptx")
+_RUNTIME = "libhostcuda.so"
+_BRIDGE = "hostcuda_bridge.so"
+_PREPARE_JOBS = 2
+"""Compilers at a time: each of the large ones takes more than a GiB of memory."""
+
+
+class BuildError(RuntimeError):
+    """The machine can't prepare the host device: no compiler, no torch headers, or a fault of ours."""
+
+
+class ExtensionSpecLike(Protocol):
+    """What is read of an extension's specification (harness.build's ExtensionSpec has these and more)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def cpp_sources(self) -> Sequence[str]: ...
+    @property
+    def cuda_sources(self) -> Sequence[str]: ...
+    @property
+    def extra_cflags(self) -> Sequence[str]: ...
+    @property
+    def extra_cuda_cflags(self) -> Sequence[str]: ...
+    @property
+    def extra_include_paths(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedHeaders:
+    """A finished preparation. `folder` holds it; the rest is what compiling and linking need to know."""
+
+    folder: Path
+    compiler: str
+    common_flags: tuple[str, ...]
+    include_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+    @property
+    def runtime(self) -> Path:
+        return self.folder / _RUNTIME
+
+    @property
+    def bridge(self) -> Path:
+        return self.folder / _BRIDGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerError:
+    """The first error in a compiler's output. `line` is the solution's own where `file` is `cuda.cu` or `main.cpp`."""
+
+    file: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Torch:
+    version: str
+    include: tuple[str, ...]
+    lib: str
+    python_include: str
+    cxx_standard: str
+    abi: int
+
+
+def default_cache() -> Path:
+    """Where preparations are kept: `$HARNESS_CACHE`, else the user's cache folder."""
+    root = os.environ.get("HARNESS_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "harness-hostcuda"
+
+
+_ASK_TORCH = """
+import json, re, sysconfig, torch
+from torch.utils import cpp_extension
+text = open(cpp_extension.__file__).read()
+standards = re.findall(r"-std=(c\\+\\+\\d+)", text)
+print(json.dumps({"version": torch.__version__, "include": cpp_extension.include_paths(), "lib": cpp_extension.TORCH_LIB_PATH,
+    "python_include": sysconfig.get_paths()["include"], "cxx_standard": max(standards, default="c++17"),
+    "abi": int(torch._C._GLIBCXX_USE_CXX11_ABI)}))
+"""
+
+
+@cache
+def _torch() -> _Torch:
+    done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"torch can't be imported by {sys.executable}: {done.stderr.strip()[-400:]}")
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    answer["include"] = tuple(answer["include"])
+    return _Torch(**answer)
+
+
+@cache
+def _compiler() -> tuple[str, str]:
+    path = os.environ.get("CXX") or shutil.which("g++")
+    if not path:
+        raise BuildError("no g++ on this machine: the host device needs one (Debian: apt-get install g++)")
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    version = (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else ""
+    if "clang" in version.lower():
+        raise BuildError(f"{path} is clang: the host device's checks need GCC's instrumentation; set CXX to g++")
+    return path, version
+
+
+def _processor_flags() -> tuple[str, ...]:
+    if platform.machine() != "x86_64":
+        return ()
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ()
+    line = next((x for x in text.splitlines() if x.startswith("flags")), "")
+    return ("-march=x86-64-v3",) if {"avx2", "fma", "bmi2", "f16c"} <= set(line.split()) else ()
+
+
+@cache
+def fingerprint() -> str:
+    """Identifies everything of ours and of the machine's that decides what a build gives: sources of this folder, torch, compiler, processor."""
+    digest = hashlib.sha256()
+    for folder in _SOURCES:
+        for path in sorted((_HERE / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for name in ("build.py", "compile.py", "rewrite.py", "tokens.py"):
+        digest.update((_HERE / name).read_bytes())
+    torch = _torch()
+    for part in (torch.version, torch.lib, torch.python_include, *_compiler(), *_processor_flags()):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def _prepared(folder: Path) -> PreparedHeaders:
+    torch = _torch()
+    standard = max(torch.cxx_standard, "c++20")
+    common = (f"-std={standard}", "-fPIC", "-fno-plt", "-g1", f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}", "-DTORCH_API_INCLUDE_EXTENSION_H",
+              "-Wno-unknown-pragmas", "-Wno-deprecated", "-fno-strict-aliasing", *_processor_flags())
+    include = (f"-I{folder / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
+    link = (f"-L{folder}", f"-l:{_BRIDGE}", f"-l:{_RUNTIME}", f"-Wl,-rpath,{folder}", f"-L{torch.lib}", "-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10")
+    return PreparedHeaders(folder=folder, compiler=_compiler()[0], common_flags=common, include_flags=include, link_flags=link)
+
+
+def variant_flags(*, checked: bool) -> tuple[str, ...]:
+    """Compiler flags of the two modes. Checked code is instrumented; g++'s own thread sanitizer is never linked."""
+    if checked:
+        return ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fno-sanitize=all", "-fsanitize=thread,alignment,bounds",
+                "-DHOSTCUDA_CHECKED=1")
+    return ("-O2", "-ffp-contract=fast")
+
+
+def header_name(*, checked: bool, full: bool) -> str:
+    return f"{'full' if full else 'lean'}-{'checked' if checked else 'unchecked'}"
+
+
+def prepare_headers(cache_dir: Path | None = None, *, full: bool = True) -> PreparedHeaders:
+    """The preparation for this machine, made now if it isn't there: minutes the first time, nothing later. Safe for concurrent callers.
+
+    `full` also precompiles torch's complete headers, for sources that the lean ones don't suffice for. Raises BuildError.
+    """
+    root = (cache_dir or default_cache()).resolve()
+    folder = root / fingerprint()
+    done = folder / ("done-full" if full else "done-lean")
+    if done.exists() or (folder / "done-full").exists():
+        return _prepared(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / "lock"):
+        if not done.exists():
+            _make(folder, full=full)
+            done.write_text("")
+    return _prepared(folder)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(list(command), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"preparing the host device failed: {' '.join(command[:1])} on {command[-1]}\n{done.stderr[-4000:]}")
+
+
+def _make(folder: Path, *, full: bool) -> None:
+    prepared = _prepared(folder)
+    include = folder / "include"
+    if not include.exists():
+        fresh = folder / "include.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(_HERE / "include", fresh)
+        shutil.copytree(_HERE / "lean", folder / "lean", dirs_exist_ok=True)
+        fresh.rename(include)
+    objects = folder / "objects"
+    objects.mkdir(exist_ok=True)
+    base = [prepared.compiler, *(f for f in prepared.common_flags if f != "-g1"), *prepared.include_flags]
+    jobs: list[list[str]] = []
+    for source in sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")]):
+        jobs.append([*base, "-O2", "-c", "-o", str(objects / f"{source.parent.name}-{source.stem}.o"), str(source)])
+    headers: list[list[str]] = []
+    for is_full in (False, True) if full else (False,):
+        for checked in (True, False):
+            place = folder / header_name(checked=checked, full=is_full)
+            place.mkdir(exist_ok=True)
+            header = place / "prelude.h"
+            if (place / "prelude.h.gch").exists():
+                continue
+            header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + '#include "hostcuda/prelude.h"\n')
+            lean = [] if is_full else [f"-I{folder / 'lean'}"]
+            headers.append([prepared.compiler, *prepared.common_flags, *variant_flags(checked=checked), *lean, *prepared.include_flags,
+                            "-x", "c++-header", "-o", str(place / "prelude.h.new"), str(header)])
+    with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
+        list(pool.map(_run, [*headers, *jobs]))
+    for command in headers:
+        made = Path(command[command.index("-o") + 1])
+        made.rename(made.with_name("prelude.h.gch"))
+    if not prepared.bridge.exists():
+        runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
+        _run([prepared.compiler, "-shared", f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])
+        bridge = [str(p) for p in sorted(objects.glob("bridge-*.o"))]
+        links = [flag for flag in prepared.link_flags if _BRIDGE not in flag]
+        _run([prepared.compiler, "-shared", f"-Wl,-soname,{_BRIDGE}", "-o", str(prepared.bridge), *bridge, *links])
+
+
+def module_path(spec: ExtensionSpecLike, folder: Path) -> Path:
+    """Where the built module lies once the commands of `prepare` have succeeded."""
+    return folder / f"{spec.name}.so"
+
+
+def prepare(
+    spec: ExtensionSpecLike,
+    folder: Path,
+    *,
+    checked: bool,
+    headers: PreparedHeaders,
+    functions: Mapping[str, str] | Sequence[str] | None = None,
+) -> list[tuple[str, ...]]:
+    """Writes what compiling needs into `folder`; returns the commands that, run in order there, make `module_path(spec, folder)`.
+
+    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken. The commands read `folder`, the
+    preparation and torch's installation, and write `folder` only. Nothing of the solution is parsed here.
+    """
+    wanted = functions if functions is not None else getattr(spec, "functions", None)
+    if wanted is None:
+        names: dict[str, str] | None = None
+    elif isinstance(wanted, Mapping):
+        names = {str(k): str(v) for k, v in wanted.items()}
+    else:
+        names = {}
+        for item in wanted:
+            if isinstance(item, str):
+                names[item] = item
+            else:
+                names[str(item[0])] = str(item[1])
+    job = {
+        "name": spec.name,
+        "cpp_sources": list(spec.cpp_sources),
+        "cuda_sources": list(spec.cuda_sources),
+        "functions": names,
+        "flags": [*spec.extra_cflags, *spec.extra_cuda_cflags],
+        "include_paths": [str(p) for p in spec.extra_include_paths],
+        "checked": checked,
+        "mode_flags": list(variant_flags(checked=checked)),
+        "headers": {k: (str(v) if isinstance(v, Path) else v) for k, v in asdict(headers).items()},
+        "lean_header": header_name(checked=checked, full=False),
+        "full_header": header_name(checked=checked, full=True),
+        "module": str(module_path(spec, folder)),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.json").write_text(json.dumps(job))
+    return [(sys.executable, str(_HERE / "compile.py"), str(folder))]
+
+
+_ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$", re.M)
+
+
+def interpret(log: str) -> CompilerError | None:
+    """The first compiler or linker error in a log, None where there is none."""
+    found = [m for m in _ERROR.finditer(log)]
+    own = next((m for m in found if m["file"] in ("cuda.cu", "main.cpp")), None)
+    match = own or (found[0] if found else None)
+    if match is not None:
+        return CompilerError(file=match["file"], line=int(match["line"]), message=match["message"].strip())
+    undefined = re.search(r"undefined (?:reference to|symbol:?) [`']?([^'\n]+)", log)
+    if undefined:
+        return CompilerError(file="", line=0, message=f"undefined reference to {undefined[1]}")
+    return None

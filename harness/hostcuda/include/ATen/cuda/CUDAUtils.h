@@ -1,0 +1,1 @@
+#include "hostcuda/torch_cuda.h"

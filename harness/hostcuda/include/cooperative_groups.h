@@ -1,0 +1,133 @@
+// Cooperative groups: thread blocks, tiles, coalesced groups, the grid. After the CUDA programming guide's chapter of that name.
+#ifndef HOSTCUDA_COOPERATIVE_GROUPS_H
+#define HOSTCUDA_COOPERATIVE_GROUPS_H
+#include "cuda_runtime.h"
+
+namespace cooperative_groups {
+
+struct thread_block {
+    static void sync(HOSTCUDA_LINE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line); }
+    void barrier_wait(HOSTCUDA_LINE) const { sync(line); }
+    static unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+    static unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
+    static unsigned num_threads() { return size(); }
+    static dim3 group_index() { return dim3(blockIdx); }
+    static dim3 thread_index() { return dim3(threadIdx); }
+    static dim3 group_dim() { return blockDim; }
+    static dim3 dim_threads() { return blockDim; }
+};
+inline thread_block this_thread_block() { return {}; }
+
+struct grid_group {
+    static bool is_valid() { return true; }
+    static void sync(HOSTCUDA_LINE) { hostcuda::grid_barrier(line); }
+    static unsigned long long block_rank() { return blockIdx.x + static_cast<unsigned long long>(gridDim.x) * (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z); }
+    static unsigned long long num_blocks() { return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z; }
+    static unsigned long long thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
+    static unsigned long long size() { return num_blocks() * thread_block::size(); }
+    static unsigned long long num_threads() { return size(); }
+    static dim3 group_dim() { return gridDim; }
+    static dim3 dim_blocks() { return gridDim; }
+    static dim3 block_index() { return dim3(blockIdx); }
+};
+inline grid_group this_grid() { return {}; }
+
+// A set of lanes of one warp; `width` threads in rank order.
+struct lanes_group {
+    unsigned mask = 0;
+    unsigned rank = 0;
+    unsigned count = 0;
+    unsigned lane_of_rank(unsigned r) const {
+        unsigned rest = mask;
+        for (unsigned i = 0; i < r; ++i) rest &= rest - 1;
+        return rest == 0 ? static_cast<unsigned>(hostcuda::lane_id()) : static_cast<unsigned>(__builtin_ctz(rest));
+    }
+    unsigned thread_rank() const { return rank; }
+    unsigned size() const { return count; }
+    unsigned num_threads() const { return count; }
+    unsigned pack(unsigned lanes) const {
+        unsigned out = 0, i = 0;
+        for (unsigned rest = mask; rest != 0; rest &= rest - 1, ++i) out |= (lanes >> __builtin_ctz(rest) & 1u) << i;
+        return out;
+    }
+    void sync(HOSTCUDA_LINE) const { __syncwarp(mask, line); }
+    template <class T> T shfl(T v, unsigned source, HOSTCUDA_LINE) const { return hostcuda::shuffle(mask, v, lane_of_rank(source % count), "shfl", line); }
+    template <class T> T shfl_down(T v, unsigned d, HOSTCUDA_LINE) const { return hostcuda::shuffle(mask, v, rank + d < count ? lane_of_rank(rank + d) : lane_of_rank(rank), "shfl_down", line); }
+    template <class T> T shfl_up(T v, unsigned d, HOSTCUDA_LINE) const { return hostcuda::shuffle(mask, v, rank >= d ? lane_of_rank(rank - d) : lane_of_rank(rank), "shfl_up", line); }
+    template <class T> T shfl_xor(T v, unsigned x, HOSTCUDA_LINE) const { return hostcuda::shuffle(mask, v, (rank ^ x) < count ? lane_of_rank(rank ^ x) : lane_of_rank(rank), "shfl_xor", line); }
+    int any(int p, HOSTCUDA_LINE) const { return __any_sync(mask, p, line); }
+    int all(int p, HOSTCUDA_LINE) const { return __all_sync(mask, p, line); }
+    unsigned ballot(int p, HOSTCUDA_LINE) const { return pack(__ballot_sync(mask, p, line)); }
+    template <class T> unsigned match_any(T v, HOSTCUDA_LINE) const { return pack(__match_any_sync(mask, v, line)); }
+    template <class T> unsigned match_all(T v, int& p, HOSTCUDA_LINE) const { return pack(__match_all_sync(mask, v, &p, line)); }
+};
+
+template <unsigned Size, class Parent = void> struct thread_block_tile : lanes_group {
+    static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0, "tiles have 1, 2, 4, 8, 16 or 32 threads here");
+    thread_block_tile() {
+        const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), first = lane & ~(Size - 1);
+        mask = Size == 32 ? 0xffffffffu : ((1u << (Size & 31u)) - 1u) << first;
+        rank = lane - first;
+        count = Size;
+    }
+    static constexpr unsigned size() { return Size; }
+    static constexpr unsigned num_threads() { return Size; }
+    unsigned meta_group_rank() const { return thread_block::thread_rank() / Size; }
+    unsigned meta_group_size() const { return (thread_block::size() + Size - 1) / Size; }
+};
+struct coalesced_group : lanes_group {
+    explicit coalesced_group(unsigned lanes) {
+        mask = lanes;
+        count = static_cast<unsigned>(__builtin_popcount(lanes));
+        rank = static_cast<unsigned>(__builtin_popcount(lanes & ((1u << hostcuda::lane_id()) - 1u)));
+    }
+};
+inline coalesced_group coalesced_threads(HOSTCUDA_LINE) { return coalesced_group(hostcuda::active_mask(line)); }
+template <unsigned Size, class Parent> inline thread_block_tile<Size, Parent> tiled_partition(const Parent&) { return {}; }
+inline lanes_group tiled_partition(const thread_block&, unsigned size) {
+    const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), first = lane & ~(size - 1);
+    lanes_group group;
+    group.mask = size >= 32 ? 0xffffffffu : ((1u << size) - 1u) << first;
+    group.rank = lane - first, group.count = size;
+    return group;
+}
+template <class G> inline coalesced_group binary_partition(const G& group, bool predicate, HOSTCUDA_LINE) {
+    const unsigned yes = __ballot_sync(group.mask, predicate, line);
+    return coalesced_group(predicate ? yes : group.mask & ~yes);
+}
+template <class G> inline void sync(const G& group, HOSTCUDA_LINE) { group.sync(line); }
+inline void sync(const thread_block&, HOSTCUDA_LINE) { thread_block::sync(line); }
+
+template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
+template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
+template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
+template <class T> struct bit_and { T operator()(T a, T b) const { return a & b; } };
+template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; } };
+template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
+template <class G, class T, class F> inline T reduce(const G& group, T value, F combine, HOSTCUDA_LINE) {
+    return hostcuda::reduce(group.mask, value, "cooperative_groups::reduce", line, combine);
+}
+namespace detail {
+template <class T, class F> inline T scan(const lanes_group& group, T value, F combine, bool inclusive, int line) {
+    T all[32];
+    hostcuda::warp_collective(hostcuda::WarpOperation::exchange, group.mask, &value, all, sizeof(T), 0, "cooperative_groups::scan", line);
+    T result{};
+    for (unsigned r = 0; r < group.rank + (inclusive ? 1u : 0u); ++r) result = r == 0 ? all[group.lane_of_rank(0)] : combine(result, all[group.lane_of_rank(r)]);
+    return result;
+}
+}  // namespace detail
+template <class T> inline T inclusive_scan(const lanes_group& g, T v, HOSTCUDA_LINE) { return detail::scan(g, v, plus<T>{}, true, line); }
+template <class T, class F> inline T inclusive_scan(const lanes_group& g, T v, F f, HOSTCUDA_LINE) { return detail::scan(g, v, f, true, line); }
+template <class T> inline T exclusive_scan(const lanes_group& g, T v, HOSTCUDA_LINE) { return detail::scan(g, v, plus<T>{}, false, line); }
+template <class T, class F> inline T exclusive_scan(const lanes_group& g, T v, F f, HOSTCUDA_LINE) { return detail::scan(g, v, f, false, line); }
+
+// The copy is made by the calling threads, each its share; wait() is the group's barrier.
+template <class G, class T> inline void memcpy_async(const G& group, T* to, const T* from, std::size_t bytes) {
+    for (std::size_t i = group.thread_rank(); i < bytes / sizeof(T); i += group.size()) to[i] = from[i];
+}
+template <class G> inline void wait(const G& group, HOSTCUDA_LINE) { group.sync(line); }
+inline void wait(const thread_block&, HOSTCUDA_LINE) { thread_block::sync(line); }
+template <unsigned Stages, class G> inline void wait_prior(const G& group, HOSTCUDA_LINE) { group.sync(line); }
+
+}  // namespace cooperative_groups
+#endif

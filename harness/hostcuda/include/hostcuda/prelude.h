@@ -1,0 +1,41 @@
+// Everything that the build precompiles. Torch's headers come before CUDA's words are defined.
+#pragma once
+#include <Python.h>
+#include <torch/types.h>
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#ifdef HOSTCUDA_FULL
+#include <torch/extension.h>
+#endif
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "cooperative_groups.h"
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "cuda_fp8.h"
+#include "cuda_runtime.h"
+#include "hostcuda/bind.h"
+#include "hostcuda/ptx_table.h"
+#include "hostcuda/torch_cuda.h"
+#include "math_constants.h"
+#include "mma.h"

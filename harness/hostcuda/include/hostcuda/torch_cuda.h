@@ -1,0 +1,113 @@
+// at::cuda and c10::cuda as solutions use them: the current stream, guards, error checks, device properties. There is one device.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/ceil_div.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+
+#include "cuda_runtime.h"
+
+namespace c10::cuda {
+
+struct CUDAStream {
+    cudaStream_t value = nullptr;
+    operator cudaStream_t() const { return value; }
+    cudaStream_t stream() const { return value; }
+    void synchronize() const { cudaStreamSynchronize(value); }
+    bool query() const { return true; }
+    c10::DeviceIndex device_index() const { return 0; }
+    c10::Device device() const { return c10::Device(c10::kCUDA, 0); }
+    std::int64_t id() const { return 0; }
+    bool operator==(const CUDAStream& o) const { return value == o.value; }
+};
+CUDAStream& current_stream_slot();
+inline CUDAStream getCurrentCUDAStream(c10::DeviceIndex = -1) { return current_stream_slot(); }
+inline CUDAStream getDefaultCUDAStream(c10::DeviceIndex = -1) { return {}; }
+inline CUDAStream getStreamFromPool(bool = false, c10::DeviceIndex = -1) {
+    CUDAStream s;
+    cudaStreamCreate(&s.value);
+    return s;
+}
+inline void setCurrentCUDAStream(CUDAStream s) { current_stream_slot() = s; }
+inline CUDAStream& current_stream_slot() {
+    static thread_local CUDAStream stream;
+    return stream;
+}
+
+struct CUDAGuard {
+    explicit CUDAGuard(c10::DeviceIndex index) { set_index(index); }
+    explicit CUDAGuard(c10::Device device) { set_device(device); }
+    void set_device(c10::Device device) { TORCH_CHECK(device.is_cuda(), "CUDAGuard: expected a CUDA device, got ", device); set_index(device.index()); }
+    void set_index(c10::DeviceIndex index) { TORCH_CHECK(index <= 0, "CUDA error: invalid device ordinal"); }
+    c10::Device original_device() const { return c10::Device(c10::kCUDA, 0); }
+    c10::Device current_device() const { return c10::Device(c10::kCUDA, 0); }
+};
+struct OptionalCUDAGuard {
+    OptionalCUDAGuard() = default;
+    explicit OptionalCUDAGuard(std::optional<c10::Device> device) { if (device.has_value()) CUDAGuard guard(*device); }
+    explicit OptionalCUDAGuard(c10::DeviceIndex) {}
+    void set_device(c10::Device device) { CUDAGuard guard(device); }
+    void set_index(c10::DeviceIndex) {}
+    void reset() {}
+};
+struct CUDAStreamGuard {
+    explicit CUDAStreamGuard(CUDAStream s) : before_(current_stream_slot()) { current_stream_slot() = s; }
+    ~CUDAStreamGuard() { current_stream_slot() = before_; }
+    CUDAStreamGuard(const CUDAStreamGuard&) = delete;
+    CUDAStreamGuard& operator=(const CUDAStreamGuard&) = delete;
+
+private:
+    CUDAStream before_;
+};
+
+inline c10::DeviceIndex device_count() { return 1; }
+inline c10::DeviceIndex current_device() { return 0; }
+inline void set_device(c10::DeviceIndex) {}
+inline void device_synchronize() { cudaDeviceSynchronize(); }
+inline void check_error(cudaError_t error) { TORCH_CHECK(error == cudaSuccess, "CUDA error: ", cudaGetErrorString(error)); }
+
+namespace CUDACachingAllocator { inline void emptyCache() {} }
+
+}  // namespace c10::cuda
+
+namespace at::cuda {
+using c10::cuda::CUDAGuard;
+using c10::cuda::CUDAStream;
+using c10::cuda::CUDAStreamGuard;
+using c10::cuda::OptionalCUDAGuard;
+using c10::cuda::current_device;
+using c10::cuda::device_count;
+using c10::cuda::getCurrentCUDAStream;
+using c10::cuda::getDefaultCUDAStream;
+using c10::cuda::getStreamFromPool;
+using c10::cuda::setCurrentCUDAStream;
+inline cudaDeviceProp* getDeviceProperties(c10::DeviceIndex) {
+    static cudaDeviceProp* properties = [] { auto* p = new cudaDeviceProp; cudaGetDeviceProperties(p, 0); return p; }();
+    return properties;
+}
+inline cudaDeviceProp* getCurrentDeviceProperties() { return getDeviceProperties(0); }
+inline int warp_size() { return 32; }
+inline bool is_available() { return true; }
+template <class T> constexpr T ATenCeilDiv(T a, T b) { return (a + b - 1) / b; }
+}  // namespace at::cuda
+
+#define C10_CUDA_CHECK(expression) ::c10::cuda::check_error(expression)
+#define AT_CUDA_CHECK(expression) C10_CUDA_CHECK(expression)
+#define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
+#define C10_CUDA_CHECK_WARN(expression) static_cast<void>(expression)
+#define C10_CUDA_IGNORE_ERROR(expression) static_cast<void>(expression)
+#define C10_CUDA_CLEAR_ERROR() static_cast<void>(cudaGetLastError())
+#define C10_CUDA_ERROR_HANDLED(expression) (expression)
+#define CUDA_KERNEL_LOOP_TYPE(i, n, index_type)                                                                 \
+    std::int64_t i##_at = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;                     \
+    for (index_type i = static_cast<index_type>(i##_at); i##_at < (n);                                          \
+         i##_at += static_cast<std::int64_t>(blockDim.x) * gridDim.x, i = static_cast<index_type>(i##_at))
+#define CUDA_KERNEL_LOOP(i, n) CUDA_KERNEL_LOOP_TYPE(i, n, int)
+
+// torch's own half types in device code.
+inline c10::Half atomicAdd(c10::Half* p, c10::Half v) { return hostcuda::atomic_update(p, [v](c10::Half old) { return static_cast<c10::Half>(old + v); }); }
+inline c10::BFloat16 atomicAdd(c10::BFloat16* p, c10::BFloat16 v) { return hostcuda::atomic_update(p, [v](c10::BFloat16 old) { return static_cast<c10::BFloat16>(old + v); }); }
+template <class T> inline T gpuAtomicAdd(T* p, T v) { return atomicAdd(p, v); }
+template <class T> inline void gpuAtomicAddNoReturn(T* p, T v) { atomicAdd(p, v); }

@@ -1,0 +1,81 @@
+"""`load`: from CUDA source to an imported module, in this process. For tests, benchmarks, the runner and solutions that build in place.
+
+Imports build and, once a module exists, the shim. Stands on the untrusted side: it compiles and imports what it is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import build
+
+__all__ = ["CompileError", "load"]
+
+
+class CompileError(RuntimeError):
+    """The source does not compile; `log` is the compiler's output."""
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spec:
+    name: str
+    cpp_sources: tuple[str, ...]
+    cuda_sources: tuple[str, ...]
+    functions: tuple[str, ...]
+    extra_cflags: tuple[str, ...] = ()
+    extra_cuda_cflags: tuple[str, ...] = ()
+    extra_include_paths: tuple[str, ...] = ()
+
+
+_loaded: dict[str, Any] = {}
+
+
+def load(
+    cuda_source: str | Sequence[str],
+    cpp_source: str | Sequence[str] = "",
+    functions: Sequence[str] = (),
+    *,
+    checked: bool = True,
+    name: str | None = None,
+    flags: Sequence[str] = (),
+    folder: Path | None = None,
+    cache_dir: Path | None = None,
+) -> Any:
+    """Build an extension for the host device and import it; its functions are the module's attributes.
+
+    The same sources give the same module within a process. `folder` keeps the files; otherwise they go with the process. Raises
+    CompileError, build.BuildError.
+    """
+    from . import shim
+
+    cuda = (cuda_source,) if isinstance(cuda_source, str) else tuple(cuda_source)
+    cpp = (cpp_source,) if isinstance(cpp_source, str) else tuple(cpp_source)
+    key = hashlib.sha256(json.dumps([cuda, cpp, list(functions), checked, list(flags), name]).encode()).hexdigest()
+    if key in _loaded:
+        return _loaded[key]
+    headers = build.prepare_headers(cache_dir, full=False)
+    spec = _Spec(name=name or f"hostcuda_{key[:12]}", cpp_sources=cpp, cuda_sources=cuda, functions=tuple(functions), extra_cuda_cflags=tuple(flags))
+    place = folder or Path(tempfile.mkdtemp(prefix="hostcuda-"))
+    log = ""
+    for command in build.prepare(spec, place, checked=checked, headers=headers):
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        log += done.stdout + done.stderr
+        if done.returncode != 0:
+            error = build.interpret(log)
+            where = f"{error.file}:{error.line}: {error.message}" if error else f"exit code {done.returncode}"
+            raise CompileError(f"{spec.name} does not compile: {where}\n{log[-3000:]}", log)
+    shim.activate(headers, checked=checked)
+    module = shim.load_module(spec.name, build.module_path(spec, place))
+    _loaded[key] = module
+    return module

@@ -1,0 +1,59 @@
+"""`python -m harness.hostcuda.runner FILE.py`: runs a Python file with the host device active and `load_inline` building for it.
+
+If the file defines `ModelNew` and `get_inputs`, one forward is run too. Reports go to standard output as JSON lines; exit code 1 when there are any.
+Imports loader and shim. For people and tests; the harness itself does not use it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import runpy
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils import cpp_extension
+
+from . import build, shim
+from .loader import load
+
+__all__ = ["install_load_inline", "main"]
+
+
+def install_load_inline(*, checked: bool) -> None:
+    """Replace `torch.utils.cpp_extension.load_inline` in this process by a build for the host device."""
+
+    def load_inline(name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *_: Any, **options: Any) -> Any:
+        names = [functions] if isinstance(functions, str) else list(functions or ())
+        if isinstance(functions, Mapping):
+            names = list(functions)
+        flags = [*(options.get("extra_cflags") or ()), *(options.get("extra_cuda_cflags") or ())]
+        return load(cuda_sources or "", cpp_sources or "", names, checked=checked, flags=flags)
+
+    cpp_extension.load_inline = load_inline
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m harness.hostcuda.runner", description=__doc__)
+    parser.add_argument("file")
+    parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, finds nothing")
+    parser.add_argument("--schedule", type=int, default=0, help="0: blocks and threads in rising order, 1: falling")
+    options = parser.parse_args(arguments)
+    shim.activate(build.prepare_headers(full=False), checked=not options.unchecked)
+    shim.set_schedule(options.schedule)
+    install_load_inline(checked=not options.unchecked)
+    names = runpy.run_path(options.file)
+    if "ModelNew" in names and "get_inputs" in names:
+        model = names["ModelNew"](*names.get("get_init_inputs", list)()).cuda()
+        with torch.no_grad():
+            model(*(x.cuda() if isinstance(x, torch.Tensor) else x for x in names["get_inputs"]()))
+    found = shim.collect_reports()
+    for report in found:
+        sys.stdout.write(json.dumps(report) + "\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

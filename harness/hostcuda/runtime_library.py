@@ -1,0 +1,100 @@
+"""The runtime library as Python sees it: reports, schedule, modes. Contestant side; imports ctypes and the standard library only."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RuntimeLibrary"]
+
+_SYMBOLISER_TIMEOUT_S = 60.0
+
+
+class RuntimeLibrary:
+    """`libhostcuda.so`, loaded for the whole process so that extensions find it."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        self._library.hostcuda_reports_json.restype = ctypes.c_void_p
+        self._library.hostcuda_free_text.argtypes = [ctypes.c_void_p]
+        self._library.hostcuda_live_allocations.restype = ctypes.c_size_t
+        self._library.hostcuda_live_allocations.argtypes = [ctypes.POINTER(ctypes.c_size_t)]
+
+    def set_schedule(self, number: int) -> None:
+        """0: blocks and threads in rising order; 1: in falling order."""
+        self._library.hostcuda_set_schedule(ctypes.c_int(number))
+
+    def set_checked(self, on: bool) -> None:
+        self._library.hostcuda_set_checked(ctypes.c_int(on))
+
+    def workers(self) -> int:
+        return int(self._library.hostcuda_workers())
+
+    def sticky_error(self) -> int:
+        """The cudaError_t that a kernel left behind, 0 without one."""
+        return int(self._library.hostcuda_sticky_error())
+
+    def clear(self) -> None:
+        """Forget reports and errors."""
+        self._library.hostcuda_clear_reports()
+        self._library.hostcuda_clear_errors()
+
+    def live_allocations(self) -> tuple[int, int]:
+        """How many allocations of cudaMalloc and kin are not freed, and their bytes."""
+        total = ctypes.c_size_t()
+        count = self._library.hostcuda_live_allocations(ctypes.byref(total))
+        return int(count), int(total.value)
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Everything found so far, with source lines."""
+        text = self._library.hostcuda_reports_json()
+        try:
+            raw: list[dict[str, Any]] = json.loads(ctypes.string_at(text).decode(errors="replace"))
+        finally:
+            self._library.hostcuda_free_text(text)
+        lines = _source_lines(site for report in raw for key in ("site", "other_site") if (site := report.get(key)))
+        for report in raw:
+            for key, name in (("site", "line"), ("other_site", "other_line")):
+                site = report.pop(key, None)
+                if site is not None and name not in report:
+                    found = lines.get((site[0], site[1]))
+                    report[name] = found
+        return raw
+
+
+def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | None]:
+    """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has none."""
+    wanted: dict[str, set[int]] = defaultdict(set)
+    for module, offset in sites:
+        wanted[module].add(int(offset))
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    out: dict[tuple[str, int], int | None] = {}
+    for module, offsets in wanted.items():
+        ordered = sorted(offsets)
+        out.update({(module, offset): None for offset in ordered})
+        if tool is None:
+            continue
+        # a return address less two lies inside the call, also where the last two bits of it are not known
+        command = [tool, "-a", "-i", "-e", module, *(hex(offset - 2) for offset in ordered)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SYMBOLISER_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        current: int | None = None
+        for line in done.stdout.splitlines():
+            if line.startswith("0x"):
+                current = int(line, 16) + 2
+                continue
+            file, _, number = line.partition(":")
+            number = number.split(" ")[0]
+            own = file.rsplit("/", 1)[-1] in ("cuda.cu", "main.cpp")
+            if current is not None and own and number.isdigit() and out.get((module, current)) is None:
+                out[(module, current)] = int(number)
+    return out
