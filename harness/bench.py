@@ -6,6 +6,7 @@ buffers, and knows whether inputs were changed. It decides nothing.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from harness.messages import Slot
 from harness.model import Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
+from harness.roofline import FlopCount, Traffic, count_flops, least_traffic
 from harness.trees import flatten, unflatten
 
 CUDA_SHARE = 0.4
@@ -191,6 +193,15 @@ class Bench:
 
     def answer(self, index: int) -> Answer:
         return self.oracle.answer(self.pristine_inputs(index), self.tree, self.call_seed(index))
+
+    @functools.cached_property
+    def costs(self) -> tuple[FlopCount, Traffic]:
+        """Flops of one call of the reference by torch's counter, and the least bytes it must move."""
+        arguments = self.arguments(0)
+        results: list[object] = []
+        flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
+        self.oracle.restore_state()
+        return flops, least_traffic(arguments, list(self.oracle.model.state_dict().values()), results[0])
 
     def close(self) -> None:
         self.arena.close()

@@ -140,9 +140,7 @@ class Failure:
         status, reason, evidence, detail = (value.get(k) for k in ("status", "reason", "evidence", "detail"))
         if not (isinstance(status, str) and isinstance(reason, str) and isinstance(evidence, dict)):
             raise ValueError("a failure has a status, a reason and evidence")
-        return cls(
-            status=Status(status), reason=one_line(reason), evidence=evidence, detail=str(detail or "")
-        )
+        return cls(status=Status(status), reason=one_line(reason), evidence=evidence, detail=str(detail or ""))
 
 
 def one_line(text: str, *, limit: int = 500) -> str:

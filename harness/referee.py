@@ -34,6 +34,7 @@ from harness.model import (
 )
 from harness.reference import ProblemError
 from harness.reports import failure_of_reports
+from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sandbox import Mode, SandboxPolicy
 from harness.timing import Settled, judge_times
 from harness.verify import Finding, Verifier, overall, summarise
@@ -374,6 +375,16 @@ class _Session:
             coerce=self._config.device_policy == "coerce",
         )
 
+    def _speed_of_light(self) -> tuple[SpeedOfLight | None, TrustFloor | None]:
+        """What this GPU's datasheet allows at best, and what no honest call can beat; None where it is not known."""
+        name, precision = self._bench.device.name, self._task.problem.precision
+        peaks = datasheet(name) if name is not None else None
+        if name is None or peaks is None:
+            return None, None
+        flops, traffic = self._bench.costs
+        light = speed_of_light(flops.total, traffic.total_bytes, peaks, precision)
+        return light, trust_floor(traffic, precision, device_name=name)
+
     def _measure(self) -> Outcome:
         bench, config = self._bench, self._config
         verifier = self._verifier()
@@ -404,7 +415,8 @@ class _Session:
         if failure is not None:
             return _failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
         self._labels += [label for label in verifier.labels if label not in self._labels]
-        judged = judge_times(rounds, device=config.device)
+        light, floor = self._speed_of_light()
+        judged = judge_times(rounds, device=config.device, light=light, floor=floor)
         self._labels += judged.labels
         if judged.failure is not None:
             return _failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)

@@ -13,6 +13,7 @@ from harness.claims import Calibration, ClaimVerdict, calibrate, judge_claims
 from harness.measure import Round, Rounds
 from harness.messages import CallMode
 from harness.model import DeviceKind, Failure
+from harness.roofline import SpeedOfLight, TrustFloor
 from harness.stats import Stopping, speedup_interval, summarise
 
 UNEXPLAINED = "unexplained_time"
@@ -51,10 +52,16 @@ def _usable(reference: Sequence[Sequence[float]], solution: Sequence[Sequence[fl
     return all(burst and min(burst) > 0.0 for burst in (*reference, *solution))
 
 
-def judge_times(rounds: Rounds, *, device: DeviceKind) -> Judged:
-    """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round."""
+def judge_times(
+    rounds: Rounds, *, device: DeviceKind, light: SpeedOfLight | None = None, floor: TrustFloor | None = None
+) -> Judged:
+    """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
+
+    `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take.
+    """
     calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
-    verdicts = [_judge_round(r, calibration) for r in rounds.held]
+    floor_s = floor.floor_s if floor is not None and floor.floor_s > 0.0 else None
+    verdicts = [_judge_round(r, calibration, floor_s) for r in rounds.held]
     refused = [verdict for verdict in verdicts if not verdict.accepted]
     claims = {
         "bursts": len(verdicts),
@@ -89,6 +96,13 @@ def judge_times(rounds: Rounds, *, device: DeviceKind) -> Judged:
         "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
         "claims": claims,
     }
+    if light is not None:
+        timing["speed_of_light"] = {
+            **light.to_json(),
+            "fraction": light.fraction(timing["solution"]["device"]["median_s"]),
+            "reference_fraction": light.fraction(timing["reference"]["device"]["median_s"]),
+            "floor": None if floor is None else floor.to_json(),
+        }
     labels: tuple[str, ...] = ()
     if 2 * len(refused) > len(verdicts):
         timing["solution"]["claimed_samples_s"] = claimed
@@ -103,7 +117,7 @@ def judge_times(rounds: Rounds, *, device: DeviceKind) -> Judged:
     )
 
 
-def _judge_round(held: Round, calibration: Calibration) -> ClaimVerdict:
+def _judge_round(held: Round, calibration: Calibration, floor_s: float | None) -> ClaimVerdict:
     claims = held.solution.claims
     return judge_claims(
         [claim.device_s for claim in claims],
@@ -111,6 +125,7 @@ def _judge_round(held: Round, calibration: Calibration) -> ClaimVerdict:
         wall_s=held.solution_wall_s,
         calibration=calibration,
         window_s=[claim.window_s for claim in claims],
+        floor_s=floor_s,
         counted=[index for index, turn in enumerate(held.turns) if turn.mode is CallMode.COLD],
     )
 

@@ -73,9 +73,7 @@ class Channel:
     def fileno(self) -> int:
         return self._sock.fileno()
 
-    def send(
-        self, message: Mapping[str, object], fds: Sequence[int] = (), *, timeout_s: float | None = None
-    ) -> None:
+    def send(self, message: Mapping[str, object], fds: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
         """Send one frame.
 
         Raises `ChannelClosed` where the peer is gone, `FrameTimeout` where it stopped reading, `ValueError` where

@@ -66,6 +66,11 @@ class Device(Protocol):
     @property
     def torch_device(self) -> torch.device: ...
 
+    @property
+    def name(self) -> str | None:
+        """The GPU's name as its driver gives it; None on the host device."""
+        ...
+
     def allocate(self, nbytes: int) -> Arena:
         """Shareable zeroed memory (referee side). Raises `DeviceError` where there is not enough."""
         ...

@@ -121,6 +121,10 @@ class CudaDevice:
     def torch_device(self) -> torch.device:
         return torch.device("cuda", self.index)
 
+    @property
+    def name(self) -> str | None:
+        return torch.cuda.get_device_name(self.index)
+
     def _properties(self) -> Any:
         driver = _driver()
         prop = driver.CUmemAllocationProp()

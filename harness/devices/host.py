@@ -69,6 +69,10 @@ class HostDevice:
     def torch_device(self) -> torch.device:
         return torch.device("cpu")
 
+    @property
+    def name(self) -> str | None:
+        return None
+
     def allocate(self, nbytes: int) -> HostArena:
         fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
 """Runs the corpus and the broken twins on one device and writes what came out, one JSON line an entry.
 
-    python tests/hostcuda/compare.py --device cuda --out cuda.jsonl            # needs nvcc and a GPU, a CPU torch will do
+    python tests/hostcuda/compare.py --device cuda --out cuda.jsonl            # needs nvcc and a GPU
     python tests/hostcuda/compare.py --device host --out host.jsonl
     python tests/hostcuda/compare.py --table host.jsonl cuda.jsonl > table.md  # both side by side
 
@@ -25,42 +25,18 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import corpus_entries as entries
+from results import Finding, Result
 
 HERE = Path(__file__).resolve().parent
 SANITIZER_EXIT = 86
 RUN_LIMIT_S = 120
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One report: the status it would give, where, and the tool's own words."""
-
-    status: str
-    kernel: str | None
-    lines: tuple[int, ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What one entry did on one device."""
-
-    entry: str
-    kind: str
-    device: str
-    outcome: str
-    errors: dict[str, float | str] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    tool: str | None = None
-    detail: str = ""
-    wall_s: float = 0.0
 
 
 # ---- a GPU
