@@ -101,12 +101,10 @@ _SANITIZER_WORDS = (
 def parse_sanitizer(text: str, source_name: str) -> tuple[Finding, ...]:
     """Findings in compute-sanitizer's output, one a distinct status, kernel and set of lines."""
     found: dict[tuple[str, str | None, tuple[int, ...]], Finding] = {}
-    blocks = re.split(r"\n========= *\n", text)
-    for block in blocks:
+    told = "\n".join(line for line in text.split("\n") if "COMPUTE-SANITIZER" not in line and "SUMMARY:" not in line)
+    for block in re.split(r"\n?=========[ \t]*\n", told):
         status = next((status for pattern, status in _SANITIZER_WORDS if re.search(pattern, block)), None)
-        if status is None or "COMPUTE-SANITIZER\n" in block[:40]:
-            continue
-        if re.search(r"(RACECHECK|ERROR|LEAK) SUMMARY: 0", block):
+        if status is None:
             continue
         kernel = re.search(r"(?:in|at) (?:void )?(\w+)(?:<.*?>)?\(", block)
         lines = tuple(sorted({int(line) for line in re.findall(re.escape(source_name) + r":(\d+)", block)}))
