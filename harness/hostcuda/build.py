@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import platform
@@ -41,7 +42,8 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).resolve().parent
-_SOURCES = ("runtime", "bridge", "include", "lean", "ptx")
+_HEADER_SOURCES = ("include", "lean")
+_LIBRARY_SOURCES = ("runtime", "bridge")
 _RUNTIME = "libhostcuda.so"
 _BRIDGE = "hostcuda_bridge.so"
 _PREPARE_JOBS = 2
@@ -71,9 +73,10 @@ class ExtensionSpecLike(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedHeaders:
-    """A finished preparation. `folder` holds it; the rest is what compiling and linking need to know."""
+    """A finished preparation: `folder` holds the libraries, `headers` the (precompiled) headers; the rest is for compiling and linking."""
 
     folder: Path
+    headers: Path
     compiler: str
     common_flags: tuple[str, ...]
     include_flags: tuple[str, ...]
@@ -126,12 +129,26 @@ print(json.dumps({"version": torch.__version__, "include": cpp_extension.include
 
 @cache
 def _torch() -> _Torch:
+    """Where this interpreter's torch is. Asking it takes seconds, so the answer is kept beside the preparations."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise BuildError(f"{sys.executable} has no torch")
+    version_file = Path(spec.origin).with_name("version.py")
+    identity = "\0".join((sys.executable, sys.version, spec.origin, version_file.read_text() if version_file.exists() else "", _ASK_TORCH))
+    kept = default_cache() / f"torch-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return _Torch(**{k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(kept.read_text()).items()})
     done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BuildError(f"torch can't be imported by {sys.executable}: {done.stderr.strip()[-400:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
-    answer["include"] = tuple(answer["include"])
-    return _Torch(**answer)
+    found = _Torch(**{k: tuple(v) if isinstance(v, list) else v for k, v in answer.items()})
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        fresh = kept.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(asdict(found)))
+        fresh.replace(kept)
+    return found
 
 
 @cache
@@ -157,30 +174,49 @@ def _processor_flags() -> tuple[str, ...]:
     return ("-march=x86-64-v3",) if {"avx2", "fma", "bmi2", "f16c"} <= set(line.split()) else ()
 
 
-@cache
-def fingerprint() -> str:
-    """Identifies everything of ours and of the machine's that decides what a build gives: sources of this folder, torch, compiler, processor."""
+def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) -> str:
     digest = hashlib.sha256()
-    for folder in _SOURCES:
-        for path in sorted((_HERE / folder).rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
-                digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
-    for name in ("build.py", "compile.py", "rewrite.py", "tokens.py"):
-        digest.update((_HERE / name).read_bytes())
-    torch = _torch()
-    for part in (torch.version, torch.lib, torch.python_include, *_compiler(), *_processor_flags()):
+    paths = [p for folder in folders for p in sorted((_HERE / folder).rglob("*")) if p.is_file() and p.suffix != ".pyc"]
+    for path in [*paths, *(_HERE / name for name in files)]:
+        digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:20]
 
 
-def _prepared(folder: Path) -> PreparedHeaders:
+def _machine() -> tuple[str, ...]:
     torch = _torch()
-    standard = max(torch.cxx_standard, "c++20")
-    common = (f"-std={standard}", "-fPIC", "-fno-plt", "-g1", f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}", "-DTORCH_API_INCLUDE_EXTENSION_H",
-              "-Wno-unknown-pragmas", "-Wno-deprecated", "-fno-strict-aliasing", *_processor_flags())
-    include = (f"-I{folder / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
+    return (torch.version, torch.lib, torch.python_include, *_compiler(), *_processor_flags(), *_common_flags(), *variant_flags(checked=True), *variant_flags(checked=False))
+
+
+@cache
+def _headers_key() -> str:
+    return _digest(_HEADER_SOURCES, (), _machine())
+
+
+@cache
+def _libraries_key() -> str:
+    return _digest((*_LIBRARY_SOURCES, "include"), (), _machine())
+
+
+@cache
+def fingerprint() -> str:
+    """Identifies everything of ours and of the machine's that decides what a build gives: sources of this folder, torch, compiler, processor."""
+    return _digest(("ptx",), ("build.py", "compile.py", "rewrite.py", "tokens.py"), (_headers_key(), _libraries_key()))
+
+
+def _common_flags() -> tuple[str, ...]:
+    torch = _torch()
+    return (f"-std={max(torch.cxx_standard, 'c++20')}", "-fPIC", "-fno-plt", "-g1", f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}", "-DTORCH_API_INCLUDE_EXTENSION_H",
+            "-Wno-unknown-pragmas", "-Wno-deprecated", "-fno-strict-aliasing", *_processor_flags())
+
+
+def _prepared(root: Path) -> PreparedHeaders:
+    torch = _torch()
+    folder, headers = root / f"libraries-{_libraries_key()}", root / f"headers-{_headers_key()}"
+    include = (f"-I{headers / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
     link = (f"-L{folder}", f"-l:{_BRIDGE}", f"-l:{_RUNTIME}", f"-Wl,-rpath,{folder}", f"-L{torch.lib}", "-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10")
-    return PreparedHeaders(folder=folder, compiler=_compiler()[0], common_flags=common, include_flags=include, link_flags=link)
+    return PreparedHeaders(folder=folder, headers=headers, compiler=_compiler()[0], common_flags=_common_flags(), include_flags=include, link_flags=link)
 
 
 def variant_flags(*, checked: bool) -> tuple[str, ...]:
@@ -201,16 +237,23 @@ def prepare_headers(cache_dir: Path | None = None, *, full: bool = True) -> Prep
     `full` also precompiles torch's complete headers, for sources that the lean ones don't suffice for. Raises BuildError.
     """
     root = (cache_dir or default_cache()).resolve()
-    folder = root / fingerprint()
-    done = folder / ("done-full" if full else "done-lean")
-    if done.exists() or (folder / "done-full").exists():
-        return _prepared(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / "lock"):
-        if not done.exists():
-            _make(folder, full=full)
-            done.write_text("")
-    return _prepared(folder)
+    prepared = _prepared(root)
+    if _complete(prepared, full=full):
+        return prepared
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "lock"):
+        if not _complete(prepared, full=full):
+            _make(prepared, full=full)
+    return prepared
+
+
+def _precompiled(prepared: PreparedHeaders, *, full: bool) -> list[tuple[Path, bool, bool]]:
+    """The precompiled headers wanted: place, checked, full."""
+    return [(prepared.headers / header_name(checked=checked, full=each), checked, each) for each in ((False, True) if full else (False,)) for checked in (True, False)]
+
+
+def _complete(prepared: PreparedHeaders, *, full: bool) -> bool:
+    return prepared.bridge.exists() and all((place / "prelude.h.gch").exists() for place, _, _ in _precompiled(prepared, full=full))
 
 
 @contextlib.contextmanager
@@ -226,44 +269,52 @@ def _run(command: Sequence[str]) -> None:
         raise BuildError(f"preparing the host device failed: {' '.join(command[:1])} on {command[-1]}\n{done.stderr[-4000:]}")
 
 
-def _make(folder: Path, *, full: bool) -> None:
-    prepared = _prepared(folder)
-    include = folder / "include"
-    if not include.exists():
-        fresh = folder / "include.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(_HERE / "include", fresh)
-        shutil.copytree(_HERE / "lean", folder / "lean", dirs_exist_ok=True)
-        fresh.rename(include)
-    objects = folder / "objects"
-    objects.mkdir(exist_ok=True)
-    base = [prepared.compiler, *(f for f in prepared.common_flags if f != "-g1"), *prepared.include_flags]
+def _make(prepared: PreparedHeaders, *, full: bool) -> None:
+    _copy(_HERE / "include", prepared.headers / "include")
+    _copy(_HERE / "lean", prepared.headers / "lean")
+    objects = prepared.folder / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
     jobs: list[list[str]] = []
-    for source in sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")]):
-        jobs.append([*base, "-O2", "-c", "-o", str(objects / f"{source.parent.name}-{source.stem}.o"), str(source)])
-    headers: list[list[str]] = []
-    for is_full in (False, True) if full else (False,):
-        for checked in (True, False):
-            place = folder / header_name(checked=checked, full=is_full)
-            place.mkdir(exist_ok=True)
-            header = place / "prelude.h"
-            if (place / "prelude.h.gch").exists():
-                continue
-            header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + '#include "hostcuda/prelude.h"\n')
-            lean = [] if is_full else [f"-I{folder / 'lean'}"]
-            headers.append([prepared.compiler, *prepared.common_flags, *variant_flags(checked=checked), *lean, *prepared.include_flags,
-                            "-x", "c++-header", "-o", str(place / "prelude.h.new"), str(header)])
-    with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
-        list(pool.map(_run, [*headers, *jobs]))
-    for command in headers:
-        made = Path(command[command.index("-o") + 1])
-        made.rename(made.with_name("prelude.h.gch"))
+    made: list[tuple[Path, Path]] = []
+    for place, checked, is_full in _precompiled(prepared, full=full):
+        if (place / "prelude.h.gch").exists():
+            continue
+        place.mkdir(exist_ok=True)
+        header = place / "prelude.h"
+        header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + '#include "hostcuda/prelude.h"\n')
+        lean = [] if is_full else [f"-I{prepared.headers / 'lean'}"]
+        jobs.append([prepared.compiler, *prepared.common_flags, *variant_flags(checked=checked), *lean, *prepared.include_flags,
+                     "-x", "c++-header", "-o", str(place / "prelude.h.new"), str(header)])
+        made.append((place / "prelude.h.new", place / "prelude.h.gch"))
+    sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
     if not prepared.bridge.exists():
-        runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
-        _run([prepared.compiler, "-shared", f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])
-        bridge = [str(p) for p in sorted(objects.glob("bridge-*.o"))]
-        links = [flag for flag in prepared.link_flags if _BRIDGE not in flag]
-        _run([prepared.compiler, "-shared", f"-Wl,-soname,{_BRIDGE}", "-o", str(prepared.bridge), *bridge, *links])
+        base = [prepared.compiler, *(f for f in prepared.common_flags if f != "-g1"), *prepared.include_flags, "-O2"]
+        jobs += [[*base, "-c", "-o", str(objects / f"{s.parent.name}-{s.stem}.o"), str(s)] for s in sources]
+    with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
+        list(pool.map(_run, jobs))
+    for fresh, final in made:
+        fresh.rename(final)
+    if not prepared.bridge.exists():
+        _link_libraries(prepared, objects)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if target.exists():
+        return
+    fresh = target.with_name(target.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(source, fresh)
+    fresh.rename(target)
+
+
+def _link_libraries(prepared: PreparedHeaders, objects: Path) -> None:
+    runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
+    _run([prepared.compiler, "-shared", f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])
+    bridge = [str(p) for p in sorted(objects.glob("bridge-*.o"))]
+    links = [flag for flag in prepared.link_flags if _BRIDGE not in flag]
+    fresh = prepared.bridge.with_name(_BRIDGE + ".new")
+    _run([prepared.compiler, "-shared", f"-Wl,-soname,{_BRIDGE}", "-o", str(fresh), *bridge, *links])
+    fresh.rename(prepared.bridge)
 
 
 def module_path(spec: ExtensionSpecLike, folder: Path) -> Path:

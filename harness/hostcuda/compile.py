@@ -78,7 +78,7 @@ def _unavailable(cuda: str, folder: Path, job: dict[str, Any]) -> list[dict[str,
     for match in _INCLUDE.finditer(cuda):
         name = match[1]
         library = next((v for k, v in _NOT_EMULATED_HEADERS.items() if name == k or (k.endswith("/") and name.startswith(k))), None)
-        if library is not None and not (Path(job["headers"]["folder"]) / "include" / name).exists():
+        if library is not None and not (Path(job["headers"]["headers"]) / "include" / name).exists():
             out.append({"line": cuda.count("\n", 0, match.start(1)) + 1, "construct": f"{library} (#include <{name}>)"})
     return out
 
@@ -108,11 +108,11 @@ def _pybind(job: dict[str, Any]) -> str:
 
 def _compile(job: dict[str, Any], unit: Path, *, lean: bool) -> tuple[int, str]:
     headers = job["headers"]
-    place = Path(headers["folder"]) / job["lean_header" if lean else "full_header"]
+    place = Path(headers["headers"]) / job["lean_header" if lean else "full_header"]
     forced = ["-include", str(place / "prelude.h")] if place.exists() else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
     command = [
         headers["compiler"], *headers["common_flags"], *job["mode_flags"],
-        *([f"-I{Path(headers['folder']) / 'lean'}"] if lean else []),
+        *([f"-I{Path(headers['headers']) / 'lean'}"] if lean else []),
         *headers["include_flags"], *(f"-I{p}" for p in job["include_paths"]), *forced,
         *([] if lean else [f"-DTORCH_EXTENSION_NAME={job['name']}"]),
         "-c", "-o", str(unit.with_suffix(".o")), str(unit),
