@@ -110,10 +110,7 @@ class Contestant:
             kind = DeviceKind(message["device"])
             self._device = open_device(kind, message["device_index"])
             if kind is DeviceKind.HOST:
-                from harness.hostcuda import shim
-
-                shim.activate(checked=message["checked"])
-                self._shim = shim
+                self._shim = _host_shim(Path(message["host_runtime"]), checked=message["checked"])
             self._arena = self._device.attach(fd, message["nbytes"])
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
@@ -280,6 +277,18 @@ class _Snapshot:
                 if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
                     slot.copy_(leaf)
         self.leaves = tuple(described)
+
+
+def _host_shim(runtime: Path, *, checked: bool) -> Any:
+    """Make "cuda" tensors exist on the CPU, with the libraries that were prepared in `runtime`."""
+    from harness.hostcuda import shim
+    from harness.hostcuda.build import PreparedHeaders
+
+    prepared = PreparedHeaders(
+        folder=runtime, headers=runtime, compiler="", common_flags=(), include_flags=(), link_flags=()
+    )
+    shim.activate(prepared, checked=checked)
+    return shim
 
 
 def import_solution(source: str, filename: str) -> Any:

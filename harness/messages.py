@@ -87,12 +87,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """Map the arena whose descriptor comes along."""
+    """Map the arena whose descriptor comes along. `host_runtime` is the folder of the host device's libraries."""
 
     nbytes: int
     device: str
     device_index: int
     checked: bool
+    host_runtime: str | None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -101,6 +102,7 @@ class Attach:
             "device": self.device,
             "device_index": self.device_index,
             "checked": self.checked,
+            "host_runtime": self.host_runtime,
         }
 
 

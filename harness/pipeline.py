@@ -23,6 +23,7 @@ from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Executor
 from harness.executors.local import LocalExecutor
+from harness.hostcuda.build import prepare_headers
 from harness.model import DeviceKind, Failure, Problem, Record, Solution, Status, Workload, one_line
 from harness.referee import Outcome, RefereeConfig, Task
 from harness.reference import load_reference
@@ -157,10 +158,17 @@ def describe_arguments(problem: Problem) -> dict[str, Any] | None:
         return None
 
 
+def host_runtime(config: RunConfig) -> str | None:
+    """The folder of the host device's prepared libraries, made now if it isn't there; None on a GPU."""
+    return str(prepare_headers(config.cache_dir).folder) if config.device is DeviceKind.HOST else None
+
+
 def referee_configs(config: RunConfig, device_count: int) -> list[RefereeConfig]:
     """One referee's configuration for each device."""
+    runtime = host_runtime(config)
     return [
         RefereeConfig(
+            host_runtime=runtime,
             device=config.device,
             device_index=index,
             sandbox=config.sandbox,
@@ -202,19 +210,17 @@ class _Run:
         with (
             LocalExecutor(referee_configs(config, max(1, min(gpus, 1))), logs / "_referee.log") as executor,
             Zygote(preload=PRELOAD, log_path=logs / "_builder.log") as zygote,
+            ThreadPoolExecutor(config.jobs, thread_name_prefix="build") as builders,
+            ThreadPoolExecutor(executor.slots, thread_name_prefix="judge") as judges,
         ):
-            with (
-                ThreadPoolExecutor(config.jobs, thread_name_prefix="build") as builders,
-                ThreadPoolExecutor(executor.slots, thread_name_prefix="judge") as judges,
-            ):
-                try:
-                    self._flow(jobs, builders, judges, executor, zygote, toolchain, cache)
-                except BaseException:
-                    builders.shutdown(wait=False, cancel_futures=True)
-                    judges.shutdown(wait=False, cancel_futures=True)
-                    executor.close()
-                    zygote.close()
-                    raise
+            try:
+                self._flow(jobs, builders, judges, executor, zygote, toolchain, cache)
+            except BaseException:
+                builders.shutdown(wait=False, cancel_futures=True)
+                judges.shutdown(wait=False, cancel_futures=True)
+                executor.close()
+                zygote.close()
+                raise
 
     def _flow(
         self,

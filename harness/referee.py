@@ -67,6 +67,7 @@ class RefereeConfig:
     relative_half_width: float
     budget_s: float
     memory_limit_bytes: int
+    host_runtime: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -240,7 +241,7 @@ class Referee:
         return SandboxPolicy(
             mode=self.config.sandbox,
             gpu=self.config.device is DeviceKind.CUDA,
-            readable=task.readable,
+            readable=task.readable + ((Path(runtime),) if (runtime := self.config.host_runtime) else ()),
             max_memory_bytes=self.config.memory_limit_bytes,
         )
 
@@ -307,6 +308,7 @@ class _Session:
                 device=config.device.value,
                 device_index=config.device_index,
                 checked=config.checked,
+                host_runtime=config.host_runtime,
             ),
             arena.fd,
             config.load_timeout_s,

@@ -5,13 +5,16 @@ Everything here runs in real sandboxed processes; the same cases run on a GPU wi
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.build import default_root
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
+from harness.hostcuda.build import prepare_headers
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.zygote import Zygote
@@ -61,8 +64,15 @@ def problem(source: str = PROBLEM, **changes: object) -> Problem:
     )
 
 
+@functools.cache
+def runtime(device: DeviceKind) -> str | None:
+    """The host device's libraries, prepared once a machine (`harness warmup`)."""
+    return str(prepare_headers(default_root()).folder) if device is DeviceKind.HOST else None
+
+
 def config(device: DeviceKind, **changes: object) -> RefereeConfig:
     held: dict[str, object] = {
+        "host_runtime": runtime(device),
         "device": device,
         "device_index": 0,
         "sandbox": "auto",
