@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -27,8 +26,8 @@ device.synchronize()
 
 
 @pytest.fixture(params=[DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    yield open_device(request.param)
+def device(request: pytest.FixtureRequest) -> Device:
+    return open_device(request.param)
 
 
 def test_another_process_sees_and_changes_the_same_bytes(device: Device) -> None:
