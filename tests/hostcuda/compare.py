@@ -36,6 +36,7 @@ from results import Finding, Result
 
 HERE = Path(__file__).resolve().parent
 SANITIZER_EXIT = 86
+DRIVER_SAW_ERROR = 3
 RUN_LIMIT_S = 120
 
 
@@ -133,6 +134,8 @@ def run_cuda(entry: entries.Entry, program: Path, folder: Path, tools: Sequence[
             outcome = "passed" if entries.agrees(entry, errors) else "wrong_value"
     findings: list[Finding] = []
     detail = done.stderr[-400:]
+    if done.returncode == DRIVER_SAW_ERROR:
+        findings.append(Finding(status="cuda_error", kernel=None, lines=(), text=done.stderr.strip()[:600]))
     for tool in tools:
         arguments = _arguments(given, folder / tool)
         try:

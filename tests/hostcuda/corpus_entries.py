@@ -11,6 +11,7 @@ An entry is one CUDA source that both devices run as it stands. Its first commen
     sorted     outputs whose order is open
     helpers    Python that the expressions may use
     arch       least compute capability, times ten
+    known_gap  (broken) why the host device does not find it
     twin       (broken) the corpus entry it was made from
     defect     (broken) status, kernel, tool of compute-sanitizer that can see it (null: none); the lines
                it may be reported at carry the comment `// defect`

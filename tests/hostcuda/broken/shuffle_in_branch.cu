@@ -1,5 +1,5 @@
 /*
-summary: A shuffle with the full mask inside a branch that half of the warp takes
+summary: A shuffle with the full mask inside a branch that half of the warp takes, while the others wait behind it
 twin: warp_divergent_masks
 inputs:
   x: integers(0, 100, 32)
@@ -19,6 +19,7 @@ __global__ void pair_sums(const int* x, int* y) {
     if (lane < 16) {
         v += __shfl_xor_sync(0xffffffffu, v, 1);  // defect
     }
+    __syncwarp();  // defect
     y[lane] = v;
 }
 

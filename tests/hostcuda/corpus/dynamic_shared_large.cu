@@ -1,15 +1,13 @@
 /*
-summary: More than 48 KiB of dynamic shared memory after cudaFuncSetAttribute; without it the launch fails
+summary: More than 48 KiB of dynamic shared memory after cudaFuncSetAttribute
 inputs:
   x: normal(16000)
 outputs:
   y: new(16000)
-  code: new(1, dtype=torch.int32)
 sizes: [16000]
 arch: 80
 expected:
   y: x.flip(0)
-  code: torch.tensor([1], dtype=torch.int32)
 */
 #include <cuda_runtime.h>
 
@@ -24,10 +22,6 @@ __global__ void reverse(const float* x, float* y, int n) {
 extern "C" void run(const void* const* in, void* const* out, const long long* size) {
     const int n = (int)size[0];
     const size_t bytes = n * sizeof(float);
-    reverse<<<1, 256, bytes>>>((const float*)in[0], (float*)out[0], n);
-    int code = (int)cudaGetLastError();
     cudaFuncSetAttribute(reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     reverse<<<1, 256, bytes>>>((const float*)in[0], (float*)out[0], n);
-    if (cudaGetLastError() != cudaSuccess) code = -1;
-    cudaMemcpy(out[1], &code, sizeof(int), cudaMemcpyHostToDevice);
 }
