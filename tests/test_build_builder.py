@@ -17,7 +17,15 @@ from typing import Any
 
 import pytest
 
-from harness.build import PRELOAD, BuildCache, BuildOutcome, NvccToolchain, build_solution
+from harness.build import (
+    PRELOAD,
+    BuildCache,
+    BuildOutcome,
+    Diagnostics,
+    ExtensionSpec,
+    NvccToolchain,
+    build_solution,
+)
 from harness.model import Status
 from harness.zygote import Zygote
 
@@ -267,6 +275,22 @@ def test_cuda_where_only_cpp_can_be_built(build: Builder) -> None:
     outcome = build('ext = load_inline("gpu", "", "__global__ void k() {}", no_implicit_headers=True)')
     assert outcome.failure is not None
     assert outcome.failure.status is Status.unsupported
+
+
+class Emulating(NvccToolchain):
+    """A toolchain whose log says that something can't be executed."""
+
+    def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
+        return Diagnostics(error=None, not_emulated=("cuda source 1, line 3: textures",))
+
+
+def test_what_can_not_be_emulated_is_no_compile_error(build: Builder, tmp_path: Path) -> None:
+    build.toolchain = Emulating(None, tmp_path / "cache")
+    outcome = build('ext = build(1, extra="no C++")')
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.not_emulated
+    assert "line 3: textures" in outcome.failure.reason
+    assert build("ext = build(2)").failure is None  # it compiles: only what is reached when it runs counts
 
 
 def test_a_harvest_that_fails_builds_nothing(build: Builder) -> None:

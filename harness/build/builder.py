@@ -26,6 +26,7 @@ from harness.build.diagnostics import MAX_LOG_CHARS, CompilerError, Diagnostics,
 from harness.build.outcome import BuildOutcome, BuiltModule
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import LEAN_FAILED, BuildReport, Plan, Toolchain
+from harness.build.torchinfo import find_torch
 from harness.model import Failure, Status, digest_text, one_line
 from harness.sandbox import ExitReport, Mode, SandboxPolicy
 from harness.wire import FrameTimeout, WireError
@@ -151,6 +152,7 @@ class _Build:
             wall_s=wall_s,
             harvest_s=self.harvest_s,
             compile_s=self.compile_s,
+            runtime=self.toolchain.runtime,
             leases=leases,
         )
         if failure is not None:
@@ -163,7 +165,7 @@ class _Build:
         """The extensions asked for. A complete and faultless answer is remembered for equal solutions."""
         key = digest_text(
             "harvest",
-            f"{harvesting.FORMAT} {self.toolchain.fingerprint}",
+            f"{harvesting.FORMAT} torch {find_torch().version}",
             self.filename,
             self.source,
             json.dumps(self.arguments, sort_keys=True),
@@ -303,6 +305,12 @@ class _Build:
             message = f"the compiler takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
         elif report.cause == "disk_limit":
             message = f"the compiler writes more than {_DISK_BYTES / 2**30:.0f} GiB"
+        elif diagnostics.not_emulated:
+            # What the compiler then says comes of that.
+            reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"
+            evidence = {"extension": spec.name, "not_emulated": list(diagnostics.not_emulated)}
+            failure = Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence)
+            return _Tried(spec, failure=failure)
         elif diagnostics.error is not None:
             return _Tried(spec, error=diagnostics.error)
         elif ended.exit_code is None:

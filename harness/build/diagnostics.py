@@ -94,15 +94,17 @@ class KernelResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """All that was read out of one log."""
+    """All that was read out of one log. `not_emulated` is what the host device says it can't execute, with places."""
 
     error: CompilerError | None = None
     kernels: tuple[KernelResources, ...] = ()
+    not_emulated: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "error": None if self.error is None else self.error.to_json(),
             "kernels": [kernel.to_json() for kernel in self.kernels],
+            "not_emulated": list(self.not_emulated),
         }
 
     @classmethod
@@ -111,6 +113,7 @@ class Diagnostics:
         return cls(
             error=None if error is None else CompilerError.from_json(error),
             kernels=tuple(KernelResources.from_json(kernel) for kernel in value["kernels"]),
+            not_emulated=tuple(str(item) for item in value["not_emulated"]),
         )
 
 
@@ -219,6 +222,21 @@ _COMPILING = re.compile(
     r"(?P<block>(?:(?!ptxas info\s*: Compiling)[^\n]*\n){0,6})",
     re.MULTILINE,
 )
+
+
+def not_emulated(log: str, maps: Sequence[SourceMap]) -> tuple[str, ...]:
+    """The constructs that the host device can't execute, each once with its place, at most `MAX_KERNELS`."""
+    found: dict[str, None] = {}
+    for match in _NOT_EMULATED.finditer(log[:MAX_LOG_CHARS]):
+        spot = _spot(match["file"], int(match["line"][:9]), maps)
+        place = f"{spot[0]}, line {spot[1]}" if spot else f"{match['file']}, line {match['line'][:9]}"
+        found[_clip(f"{place}: {match['what']}")] = None
+        if len(found) >= MAX_KERNELS:
+            break
+    return tuple(found)
+
+
+_NOT_EMULATED = re.compile(r"^(?P<file>[\w.]+):(?P<line>\d+): note: not emulated: (?P<what>.+)$", re.MULTILINE)
 
 
 def kernel_name(symbol: str) -> str:

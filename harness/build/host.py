@@ -1,49 +1,130 @@
-"""Extensions for the host device: plain C++ as it is, CUDA sources for the CPU.
+"""Extensions for the host device: plain C++ as it is, CUDA sources compiled for the CPU.
 
-Trusted side. Imports `build.native` for the former and `hostcuda` for the latter.
+Trusted side. Imports `build.native` for the former and `hostcuda.build` for the latter, which writes command lines;
+the sources are rewritten and compiled in the sandbox.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.build.diagnostics import Diagnostics
+from harness.build.diagnostics import Diagnostics, SourceMap, first_error, not_emulated
 from harness.build.native import NvccToolchain
-from harness.build.spec import ExtensionSpec
+from harness.build.spec import ExtensionSpec, is_cuda_file
 from harness.build.toolchain import Plan
+from harness.environment import MachineError
+from harness.hostcuda import build as hostcuda
 from harness.model import Failure, Status, one_line
 
 
 class HostToolchain:
-    """g++ for one CPU. `checked` compiles CUDA sources with the memory and race checks."""
+    """g++ for one CPU. `checked` compiles CUDA sources with the memory and race checks.
 
-    def __init__(self, cache: Path, *, checked: bool = False) -> None:
-        self._native = NvccToolchain(None, cache)
+    What `hostcuda` prepares lies below `cache` too; modules are linked against the libraries there, so that whoever
+    loads them must have activated these and no others.
+    """
+
+    def __init__(self, cache: Path, *, checked: bool = False, lean_headers: bool = True) -> None:
+        self._native = NvccToolchain(None, cache, lean_headers=lean_headers)
+        self._cache = cache
         self._checked = checked
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
-        return f"host checked {self._checked} {self._native.fingerprint}"
+        return f"host checked {self._checked} {hostcuda.fingerprint()} {self._native.fingerprint}"
+
+    @property
+    def runtime(self) -> tuple[Path, ...]:
+        return (self._prepared.folder, self._prepared.headers)
 
     def key(self, spec: ExtensionSpec) -> str:
-        return self._native.key(spec)
+        return spec.key(self.fingerprint) if spec.uses_cuda else self._native.key(spec)
 
     def refuse(self, spec: ExtensionSpec) -> Failure | None:
-        if not spec.uses_cuda:
-            return None
-        return Failure(
-            status=Status.not_emulated,
-            reason=one_line(f"extension {spec.name} has CUDA sources, which can't be run on the CPU yet"),
-            evidence={"extension": spec.name},
-        )
+        if spec.uses_cuda and re.fullmatch(r"[A-Za-z_]\w*", spec.name, re.ASCII) is None:
+            reason = one_line(
+                f"the name of extension {spec.name} is no identifier, so that no module can be made of it"
+            )
+            return Failure(status=Status.compile_error, reason=reason, evidence={"extension": spec.name})
+        return None
 
     def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
-        return self._native.prepare(spec, folder)
+        if not spec.uses_cuda:
+            return self._native.prepare(spec, folder)
+        for file in spec.files:
+            path = folder / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8", errors="surrogatepass")
+        inline = _inline(spec, folder)
+        commands = hostcuda.prepare(inline, folder, checked=self._checked, headers=self._prepared)
+        return Plan(
+            commands=tuple(commands),
+            product=hostcuda.module_path(inline, folder).name,
+            headers={"cuda.cu": "emulated"},
+            readable=self.runtime,
+        )
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
-        return self._native.interpret(spec, log, solution=solution)
+        if not spec.uses_cuda:
+            return self._native.interpret(spec, log, solution=solution)
+        maps = _maps(spec)
+        return Diagnostics(error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps))
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
-        return self._native.warm_up(wait=wait)
+        """As for plain C++, and the host device's runtime and headers: some minutes, once."""
+        done = dict(self._native.warm_up(wait=wait))
+        try:
+            prepared = hostcuda.prepare_headers(self._cache, full=True)
+        except hostcuda.BuildError as error:
+            raise MachineError(str(error)) from error
+        return done | {"hostcuda": str(prepared.folder)}
+
+    @functools.cached_property
+    def _prepared(self) -> hostcuda.PreparedHeaders:
+        try:
+            return hostcuda.prepare_headers(self._cache, full=False)
+        except hostcuda.BuildError as error:
+            raise MachineError(str(error)) from error
+
+
+def _inline(spec: ExtensionSpec, folder: Path) -> ExtensionSpec:
+    """The same extension with its files as texts; its headers lie in `folder`."""
+    if not spec.compiled:
+        return spec
+    texts = {file.path: file.text for file in spec.files}
+    return replace(
+        spec,
+        cpp_sources=tuple(texts[name] for name in spec.compiled if not is_cuda_file(name)),
+        cuda_sources=tuple(texts[name] for name in spec.compiled if is_cuda_file(name)),
+        compiled=(),
+        extra_include_paths=(str(folder), *(str(folder / path) for path in spec.extra_include_paths)),
+    )
+
+
+def _maps(spec: ExtensionSpec) -> list[SourceMap]:
+    """The host device writes the texts one after another, with nothing before them."""
+    maps = []
+    if spec.compiled:
+        named = [(file.path, file.text) for file in spec.files if file.path in spec.compiled]
+        groups = {
+            "main.cpp": [item for item in named if not is_cuda_file(item[0])],
+            "cuda.cu": [item for item in named if is_cuda_file(item[0])],
+        }
+    else:
+        groups = {
+            "main.cpp": [(f"cpp source {number}", text) for number, text in enumerate(spec.cpp_sources, 1)],
+            "cuda.cu": [(f"cuda source {number}", text) for number, text in enumerate(spec.cuda_sources, 1)],
+        }
+    for file, items in groups.items():
+        parts = []
+        line = 1
+        for name, text in items:
+            parts.append((name, text, line))
+            line += text.count("\n") + 1
+        maps.append(SourceMap(file=file, parts=tuple(parts)))
+    return maps

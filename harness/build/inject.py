@@ -12,6 +12,8 @@ import functools
 import importlib.machinery
 import importlib.util
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -24,7 +26,9 @@ import torch
 import torch.utils.cpp_extension
 
 from harness.build.calls import Unforeseen, bind, read_files, read_inline
+from harness.build.host import HostToolchain
 from harness.build.spec import ExtensionSpec
+from harness.build.toolchain import Toolchain
 
 _Read = Callable[[Mapping[str, Any]], ExtensionSpec]
 BuildHere = Callable[[ExtensionSpec, Path], Path]
@@ -45,6 +49,40 @@ def install(
     for name, read in (("load_inline", read_inline), ("load", read_files)):
         setattr(extension, name, injector.replacement(getattr(extension, name), read))
     return injector.notes
+
+
+def build_with(toolchain: Toolchain) -> BuildHere:
+    """A `build_here` that runs a toolchain's commands in this process's own sandbox. Their output goes to stderr."""
+
+    def build_here(spec: ExtensionSpec, folder: Path) -> Path:
+        if (failure := toolchain.refuse(spec)) is not None:
+            raise RuntimeError(f"Error building extension '{spec.name}': {failure.reason}")
+        plan = toolchain.prepare(spec, folder)
+        environ = os.environ | plan.environ
+        for command in plan.commands:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            sys.stderr.write(done.stdout)
+            if done.returncode != 0:
+                error = toolchain.interpret(spec, done.stdout).error
+                said = error.sentence() if error is not None else f"exit code {done.returncode}"
+                raise RuntimeError(f"Error building extension '{spec.name}': {said}")
+        return folder / plan.product
+
+    return build_here
+
+
+def host_builder(host_runtime: Path, *, checked: bool) -> BuildHere:
+    """`build_here` for the host device, whose libraries lie in `host_runtime` (one of `BuildOutcome.runtime`)."""
+    # The cache is not this process's to write, so stand-ins for torch's headers can't be made: it takes the full ones.
+    return build_with(HostToolchain(host_runtime.parent, checked=checked, lean_headers=False))
 
 
 class _Injector:

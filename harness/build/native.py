@@ -100,6 +100,10 @@ class NvccToolchain:
             )
         )
 
+    @property
+    def runtime(self) -> tuple[Path, ...]:
+        return ()
+
     def _compiler(self) -> str:
         return " ".join(
             (

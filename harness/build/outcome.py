@@ -58,6 +58,7 @@ class BuildOutcome:
     wall_s: float = 0.0
     harvest_s: float = 0.0
     compile_s: float = 0.0
+    runtime: tuple[Path, ...] = ()
     leases: tuple[CachedModule, ...] = field(default=(), repr=False, compare=False)
 
     @property
@@ -75,8 +76,8 @@ class BuildOutcome:
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        """The folders that the contestant must be shown."""
-        return tuple(sorted({module.path.parent for module in self.modules}))
+        """The folders that the contestant must be shown: the modules', and `runtime`, which all modules need."""
+        return tuple(sorted({*(module.path.parent for module in self.modules), *self.runtime}))
 
     def injected(self) -> tuple[dict[str, Any], ...]:
         """All that `harness.build.inject.install` should know, refused extensions included."""

@@ -44,6 +44,10 @@ class Toolchain(Protocol):
     def fingerprint(self) -> str:
         """Everything beside the specification that decides what comes out: compilers, torch, architecture, flags."""
 
+    @property
+    def runtime(self) -> tuple[Path, ...]:
+        """Folders that have to be readable where built modules are loaded, beside the system's own."""
+
     def key(self, spec: ExtensionSpec) -> str:
         """Content address of what this toolchain makes of `spec`."""
 

@@ -1,0 +1,177 @@
+"""CUDA sources built for the CPU in sandboxes: modules, errors in the author's lines, and what can't be emulated.
+
+The host device's libraries and headers are prepared where every run of the harness has them (some minutes, once).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.build import PRELOAD, BuildCache, BuildOutcome, ExtensionSpec, HostToolchain, SourceFile, build_solution
+from harness.hostcuda.build import default_cache
+from harness.model import Status
+from harness.zygote import Zygote
+
+KERNEL = """
+#include <torch/extension.h>
+
+__global__ void twice(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * FACTOR;
+}
+
+torch::Tensor run(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  twice<<<(x.numel() + 31) / 32, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+  return y;
+}
+"""
+
+HEAD = f'''
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+kernel = """{KERNEL}"""
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return ext.run(x)
+'''
+
+
+class Builder:
+    def __init__(self, zygote: Zygote, folder: Path) -> None:
+        self.zygote = zygote
+        self.folder = folder
+        self.toolchain = HostToolchain(default_cache(), checked=False)
+        self.cache = BuildCache(folder / "cache")
+
+    def __call__(self, body: str) -> BuildOutcome:
+        return build_solution(
+            HEAD + textwrap.dedent(body),
+            "solution.py",
+            zygote=self.zygote,
+            toolchain=self.toolchain,
+            cache=self.cache,
+            log_path=self.folder / "log",
+            timeout_s=300,
+        )
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote(PRELOAD) as started:
+        yield started
+
+
+@pytest.fixture
+def build(zygote: Zygote, tmp_path: Path) -> Builder:
+    return Builder(zygote, tmp_path)
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+import torch
+from harness.build import inject
+from harness.hostcuda import shim
+from harness.hostcuda.build import prepare_headers
+prepared = prepare_headers(full=False)
+shim.activate(prepared, checked=False)
+here = inject.host_builder(prepared.folder, checked=False)
+notes = inject.install(json.loads(sys.argv[1]), build_here=here)
+scope = {}
+exec(sys.stdin.read(), scope)
+x = torch.arange(40.0, device="cuda")
+assert torch.equal(scope["ext"].run(x).cpu(), 2 * torch.arange(40.0))
+print(json.dumps(notes))
+"""
+
+
+def run(injected: tuple[dict[str, object], ...], body: str) -> list[str]:
+    """Run it where a solution runs; what was noted."""
+    command = [sys.executable, "-c", RUN, json.dumps(injected)]
+    source = HEAD + textwrap.dedent(body)
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    notes: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return notes
+
+
+INLINE = """
+declaration = "torch::Tensor run(torch::Tensor x);"
+ext = load_inline("twice", declaration, kernel.replace("FACTOR", "2.0f"), functions=["run"])
+"""
+
+
+def test_a_kernel_is_built_ahead_and_runs_on_the_cpu(build: Builder) -> None:
+    outcome = build(INLINE)
+    assert outcome.failure is None
+    assert outcome.has_cuda_sources
+    assert outcome.modules[0].report.headers == {"cuda.cu": "emulated"}
+    assert set(outcome.runtime) < set(outcome.readable)
+    assert run(outcome.injected(), INLINE) == []
+    assert build(INLINE).cache_hits == 1
+
+
+def test_files_of_a_solution_become_texts_with_their_headers_beside_them(tmp_path: Path) -> None:
+    texts = {"k.cu": '#include "factor.h"', "bind.cpp": "int f();", "factor.h": "#define FACTOR 2", "include0/x.h": ""}
+    spec = ExtensionSpec(
+        name="twice",
+        files=tuple(SourceFile(path=path, text=text) for path, text in texts.items()),
+        compiled=("k.cu", "bind.cpp"),
+        extra_include_paths=("include0", "/usr/include/somewhere"),
+    )
+    plan = HostToolchain(default_cache()).prepare(spec, tmp_path)
+    job = json.loads((tmp_path / "job.json").read_text())
+    assert (job["cuda_sources"], job["cpp_sources"]) == (['#include "factor.h"'], ["int f();"])
+    assert (tmp_path / "factor.h").read_text() == "#define FACTOR 2"
+    assert job["include_paths"] == [str(tmp_path), str(tmp_path / "include0"), "/usr/include/somewhere"]
+    assert plan.product == "twice.so"
+
+
+def test_what_was_not_foreseen_is_built_where_the_solution_runs() -> None:
+    notes = run((), INLINE)
+    assert notes[0] == "building twice where the solution runs: not asked for in the harvest"
+
+
+def test_an_error_is_placed_in_the_authors_line(build: Builder) -> None:
+    outcome = build('ext = load_inline("twice", "", kernel.replace("FACTOR", "missing_factor"), functions=["run"])')
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error
+    error = outcome.compiler_error
+    assert error is not None
+    assert (error.file, error.line) == ("cuda source 1", 6)
+    assert "missing_factor" in error.message
+
+
+def test_what_can_not_be_emulated_is_told_from_errors(tmp_path: Path) -> None:
+    spec = ExtensionSpec(name="k", cuda_sources=("// one", "// two\n#include <cublas_v2.h>"))
+    log = "cuda.cu:3: note: not emulated: cuBLAS (#include <cublas_v2.h>)\ncuda.cu:3:10: fatal error: cublas_v2.h: No\n"
+    found = HostToolchain(tmp_path).interpret(spec, log + log)
+    assert found.not_emulated == ("cuda source 2, line 2: cuBLAS (#include <cublas_v2.h>)",)
+    assert found.error is not None
+    assert (found.error.file, found.error.line) == ("cuda source 2", 2)
+
+
+def test_a_name_that_no_module_can_have(tmp_path: Path) -> None:
+    toolchain = HostToolchain(tmp_path)
+    for name in ("../../escape", "my-kernel", "1st"):
+        failure = toolchain.refuse(ExtensionSpec(name=name, cuda_sources=("",)))
+        assert failure is not None
+        assert failure.status is Status.compile_error
+    assert toolchain.refuse(ExtensionSpec(name="my_kernel", cuda_sources=("",))) is None
+
+
+def test_the_mode_is_in_the_key(tmp_path: Path) -> None:
+    spec = ExtensionSpec(name="k", cuda_sources=("",))
+    assert HostToolchain(tmp_path).key(spec) != HostToolchain(tmp_path, checked=True).key(spec)
+    plain = ExtensionSpec(name="k", cpp_sources=("",))
+    assert HostToolchain(tmp_path).key(plain) == HostToolchain(tmp_path, checked=True).key(plain)
