@@ -42,15 +42,21 @@ def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
         for held, report in found:
             if held is status:
                 more = len(found) - 1
-                text = str(report.get("message") or _describe(report))
-                return Failure(status=status, reason=one_line(text + (f" (and {more} more findings)" if more else "")))
+                rest = f" (and {more} more findings)" if more else ""
+                return Failure(status=status, reason=one_line(_describe(report) + rest))
     return None
 
 
 def _describe(report: Mapping[str, Any]) -> str:
-    kind = str(report.get("kind")).replace("_", " ")
-    where = f" in {report['kernel']}" if report.get("kernel") else ""
-    line = f", line {report['line']}" if report.get("line") is not None else ""
-    array = f", {report['array']}" if report.get("array") else ""
-    index = f"[{report['index']}]" if report.get("index") is not None and array else ""
-    return f"{kind}{where}{line}{array}{index}"
+    """`matmul, line 51: read of what another thread writes (shared tile[0][3]; the other access is on line 36)`."""
+
+    def text(key: str) -> str:
+        held = report.get(key)
+        return "" if held is None else str(held)[:200]
+
+    where = ", ".join(part for part in (text("kernel"), f"line {text('line')}" if text("line") else "") if part)
+    what = text("message") or text("kind").replace("_", " ")
+    array = f"{text('space')} {text('array')}{text('subscript')}".strip() if text("array") else ""
+    other = f"the other access is on line {text('other_line')}" if text("other_line") else ""
+    details = "; ".join(part for part in (array, other) if part)
+    return (f"{where}: " if where else "") + what + (f" ({details})" if details else "")

@@ -1,0 +1,56 @@
+"""Findings of the host device as verdicts: which one counts, and that nothing a contestant reports can break it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import Status
+from harness.reports import STATUS_OF_KIND, failure_of_reports
+
+RACE = {
+    "kind": "data_race",
+    "kernel": "product",
+    "message": "read of what another thread writes, with nothing between them",
+    "space": "shared",
+    "array": "tile",
+    "subscript": "[0][3]",
+    "line": 51,
+    "other_line": 36,
+}
+
+
+def test_a_race_is_named_by_kernel_lines_and_array() -> None:
+    failure = failure_of_reports([RACE])
+    assert failure is not None
+    assert failure.status is Status.data_race
+    assert failure.reason == (
+        "product, line 51: read of what another thread writes, with nothing between them "
+        "(shared tile[0][3]; the other access is on line 36)"
+    )
+
+
+def test_the_gravest_finding_counts_and_the_others_are_counted() -> None:
+    failure = failure_of_reports([RACE, {"kind": "leak"}, {"kind": "memory_error", "kernel": "copy", "line": 3}])
+    assert failure is not None
+    assert failure.status is Status.memory_error
+    assert failure.reason == "copy, line 3: memory error (and 1 more findings)"
+
+
+@pytest.mark.parametrize("reports", [[], [{"kind": "leak"}], [{"kind": None}], [{}], [{"kind": ["data_race"]}]])
+def test_what_decides_nothing_is_no_failure(reports: list[dict[str, Any]]) -> None:
+    assert failure_of_reports(reports) is None
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text(max_size=3), max_size=3)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(sorted({*RACE, "kind"})), VALUES), max_size=4))
+def test_any_report_is_read_defensively(reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        report.setdefault("kind", "data_race")
+    failure = failure_of_reports(reports)
+    assert failure is None or failure.status in set(STATUS_OF_KIND.values())
