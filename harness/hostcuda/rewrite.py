@@ -35,7 +35,7 @@ _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
 _BLANKED_CALLS = {b"__align__", b"alignas", b"__launch_bounds__", b"__cluster_dims__", b"__maxnreg__", b"__attribute__"}
 _BLANKED_WORDS = {b"__noinline__", b"__grid_constant__", b"__forceinline__", b"__restrict__", b"__extension__"}
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel", b"cudaLaunchKernel"}
-_NAME_TYPES = {"identifier", "field_identifier", "type_identifier"}
+_NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_identifier"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,7 @@ class _State:
     parser: Parser
     edits: list[_Edit] = field(default_factory=list)
     kernels: dict[bytes, list[bytes]] = field(default_factory=dict)
+    kernel_counts: dict[bytes, int] = field(default_factory=dict)
     shared_names: set[bytes] = field(default_factory=set)
     outer_shared: dict[bytes, bytes] = field(default_factory=dict)
     subscript_lines: set[int] = field(default_factory=set)
@@ -200,6 +201,7 @@ def _collect(state: _State, tree: _Tree) -> None:
             name = _function_name(tree, node)
             if name is not None:
                 state.kernels[name] = _parameter_kinds(tree, node)
+                state.kernel_counts[name] = state.kernel_counts.get(name, 0) + 1
         elif node.type in {"declaration", "field_declaration"} and _is_shared(tree, node):
             for declarator in _declarators(node):
                 name = _declared_name(tree, declarator)
@@ -375,6 +377,7 @@ def _enter_function(state: _State, tree: _Tree, node: Node, *, kernel: bool) -> 
     if body is None or body.type != "compound_statement":
         return
     text = b""
+    bound = b"0"
     if kernel:
         name = _function_name(tree, node) or b"?"
         names = []
@@ -390,6 +393,21 @@ def _enter_function(state: _State, tree: _Tree, node: Node, *, kernel: bool) -> 
     if text:
         at = body.start_byte + tree.offset + 1
         state.edits.append(_Edit(at, at, text))
+    if kernel and not tree.in_macro and _at_namespace_scope(node):
+        name = _function_name(tree, node)
+        if name is not None and state.kernel_counts.get(name) == 1:
+            registration = b" static ::hostcuda::KernelRegistration hostcuda_k" + state.number() + b"(reinterpret_cast<const void*>(&" + name + b"), " + bound + b");"
+            at = node.end_byte + tree.offset
+            state.edits.append(_Edit(at, at, registration))
+
+
+def _at_namespace_scope(node: Node) -> bool:
+    parent = node.parent
+    while parent is not None and parent.type != "translation_unit":
+        if parent.type not in {"namespace_definition", "declaration_list", "linkage_specification", "preproc_ifdef", "preproc_if", "preproc_else", "preproc_elif"}:
+            return False
+        parent = parent.parent
+    return parent is not None
 
 
 def _launch_bound(state: _State, tree: _Tree, node: Node, body: Node) -> bytes:
@@ -471,7 +489,7 @@ def _register_variables(state: _State, tree: _Tree, node: Node) -> None:
             if nested is None:
                 continue
             inner = nested
-        if any(n.type in {"function_declarator", "reference_declarator", "qualified_identifier"} for n in _walk(inner)):
+        if any(n.type in {"function_declarator", "reference_declarator"} for n in _walk(inner)):
             continue
         name = _declared_name(tree, inner)
         if name is not None:

@@ -24,6 +24,7 @@ class RuntimeLibrary:
         self._library = ctypes.CDLL(str(path), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
         self._library.hostcuda_reports_json.restype = ctypes.c_void_p
         self._library.hostcuda_free_text.argtypes = [ctypes.c_void_p]
+        self._library.hostcuda_error_string.restype = ctypes.c_char_p
         self._library.hostcuda_live_allocations.restype = ctypes.c_size_t
         self._library.hostcuda_live_allocations.argtypes = [ctypes.POINTER(ctypes.c_size_t)]
 
@@ -40,6 +41,10 @@ class RuntimeLibrary:
     def sticky_error(self) -> int:
         """The cudaError_t that a kernel left behind, 0 without one."""
         return int(self._library.hostcuda_sticky_error())
+
+    def error_text(self, error: int) -> str:
+        """What CUDA calls an error."""
+        return str(self._library.hostcuda_error_string(ctypes.c_int(error)).decode())
 
     def clear(self) -> None:
         """Forget reports and errors."""

@@ -250,7 +250,7 @@ class _Graph:
 def _synchronize(device: Any = None) -> None:
     error = sticky_error()
     if error:
-        raise RuntimeError(f"CUDA error {error}: a kernel failed (see the reports of the host device)")
+        raise RuntimeError(f"CUDA error: {_need().error_text(error)}")
 
 
 def _patch_torch_cuda() -> None:

@@ -70,6 +70,7 @@ template <unsigned Size, class Parent = void> struct thread_block_tile : lanes_g
         rank = lane - first;
         count = Size;
     }
+    template <class Other> thread_block_tile(const thread_block_tile<Size, Other>& other) : lanes_group(other) {}
     static constexpr unsigned size() { return Size; }
     static constexpr unsigned num_threads() { return Size; }
     unsigned meta_group_rank() const { return thread_block::thread_rank() / Size; }

@@ -151,7 +151,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t);
 
 namespace hostcuda {
 cudaError_t set_function_attribute(cudaFuncAttribute attribute, int value);
-cudaError_t function_attributes(cudaFuncAttributes* attributes);
+cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t occupancy(int* blocks, int threads, std::size_t dynamic_shared_bytes);
 cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes);
 cudaError_t launch_status(int error);  // records it as the last error
@@ -162,12 +162,13 @@ template <class T> inline cudaError_t cudaMallocAsync(T** p, size_t n, cudaStrea
 template <class T> inline cudaError_t cudaMallocManaged(T** p, size_t n, unsigned f = cudaMemAttachGlobal) { return cudaMallocManaged(reinterpret_cast<void**>(p), n, f); }
 template <class T> inline cudaError_t cudaMallocHost(T** p, size_t n, unsigned f = 0) { return cudaMallocHost(reinterpret_cast<void**>(p), n, f); }
 template <class T> inline cudaError_t cudaHostAlloc(T** p, size_t n, unsigned f) { return cudaHostAlloc(reinterpret_cast<void**>(p), n, f); }
+template <class T> inline cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) { return cudaMallocPitch(reinterpret_cast<void**>(p), pitch, width, height); }
 template <class T> inline cudaError_t cudaHostGetDevicePointer(T** p, void* h, unsigned f) { return cudaHostGetDevicePointer(reinterpret_cast<void**>(p), h, f); }
 
 template <class F> inline cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute a, int v) { return hostcuda::set_function_attribute(a, v); }
 template <class F> inline cudaError_t cudaFuncSetCacheConfig(F*, cudaFuncCache) { return cudaSuccess; }
 template <class F> inline cudaError_t cudaFuncSetSharedMemConfig(F*, cudaSharedMemConfig) { return cudaSuccess; }
-template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F*) { return hostcuda::function_attributes(a); }
+template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F* f) { return hostcuda::function_attributes(a, reinterpret_cast<const void*>(f)); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, F*, int t, size_t s) { return hostcuda::occupancy(n, t, s); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, F*, int t, size_t s, unsigned) { return hostcuda::occupancy(n, t, s); }
 template <class F> inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F*, size_t s = 0, int limit = 0) {

@@ -60,6 +60,7 @@ void report_here(ReportKind kind, const SourceLocation& location, const char* me
 
 void register_module(bool checked, const int* lines) {
     if (checked) hostcuda_set_checked(1);
+    note_solution_module(lines);
     std::lock_guard<std::mutex> lock(mutex);
     for (; *lines != 0; ++lines) shared_lines().push_back(*lines);
 }

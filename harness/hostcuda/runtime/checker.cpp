@@ -230,9 +230,12 @@ __attribute__((noinline)) void slow_read(Worker& worker, Cell& cell, std::uintpt
     if (!ordered(worker, cell.write, floor, shared)) {
         report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of what another thread writes, with nothing between them", cell.write, "write");
         cell.write = 0;
-    } else if (!ordered(worker, cell.atomic, floor, shared)) {
-        report_access(worker, ReportKind::data_race, address, bytes, false, site, "plain read of what another thread updates atomically, with nothing between them", cell.atomic, "atomic update");
-        cell.atomic = 0;
+    } else if (shared && !ordered(worker, cell.atomic, floor, shared)) {
+        // In global memory such a read is how kernels look before they update (if (v > *best) atomicMax(best, v)). In shared memory it is
+        // the missing barrier, unless the thread goes on with an atomic of its own (the opening read of a compare-and-swap loop).
+        Thread& thread = *worker.thread;
+        if (thread.doubt != 0 && thread.doubt != address) settle_doubt(worker);
+        thread.doubt = address, thread.doubt_site = site, thread.doubt_other = cell.atomic;
     }
 }
 
@@ -404,6 +407,7 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
         report_access(worker, ReportKind::misaligned, address, bytes, true, site, "misaligned address of an atomic");
         abort_launch(worker, error_misaligned_address);
     }
+    if (worker.thread->doubt == address) worker.thread->doubt = 0;
     const std::uintptr_t offset = address - worker.shared_base;
     const bool shared = offset < worker.shared_bytes;
     Cell* cell;
@@ -483,6 +487,14 @@ void flush_pending(Worker& worker) {
     report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
                   p.other_was_write ? "write of what another thread writes, with nothing between them" : "write of what another thread reads, with nothing between them",
                   p.other, p.other_was_write ? "write" : "read");
+}
+
+void settle_doubt(Worker& worker) {
+    Thread& thread = *worker.thread;
+    const std::uintptr_t address = thread.doubt;
+    thread.doubt = 0;
+    report_access(worker, ReportKind::data_race, address, 4, false, thread.doubt_site,
+                  "plain read of what another thread updates atomically, with nothing between them", thread.doubt_other, "atomic update");
 }
 
 void fence() {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <shared_mutex>
+#include <vector>
 
 #include "state.h"
 
@@ -43,10 +44,21 @@ void drop_cells(Region& region) {
     if (Cell* cells = region.cells.exchange(nullptr)) munmap(cells, region.cells_bytes);
 }
 
+std::vector<std::uintptr_t>& solution_modules() {
+    static auto* list = new std::vector<std::uintptr_t>();
+    return *list;
+}
+bool is_solution_module(std::uintptr_t base) {
+    for (std::uintptr_t each : solution_modules())
+        if (each == base) return true;
+    return false;
+}
+
 struct ImageSearch {
     std::uintptr_t address;
     std::uintptr_t base = 0;
     std::size_t bytes = 0;
+    bool host_variable = false;  // in the writable part of a solution's module, and no device variable
 };
 
 int find_image(dl_phdr_info* info, std::size_t, void* data) {
@@ -58,6 +70,15 @@ int find_image(dl_phdr_info* info, std::size_t, void* data) {
         if (search->address - base < header.p_memsz) {
             search->base = base;
             search->bytes = header.p_memsz;
+            search->host_variable = (header.p_flags & PF_W) != 0 && is_solution_module(info->dlpi_addr);
+            for (int j = 0; j < info->dlpi_phnum; ++j) {  // constants that need relocation
+                const auto& relro = info->dlpi_phdr[j];
+                if (relro.p_type == PT_GNU_RELRO && search->address - (info->dlpi_addr + relro.p_vaddr) < relro.p_memsz) {
+                    search->host_variable = false;
+                    search->base = info->dlpi_addr + relro.p_vaddr;
+                    search->bytes = relro.p_memsz;
+                }
+            }
             return 1;
         }
     }
@@ -91,6 +112,13 @@ bool region_remove(const void* base) {
     return true;
 }
 
+void note_solution_module(const void* address) {
+    Dl_info info;
+    if (dladdr(address, &info) == 0) return;
+    std::unique_lock<std::shared_mutex> lock(mutex);
+    solution_modules().push_back(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+}
+
 void register_symbol(const void* address, std::size_t bytes, const char* name) {
     region_add(address, bytes, RegionKind::symbol, false, 0, name);
 }
@@ -103,6 +131,7 @@ Region* region_containing(std::uintptr_t address, std::size_t bytes) {
     }
     ImageSearch search{address};
     if (dl_iterate_phdr(find_image, &search) == 0 || bytes > search.bytes - (address - search.base)) return nullptr;
+    if (search.host_variable) return nullptr;
     std::unique_lock<std::shared_mutex> lock(mutex);
     auto& slot = images()[search.base];
     if (slot == nullptr) {

@@ -117,6 +117,30 @@ void report_outside(const ReportDetails& d) {
                 d.index, d.site, d.other_site, d.line, d.other_line, false, false, {}, {}, {}, {}, 1});
 }
 
+namespace {
+std::mutex deferred_mutex;
+std::vector<Entry> deferred;
+}  // namespace
+
+void defer_launch_report(const ReportDetails& d) {
+    std::lock_guard<std::mutex> lock(deferred_mutex);
+    deferred.push_back(Entry{d.kind, d.kernel == nullptr ? "" : d.kernel, d.message, "", "", "", "", "", no_index, 0, 0, d.line, 0, false, false, {}, {}, {}, {}, 1});
+}
+
+void forget_launch_report() {
+    std::lock_guard<std::mutex> lock(deferred_mutex);
+    deferred.clear();
+}
+
+static void store_deferred() {
+    std::vector<Entry> taken;
+    {
+        std::lock_guard<std::mutex> lock(deferred_mutex);
+        taken.swap(deferred);
+    }
+    for (Entry& entry : taken) store(std::move(entry));
+}
+
 void not_emulated(const char* construct) {
     ReportDetails details;
     details.kind = ReportKind::not_emulated;
@@ -170,6 +194,7 @@ extern "C" {
 
 // All reports so far as one JSON array; the caller frees it with hostcuda_free_text.
 char* hostcuda_reports_json() {
+    store_deferred();
     std::lock_guard<std::mutex> lock(mutex);
     std::string out = "[";
     for (const Entry& e : entries) {
@@ -201,6 +226,7 @@ char* hostcuda_reports_json() {
 void hostcuda_free_text(char* text) { std::free(text); }
 
 void hostcuda_clear_reports() {
+    forget_launch_report();
     std::lock_guard<std::mutex> lock(mutex);
     entries.clear();
     positions.clear();

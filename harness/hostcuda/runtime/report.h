@@ -31,6 +31,9 @@ struct ReportDetails {
 
 void report(const Worker& worker, const ReportDetails& details);
 void report_outside(const ReportDetails& details);
+// A refused launch is reported unless the program asks for the error: then it is the program's to handle.
+void defer_launch_report(const ReportDetails& details);
+void forget_launch_report();
 int check_launch(const LaunchRequest& request);      // 0, or the cudaError_t a GPU would give (compute capability 9.0)
 void finish_launch(const Launch& grid, int error);   // after the last block: limits known only now, sticky errors
 void set_sticky_error(int error);

@@ -144,7 +144,7 @@ int refuse(const LaunchRequest& request, int error, const char* message) {
     details.kernel = request.text;
     details.line = request.line;
     details.message = message;
-    report_outside(details);
+    defer_launch_report(details);
     return error;
 }
 }  // namespace
@@ -228,9 +228,27 @@ cudaError_t set_function_attribute(cudaFuncAttribute attribute, int value) {
     return status();
 }
 
-cudaError_t function_attributes(cudaFuncAttributes* a) {
+namespace {
+std::map<const void*, int>& kernels() {
+    static auto* map = new std::map<const void*, int>();
+    return *map;
+}
+}  // namespace
+
+void register_kernel(const void* kernel, int max_threads) {
+    std::lock_guard<std::mutex> lock(mutex);
+    kernels()[kernel] = max_threads;
+}
+
+cudaError_t function_attributes(cudaFuncAttributes* a, const void* kernel) {
     std::memset(a, 0, sizeof *a);
-    a->maxThreadsPerBlock = 1024, a->numRegs = 32, a->ptxVersion = a->binaryVersion = 90;
+    a->maxThreadsPerBlock = 1024;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        const auto found = kernels().find(kernel);
+        if (found != kernels().end() && found->second > 0) a->maxThreadsPerBlock = found->second;
+    }
+    a->numRegs = 32, a->ptxVersion = a->binaryVersion = 90;
     a->maxDynamicSharedSizeBytes = largest_dynamic_allowed;
     return status();
 }
@@ -263,10 +281,14 @@ void* shared_pointer(unsigned address) noexcept {
 
 cudaError_t cudaGetLastError() {
     const cudaError_t error = sticky_error != 0 ? static_cast<cudaError_t>(sticky_error.load()) : last_error;
+    if (error != cudaSuccess) hostcuda::forget_launch_report();  // the program looked, and may act on it
     last_error = cudaSuccess;
     return error;
 }
-cudaError_t cudaPeekAtLastError() { return sticky_error != 0 ? static_cast<cudaError_t>(sticky_error.load()) : last_error; }
+cudaError_t cudaPeekAtLastError() {
+    if (last_error != cudaSuccess) hostcuda::forget_launch_report();
+    return sticky_error != 0 ? static_cast<cudaError_t>(sticky_error.load()) : last_error;
+}
 
 namespace {
 struct ErrorText { cudaError_t error; const char* name; const char* text; };
@@ -294,6 +316,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     for (const auto& e : error_texts) if (e.error == error) return e.text;
     return "unrecognized error code";
 }
+extern "C" const char* hostcuda_error_string(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
 const char* cudaGetErrorName(cudaError_t error) {
     for (const auto& e : error_texts) if (e.error == error) return e.name;
     return "unrecognized error code";

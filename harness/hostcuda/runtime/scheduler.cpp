@@ -101,11 +101,13 @@ void release_barrier(Worker& worker, Block& block, Thread* except) {
 
 // The calling thread ended. Whoever waited for it alone goes on.
 void thread_exited(Worker& worker, Block& block, Thread& thread) {
+    if (thread.copies != nullptr) async_wait_all();
     if (worker.has_pending) flush_pending(worker);
+    if (thread.doubt != 0) settle_doubt(worker);
     thread.state = ThreadState::exited;
     thread.fiber = nullptr;
     --block.live;
-    warp_lane_exited(worker, block, thread);
+    warp_lane_exited(block, thread);
     if (block.barrier_arrived != 0 && block.barrier_arrived == block.live) release_barrier(worker, block, nullptr);
 }
 
@@ -174,6 +176,8 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.state = ThreadState::unstarted;
         thread.fenced = false;
         thread.polls = 0;
+        thread.doubt = 0;
+        thread.copies.reset();
         thread.fiber = nullptr;
         if (++index.x == shape.x) {
             index.x = 0;
@@ -531,6 +535,7 @@ int barrier(int predicate, BarrierAnswer answer, int line) {
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
     if (worker.has_pending) flush_pending(worker);
+    if (thread.doubt != 0) settle_doubt(worker);
     if (block.barrier_arrived == 0) {
         block.barrier_line = line;
     } else if (block.barrier_line != line) {

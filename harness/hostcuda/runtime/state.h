@@ -52,6 +52,16 @@ struct Region {
 
 enum class ThreadState : std::uint8_t { unstarted, ready, running, at_barrier, at_warp, at_activemask, at_grid, exited };
 
+struct AsyncCopy {
+    void* to;
+    const void* from;
+    unsigned bytes, kept, group;
+};
+struct AsyncCopies {
+    std::vector<AsyncCopy> list;
+    unsigned group = 0;              // the one that is being filled
+};
+
 struct Thread {
     Fiber* fiber = nullptr;
     Dim3 index{};
@@ -68,6 +78,10 @@ struct Thread {
     void* take = nullptr;
     unsigned source = 0;
     unsigned answer = 0;
+    std::uintptr_t doubt = 0;        // a plain read of what others update atomically: harmless if an atomic of its own follows
+    std::uintptr_t doubt_site = 0;
+    Record doubt_other = 0;
+    std::unique_ptr<AsyncCopies> copies;
 };
 
 struct Collective {
@@ -208,7 +222,7 @@ std::uint32_t take_serial(Block& block);
 void advance(Block& block, Thread& thread, std::uint32_t tick);
 
 // warp.cpp
-void warp_lane_exited(Worker& worker, Block& block, Thread& thread);
+void warp_lane_exited(Block& block, Thread& thread);
 bool resolve_activemasks(Block& block);
 
 // shared.cpp
@@ -224,10 +238,12 @@ void region_refine(Region& region, unsigned granule_shift);
 void forget_all_shadows();
 extern std::atomic<std::uint32_t> shadow_epoch;      // rises when all records become meaningless
 bool inside_module_image(std::uintptr_t address);
+void note_solution_module(const void* address_inside);
 bool readable(std::uintptr_t address, std::size_t bytes);
 
 // checker.cpp
 void flush_pending(Worker& worker);
+void settle_doubt(Worker& worker);
 void on_fence(Worker& worker);
 std::uint32_t serial_owner(std::uint32_t serial);
 void set_serial_owner(std::uint32_t serial, std::uint32_t block);

@@ -56,7 +56,7 @@ void report_lane(Worker& worker, const Thread& thread, const char* message, cons
     report(worker, details);
 }
 
-void answer_lanes(Worker& worker, Block& block, std::uint32_t number, const Collective& c) {
+void answer_lanes(Block& block, std::uint32_t number, const Collective& c) {
     const unsigned mask = c.arrived;
     unsigned lanes[warp_lanes];
     unsigned count = 0;
@@ -76,13 +76,11 @@ void answer_lanes(Worker& worker, Block& block, std::uint32_t number, const Coll
         case WarpOperation::shuffle:
             for (unsigned i = 0; i < count; ++i) {
                 Thread& thread = lane(block, number, lanes[i]);
-                unsigned source = thread.source;
+                const unsigned source = thread.source;
                 if (!(mask >> source & 1u)) {
-                    thread.answer = 0;
-                    const std::uint32_t linear = number * warp_lanes + source;
-                    if (linear < block.count)
-                        report_lane(worker, thread, "reads from a lane that does not take part: the value is undefined", &block.threads[linear]);
-                    source = lanes[i];
+                    // the value is undefined: poison, so that a kernel that depends on it gives wrong values
+                    for (std::size_t at = 0; at < c.bytes; ++at) static_cast<unsigned char*>(thread.take)[at] = static_cast<unsigned char>(poison >> (8 * (at % 8)));
+                    continue;
                 }
                 std::memcpy(thread.take, lane(block, number, source).give, c.bytes);
             }
@@ -109,10 +107,10 @@ void answer_lanes(Worker& worker, Block& block, std::uint32_t number, const Coll
     for (unsigned i = 0; i < count; ++i) lane(block, number, lanes[i]).answer = mask;
 }
 
-void complete(Worker& worker, Block& block, std::uint32_t number, Collective& c, Thread* except) {
+void complete(Block& block, std::uint32_t number, Collective& c, Thread* except) {
     Warp& warp = block.warps[number];
     warp.pending &= ~(1u << __builtin_ctz(c.mask));
-    answer_lanes(worker, block, number, c);
+    answer_lanes(block, number, c);
     order_lanes(block, number, warp, c.arrived);
     for (unsigned l = 0; l < warp_lanes; ++l) {
         if (!(c.arrived >> l & 1u)) continue;
@@ -162,7 +160,7 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
     thread.state = ThreadState::at_warp;
     thread.polls = 0;
     if (c.arrived == (mask & ~warp.exited)) {
-        complete(worker, block, number, c, &thread);
+        complete(block, number, c, &thread);
         refresh_records(worker);
     } else {
         suspend(worker);
@@ -171,13 +169,13 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
     return operation == WarpOperation::exchange || operation == WarpOperation::shuffle ? thread.answer : thread.source;
 }
 
-void warp_lane_exited(Worker& worker, Block& block, Thread& thread) {
+void warp_lane_exited(Block& block, Thread& thread) {
     const std::uint32_t number = thread.linear / warp_lanes;
     Warp& warp = block.warps[number];
     warp.exited |= 1u << (thread.linear % warp_lanes);
     for (unsigned waiting = warp.pending; waiting != 0; waiting &= waiting - 1) {
         Collective& c = warp.collectives[__builtin_ctz(waiting)];
-        if (c.arrived == (c.mask & ~warp.exited)) complete(worker, block, number, c, nullptr);
+        if (c.arrived == (c.mask & ~warp.exited)) complete(block, number, c, nullptr);
     }
 }
 

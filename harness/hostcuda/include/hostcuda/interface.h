@@ -59,6 +59,7 @@ constexpr int error_not_supported = 801;
 int launch(const LaunchRequest& request);                 // a cudaError_t
 void register_shared(const VariableInfo& variable);
 void register_symbol(const void* address, std::size_t bytes, const char* name);
+void register_kernel(const void* kernel, int max_threads);  // 0: no __launch_bounds__
 void* shared_first_touch(const VariableInfo& variable);
 void* dynamic_shared();
 void kernel_entry(const char* name, const char* parameters, int max_threads);
@@ -71,6 +72,12 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
                          unsigned source, const char* kind, int line);
 unsigned active_mask(int line);
 void fence();
+// cp.async: copies that a thread has begun happen at the wait that covers them, or when the thread ends. `kept` bytes come from the
+// source, the rest of `bytes` is zero.
+void async_copy(void* shared, const void* source, unsigned bytes, unsigned kept);
+void async_commit();
+void async_wait(unsigned groups_left);
+void async_wait_all();                   // uncommitted copies too
 void poll_hint();
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line, const char* function);
 [[noreturn]] void trap();

@@ -72,6 +72,9 @@ template <class T, class Tag> struct SharedVariable {
 };
 template <class T> __attribute__((always_inline)) inline T& dynamic_shared_as() { return *reinterpret_cast<T*>(dynamic_shared()); }
 
+struct KernelRegistration {
+    KernelRegistration(const void* kernel, int max_threads) { register_kernel(kernel, max_threads); }
+};
 struct SymbolRegistration {
     SymbolRegistration(const void* address, std::size_t bytes, const char* name) { register_symbol(address, bytes, name); }
 };
@@ -87,7 +90,8 @@ template <class Kernel> inline cudaError_t cudaLaunchKernel(Kernel* kernel, dim3
 namespace hostcuda {
 template <class... P, std::size_t... I>
 inline cudaError_t start_packed(const Configuration& c, bool cooperative, void (*kernel)(P...), void** packed, std::index_sequence<I...>) {
-    return start(c, cooperative, nullptr, 0, kernel, static_cast<const std::decay_t<P>&>(*static_cast<std::decay_t<P>*>(packed[I]))...);
+    const auto call = [kernel](const auto&... arguments) HOSTCUDA_UNCHECKED { kernel(arguments...); };
+    return start(c, cooperative, nullptr, 0, call, static_cast<const std::decay_t<P>&>(*static_cast<std::decay_t<P>*>(packed[I]))...);
 }
 template <class... P> inline cudaError_t start_packed(const Configuration& c, bool cooperative, void (*kernel)(P...), void** packed) {
     return start_packed(c, cooperative, kernel, packed, std::index_sequence_for<P...>{});
