@@ -233,6 +233,18 @@ def test_a_compile_error_names_the_line(build: Builder) -> None:
     assert outcome.to_json()["compiler_error"]["solution_line"] == error.solution_line
 
 
+def test_a_compile_error_is_not_compiled_again(build: Builder) -> None:
+    broken = 'ext = build(1, extra="no C++")'
+    first, second = build(broken), build(f"# one line more\n{broken}")
+    assert first.compile_s > 0.0 == second.compile_s
+    assert first.compiler_error is not None
+    assert second.compiler_error is not None
+    assert first.compiler_error.message == second.compiler_error.message
+    log = build.log_path.read_text()
+    assert "== building extension tiny ==" in log
+    assert "== building extension tiny (the compiler's output of an earlier run) ==" in log
+
+
 def test_a_caught_compile_error_is_no_verdict(build: Builder) -> None:
     body = """
     try:
@@ -375,6 +387,6 @@ def test_sources_can_not_include_what_is_not_theirs(build: Builder, tmp_path: Pa
 def test_a_module_whose_initialiser_never_ends_is_left_to_the_run(
     build: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.build.builder._LOAD_S", 1.0)
+    monkeypatch.setattr("harness.build.compiling._LOAD_S", 1.0)
     outcome = build('ext = build(1, extra="struct S { S() { for (;;) asm volatile(\\"\\"); } } s;")')
     assert (outcome.failure, len(outcome.modules)) == (None, 1)

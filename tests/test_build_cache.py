@@ -252,6 +252,13 @@ def test_processes_that_put_get_and_evict_at_once(cache: BuildCache, tmp_path: P
     assert list((cache.root / "drafts").iterdir()) == []
 
 
+def test_what_a_killed_run_left_is_swept(cache: BuildCache) -> None:
+    old, new = cache.scratch(), cache.scratch()
+    os.utime(old, (0, 0))
+    BuildCache(cache.root)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "given"))
     assert default_root() == tmp_path / "given"

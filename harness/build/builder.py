@@ -21,23 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.build import harvesting
-from harness.build.cache import BuildCache, CachedModule
-from harness.build.diagnostics import MAX_LOG_CHARS, CompilerError, Diagnostics, undefined_symbol
-from harness.build.outcome import BuildOutcome, BuiltModule
+from harness.build.cache import BuildCache
+from harness.build.compiling import Compiler, Tried, harness_error, read_log
+from harness.build.diagnostics import CompilerError
+from harness.build.outcome import BuildOutcome
 from harness.build.spec import ExtensionSpec
-from harness.build.toolchain import LEAN_FAILED, BuildReport, Plan, Toolchain
+from harness.build.toolchain import Toolchain
 from harness.build.torchinfo import find_torch
 from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import ExitReport, Mode, SandboxPolicy
-from harness.wire import FrameTimeout, WireError
+from harness.sandbox import Mode
 from harness.zygote import Zygote, ZygoteError
 
-JOB = "harness.build.job:main"
-_LOAD_S = 30.0
-"""Time for trying to load a module, its static initialisers included."""
-_END_S = 5.0
-_MEMORY_BYTES = 12 * 2**30
-_DISK_BYTES = 4 * 2**30
 _MAX_ROUNDS = 4
 """Harvests of one solution; each but the first follows an extension that did not build."""
 _PARALLEL = 4
@@ -92,18 +86,6 @@ def build_solution(
         shutil.rmtree(work, ignore_errors=True)
 
 
-@dataclass(slots=True)
-class _Tried:
-    """What became of one extension: a module, an error of its author's, or a failure."""
-
-    spec: ExtensionSpec
-    module: BuiltModule | None = None
-    lease: CachedModule | None = None
-    error: CompilerError | None = None
-    failure: Failure | None = None
-    log: str = ""
-
-
 @dataclass(slots=True, kw_only=True)
 class _Build:
     """State of one `build_solution`."""
@@ -120,7 +102,7 @@ class _Build:
     import_timeout_s: float
     seed: int
     work: Path
-    tried: dict[str, _Tried] = field(default_factory=dict)
+    tried: dict[str, Tried] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     harvest_s: float = 0.0
     compile_s: float = 0.0
@@ -159,8 +141,6 @@ class _Build:
             outcome.release()
         return outcome
 
-    # -- harvest ---------------------------------------------------------------------------------------------
-
     def _harvest(self, refused: Mapping[str, CompilerError]) -> tuple[Sequence[ExtensionSpec], Failure | None]:
         """The extensions asked for. A complete and faultless answer is remembered for equal solutions."""
         key = digest_text(
@@ -186,8 +166,8 @@ class _Build:
                 timeout_s=self.import_timeout_s,
             )
         except ZygoteError as error:
-            return (), _harness_error(error)
-        self._log("import", log_path)
+            return (), harness_error(error)
+        self._log("import", read_log(log_path))
         self.harvest_s += found.wall_s
         self.notes += (note for note in found.notes if note not in self.notes)
         if found.complete and found.failure is None and not refused:
@@ -208,184 +188,30 @@ class _Build:
             detail=failure.detail if failure is not None else "",
         )
 
-    # -- compiling -------------------------------------------------------------------------------------------
-
-    def _build_all(self, specs: Sequence[ExtensionSpec]) -> list[_Tried]:
-        if len(specs) < 2:
-            return [self._build_one(spec, number) for number, spec in enumerate(specs, len(self.tried))]
-        numbers = range(len(self.tried), len(self.tried) + len(specs))
-        with ThreadPoolExecutor(min(_PARALLEL, len(specs)), thread_name_prefix="extension") as pool:
-            return list(pool.map(self._build_one, specs, numbers))
-
-    def _build_one(self, spec: ExtensionSpec, number: int) -> _Tried:
-        if (failure := self.toolchain.refuse(spec)) is not None:
-            return _Tried(spec, failure=failure)
-        key = self.toolchain.key(spec)
-        if (held := self.cache.get(key)) is not None:
-            return _built(spec, held, cached=True)
-        with self.cache.building(key):
-            if (held := self.cache.get(key)) is not None:  # somebody else built it while this waited
-                return _built(spec, held, cached=True)
-            return self._compile(spec, key, number)
-
-    def _compile(self, spec: ExtensionSpec, key: str, number: int) -> _Tried:
-        folder, log_path = self.work / f"build{number}", self.work / f"build{number}.log"
-        folder.mkdir()
-        plan = self.toolchain.prepare(spec, folder)
-        begin = time.monotonic()
-        try:
-            ended = self._run_job(spec, plan, folder, log_path)
-        except ZygoteError as error:
-            return _Tried(spec, failure=_harness_error(error))
-        wall_s = time.monotonic() - begin
-        self.compile_s += wall_s
-        log = self._log(f"building extension {spec.name}", log_path)
-        diagnostics = self.toolchain.interpret(spec, log, solution=self.source)
-        if (verdict := self._verdict(spec, ended, diagnostics)) is not None:
-            return verdict
-        report = BuildReport(wall_s=wall_s, headers=_headers(plan, ended, log), diagnostics=diagnostics)
-        try:
-            held = self.cache.put(key, folder / plan.product, report.to_json())
-        except ValueError as error:
-            return _Tried(spec, error=CompilerError(tool="build", message=str(error)))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return _built(spec, held, cached=False)
-
-    def _run_job(self, spec: ExtensionSpec, plan: Plan, folder: Path, log_path: Path) -> _Ended:
-        policy = SandboxPolicy(
-            mode=self.sandbox,
-            writable=(folder,),
-            readable=plan.readable,
-            max_memory_bytes=_MEMORY_BYTES,
-            max_disk_bytes=_DISK_BYTES,
-            max_log_bytes=MAX_LOG_CHARS,
-            env=plan.environ,
+    def _build_all(self, specs: Sequence[ExtensionSpec]) -> list[Tried]:
+        compiler = Compiler(
+            zygote=self.zygote,
+            toolchain=self.toolchain,
+            cache=self.cache,
+            sandbox=self.sandbox,
+            timeout_s=self.timeout_s,
+            work=self.work,
+            source=self.source,
+            write_log=self._log,
         )
-        ended = _Ended()
-        with self.zygote.spawn(JOB, policy, log_path) as child:
-            end = deadline = time.monotonic() + self.timeout_s
-            try:
-                child.channel.send(
-                    {
-                        "folder": str(folder),
-                        "commands": [list(command) for command in plan.commands],
-                        "second_try": [list(command) for command in plan.second_try],
-                        "product": plan.product,
-                        "name": spec.name,
-                        "is_python_module": spec.is_python_module,
-                        "environ": dict(plan.environ),
-                    }
-                )
-                while not ended.take(child.channel.receive(max(0.0, deadline - time.monotonic())).message):
-                    deadline = time.monotonic() + _LOAD_S if ended.exit_code == 0 else end
-            except FrameTimeout:
-                ended.late = True
-            except (WireError, ValueError, OSError):
-                pass  # the job ended, or its module's initialisers did; the exit report says how
-            ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
-        return ended
-
-    def _verdict(self, spec: ExtensionSpec, ended: _Ended, diagnostics: Diagnostics) -> _Tried | None:
-        """What a job that brought no usable module means; None after a success."""
-        if ended.exit_code == 0:
-            # Late or dead while loading: the contestant finds out.
-            message = _load_error(ended.load_error, spec)
-            return None if message is None else _Tried(spec, error=CompilerError(tool="loader", message=message))
-        report = ended.report
-        if ended.late:
-            evidence = {"phase": "build", "extension": spec.name, "timeout_s": self.timeout_s}
-            reason = f"building extension {spec.name} did not finish within {self.timeout_s:.0f} s"
-            return _Tried(
-                spec, failure=Failure(status=Status.compile_timeout, reason=one_line(reason), evidence=evidence)
-            )
-        if report is None or report.cause == "lost":
-            return _Tried(spec, failure=_harness_error("the builder was lost: its zygote died"))
-        if report.cause == "memory_limit":
-            message = f"the compiler takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
-        elif report.cause == "disk_limit":
-            message = f"the compiler writes more than {_DISK_BYTES / 2**30:.0f} GiB"
-        elif diagnostics.not_emulated:
-            # What the compiler then says comes of that.
-            reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"
-            evidence = {"extension": spec.name, "not_emulated": list(diagnostics.not_emulated)}
-            failure = Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence)
-            return _Tried(spec, failure=failure)
-        elif diagnostics.error is not None:
-            return _Tried(spec, error=diagnostics.error)
-        elif ended.exit_code is None:
-            message = f"the build broke off (exit code {report.exit_code}, signal {report.signal})"
+        numbers = range(len(self.tried), len(self.tried) + len(specs))
+        begin = time.monotonic()
+        if len(specs) < 2:
+            tried = [compiler.build(spec, number) for spec, number in zip(specs, numbers, strict=True)]
         else:
-            message = f"the compiler failed with exit code {ended.exit_code} and no message that can be read"
-        return _Tried(spec, error=CompilerError(tool="build", message=message))
+            with ThreadPoolExecutor(min(_PARALLEL, len(specs)), thread_name_prefix="extension") as pool:
+                tried = list(pool.map(compiler.build, specs, numbers))
+        if any(held.compile_s for held in tried):
+            self.compile_s += time.monotonic() - begin
+        return tried
 
-    def _log(self, what: str, path: Path) -> str:
-        """Move a job's output into the solution's log and return it."""
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_LOG_CHARS)
-        except OSError:
-            return ""
+    def _log(self, what: str, data: bytes) -> None:
+        """Add a job's output to the solution's log."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             log.write(f"\n== {what} ==\n".encode() + data)
-        return data.decode("utf-8", "replace")
-
-
-@dataclass(slots=True)
-class _Ended:
-    """What a job said and how it ended."""
-
-    exit_code: int | None = None
-    second_try: bool = False
-    load_error: str | None = None
-    late: bool = False
-    report: ExitReport | None = None
-
-    def take(self, message: Mapping[str, Any]) -> bool:
-        """Take a frame in; True after the last. Raises `ValueError` on what no job sends."""
-        if message.get("type") == "built" and type(message.get("exit_code")) is int:
-            self.exit_code = message["exit_code"]
-            return self.exit_code != 0
-        if message.get("type") == "again":
-            self.exit_code, self.second_try = None, True
-            return False
-        if message.get("type") == "loaded" and isinstance(message.get("error"), str | None):
-            self.load_error = message["error"]
-            return True
-        raise ValueError("no frame of a job")
-
-
-def _built(spec: ExtensionSpec, held: CachedModule, *, cached: bool) -> _Tried:
-    assert held.path is not None
-    report = BuildReport.from_json(held.metadata)
-    module = BuiltModule(key=held.key, path=held.path, spec=spec, report=report, cached=cached)
-    return _Tried(spec, module=module, lease=held)
-
-
-def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:
-    """What the author did wrong, where the loader's refusal is surely that."""
-    if error is None:
-        return None
-    if error.startswith("missing export"):
-        return (
-            f"no bindings: pass functions=[...] or write PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) "
-            f"({one_line(error, limit=100)})"
-            if spec.functions is None
-            else one_line(error, limit=200)
-        )
-    if (symbol := undefined_symbol(error)) is not None:
-        return f"undefined symbol: {symbol} is declared or used, but no source defines it"
-    return None
-
-
-def _headers(plan: Plan, ended: _Ended, log: str) -> dict[str, str]:
-    """Which of torch's headers each unit was built with in the end."""
-    return {
-        unit: "full" if which == "lean" and (ended.second_try or f"{LEAN_FAILED} {unit}," in log) else which
-        for unit, which in plan.headers.items()
-    }
-
-
-def _harness_error(error: object) -> Failure:
-    return Failure(status=Status.harness_error, reason=one_line(str(error)), evidence={"phase": "build"})

@@ -19,6 +19,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ MAX_MODULE_BYTES = 2**30
 _MODULE = "module.so"
 _ENTRY = "entry.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
+_STALE_S = 24 * 3600.0
+"""No build takes as long: a draft that old belongs to nobody."""
 _KEPT_AFTER_EVICTION = 0.9
 """Eviction goes on to this share of the limit, so that it is not run for every entry."""
 
@@ -185,6 +188,13 @@ class BuildCache:
                 total -= size
                 removed += 1
         return removed
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left half-made."""
+        for path in self._drafts.iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _folder(self, key: str) -> Path:
         if not _KEY.fullmatch(key):

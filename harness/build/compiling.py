@@ -1,0 +1,270 @@
+"""Compiles one extension in a sandbox, unless the cache has it, and says what came of it.
+
+Trusted side. Imports the toolchain's interface, the cache, `zygote` and the vocabulary. The module's bytes are copied,
+never loaded; what a job and a log say are claims about their own submission.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.build.cache import BuildCache, CachedModule
+from harness.build.diagnostics import MAX_LOG_CHARS, CompilerError, Diagnostics, undefined_symbol
+from harness.build.outcome import BuiltModule
+from harness.build.spec import ExtensionSpec
+from harness.build.toolchain import LEAN_FAILED, BuildReport, Plan, Toolchain
+from harness.model import Failure, Status, digest_text, one_line
+from harness.sandbox import ExitReport, Mode, SandboxPolicy
+from harness.wire import FrameTimeout, WireError
+from harness.zygote import Zygote, ZygoteError
+
+FORMAT = 1
+"""Version of what an entry of the cache says about a build; part of its key."""
+
+JOB = "harness.build.job:main"
+_LOAD_S = 30.0
+"""Time for trying to load a module, its static initialisers included."""
+_END_S = 5.0
+_MEMORY_BYTES = 12 * 2**30
+_DISK_BYTES = 4 * 2**30
+
+_COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
+_MAX_REMEMBERED_CHARS = 200_000
+_PASSING = re.compile(r"No space left|Cannot allocate|out of memory|internal compiler error|Killed|Terminated|signal")
+"""Errors that another run need not meet again."""
+
+
+@dataclass(slots=True)
+class Tried:
+    """What became of one extension: a module, an error of its author's, or a failure."""
+
+    spec: ExtensionSpec
+    module: BuiltModule | None = None
+    lease: CachedModule | None = None
+    error: CompilerError | None = None
+    failure: Failure | None = None
+    compile_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiler:
+    """Builds the extensions of one solution. `work` is a folder for its files; output goes to `write_log`.
+
+    Safe to be used by several threads, each with a `number` of its own.
+    """
+
+    zygote: Zygote
+    toolchain: Toolchain
+    cache: BuildCache
+    sandbox: Mode
+    timeout_s: float
+    work: Path
+    source: str
+    write_log: Callable[[str, bytes], None]
+
+    def build(self, spec: ExtensionSpec, number: int) -> Tried:
+        """From the cache, or compiled now. Raises `CacheError`, `MachineError`, `SandboxUnavailable`."""
+        if (failure := self.toolchain.refuse(spec)) is not None:
+            return Tried(spec, failure=failure)
+        key = digest_text("module", str(FORMAT), self.toolchain.key(spec))
+        if (known := self._known(spec, key)) is not None:
+            return known
+        with self.cache.building(key):
+            # Somebody else may have built it while this waited.
+            return self._known(spec, key) or self._compile(spec, key, number)
+
+    def _known(self, spec: ExtensionSpec, key: str) -> Tried | None:
+        """What the cache says: a module, or a compiler's log that ends in an error."""
+        if (held := self.cache.get(key)) is not None:
+            return _built(spec, held, cached=True)
+        if (remembered := self.cache.recall(_refusal(key))) is not None:
+            log = str(remembered["log"])
+            error = self.toolchain.interpret(spec, log, solution=self.source).error
+            if error is not None:
+                self.write_log(
+                    f"building extension {spec.name} (the compiler's output of an earlier run)", log.encode()
+                )
+                return Tried(spec, error=error)
+        return None
+
+    def _compile(self, spec: ExtensionSpec, key: str, number: int) -> Tried:
+        folder, log_path = self.work / f"build{number}", self.work / f"build{number}.log"
+        folder.mkdir()
+        plan = self.toolchain.prepare(spec, folder)
+        begin = time.monotonic()
+        try:
+            ended = self._run_job(spec, plan, folder, log_path)
+        except ZygoteError as error:
+            return Tried(spec, failure=harness_error(error))
+        wall_s = time.monotonic() - begin
+        data = read_log(log_path)
+        self.write_log(f"building extension {spec.name}", data)
+        log = data.decode("utf-8", "replace")
+        diagnostics = self.toolchain.interpret(spec, log, solution=self.source)
+        try:
+            tried = self._verdict(spec, ended, diagnostics)
+            if tried is None:
+                report = BuildReport(wall_s=wall_s, headers=_headers(plan, ended, log), diagnostics=diagnostics)
+                tried = _built(spec, self.cache.put(key, folder / plan.product, report.to_json()), cached=False)
+            elif _is_final(ended, tried.error):
+                self.cache.put(_refusal(key), None, {"log": log[:_MAX_REMEMBERED_CHARS]}).release()
+        except ValueError as error:
+            tried = Tried(spec, error=CompilerError(tool="build", message=str(error)))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        tried.compile_s = wall_s
+        return tried
+
+    def _run_job(self, spec: ExtensionSpec, plan: Plan, folder: Path, log_path: Path) -> _Ended:
+        policy = SandboxPolicy(
+            mode=self.sandbox,
+            writable=(folder,),
+            readable=plan.readable,
+            max_memory_bytes=_MEMORY_BYTES,
+            max_disk_bytes=_DISK_BYTES,
+            max_log_bytes=MAX_LOG_CHARS,
+            env=plan.environ,
+        )
+        ended = _Ended()
+        with self.zygote.spawn(JOB, policy, log_path) as child:
+            end = deadline = time.monotonic() + self.timeout_s
+            try:
+                child.channel.send(
+                    {
+                        "folder": str(folder),
+                        "commands": [list(command) for command in plan.commands],
+                        "second_try": [list(command) for command in plan.second_try],
+                        "product": plan.product,
+                        "name": spec.name,
+                        "is_python_module": spec.is_python_module,
+                        "environ": dict(plan.environ),
+                    }
+                )
+                while not ended.take(child.channel.receive(max(0.0, deadline - time.monotonic())).message):
+                    deadline = time.monotonic() + _LOAD_S if ended.exit_code == 0 else end
+            except FrameTimeout:
+                ended.late = True
+            except (WireError, ValueError):
+                pass  # the job ended, or its module's initialisers did; the exit report says how
+            ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
+        return ended
+
+    def _verdict(self, spec: ExtensionSpec, ended: _Ended, diagnostics: Diagnostics) -> Tried | None:
+        """What a job that brought no usable module means; None after a success."""
+        if ended.exit_code == 0:
+            # Late or dead while loading: the contestant finds out.
+            message = _load_error(ended.load_error, spec)
+            return None if message is None else Tried(spec, error=CompilerError(tool="loader", message=message))
+        report = ended.report
+        if ended.late:
+            return Tried(
+                spec,
+                failure=Failure(
+                    status=Status.compile_timeout,
+                    reason=one_line(f"building extension {spec.name} did not finish within {self.timeout_s:.0f} s"),
+                    evidence={"phase": "build", "extension": spec.name, "timeout_s": self.timeout_s},
+                ),
+            )
+        if report is None or report.cause == "lost":
+            return Tried(spec, failure=harness_error("the builder was lost: its zygote died"))
+        if report.cause == "memory_limit":
+            message = f"the compiler takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
+        elif report.cause == "disk_limit":
+            message = f"the compiler writes more than {_DISK_BYTES / 2**30:.0f} GiB"
+        elif diagnostics.not_emulated:
+            # What the compiler then says comes of that.
+            reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"
+            evidence = {"extension": spec.name, "not_emulated": list(diagnostics.not_emulated)}
+            failure = Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence)
+            return Tried(spec, failure=failure)
+        elif diagnostics.error is not None:
+            return Tried(spec, error=diagnostics.error)
+        elif ended.exit_code is None:
+            message = f"the build broke off (exit code {report.exit_code}, signal {report.signal})"
+        else:
+            message = f"the compiler failed with exit code {ended.exit_code} and no message that can be read"
+        return Tried(spec, error=CompilerError(tool="build", message=message))
+
+
+@dataclass(slots=True)
+class _Ended:
+    """What a job said and how it ended."""
+
+    exit_code: int | None = None
+    second_try: bool = False
+    load_error: str | None = None
+    late: bool = False
+    report: ExitReport | None = None
+
+    def take(self, message: Mapping[str, Any]) -> bool:
+        """Take a frame in; True after the last. Raises `ValueError` on what no job sends."""
+        if message.get("type") == "built" and type(message.get("exit_code")) is int:
+            self.exit_code = message["exit_code"]
+            return self.exit_code != 0
+        if message.get("type") == "again":
+            self.exit_code, self.second_try = None, True
+            return False
+        if message.get("type") == "loaded" and isinstance(message.get("error"), str | None):
+            self.load_error = message["error"]
+            return True
+        raise ValueError("no frame of a job")
+
+
+def read_log(path: Path) -> bytes:
+    """The output of a job, cut at `MAX_LOG_CHARS`; empty where it left none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_LOG_CHARS)
+    except OSError:
+        return b""
+
+
+def harness_error(error: object) -> Failure:
+    """A fault of ours or of the machine, met while building."""
+    return Failure(status=Status.harness_error, reason=one_line(str(error)), evidence={"phase": "build"})
+
+
+def _built(spec: ExtensionSpec, held: CachedModule, *, cached: bool) -> Tried:
+    assert held.path is not None
+    report = BuildReport.from_json(held.metadata)
+    module = BuiltModule(key=held.key, path=held.path, spec=spec, report=report, cached=cached)
+    return Tried(spec, module=module, lease=held)
+
+
+def _refusal(key: str) -> str:
+    """The key under which the log of a build that failed is remembered."""
+    return digest_text("refusal", key)
+
+
+def _is_final(ended: _Ended, error: CompilerError | None) -> bool:
+    """Whether the same sources would give that error again."""
+    by_itself = ended.report is not None and ended.report.cause == "exited" and ended.exit_code not in (None, 0)
+    return by_itself and error is not None and error.tool in _COMPILERS and not _PASSING.search(error.message)
+
+
+def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:
+    """What the author did wrong, where the loader's refusal is surely that."""
+    if error is None:
+        return None
+    if error.startswith("missing export"):
+        what = one_line(error, limit=100)
+        if spec.functions is not None:
+            return what
+        return f"no bindings: pass functions=[...] or write PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) ({what})"
+    if (symbol := undefined_symbol(error)) is not None:
+        return f"undefined symbol: {symbol} is declared or used, but no source defines it"
+    return None
+
+
+def _headers(plan: Plan, ended: _Ended, log: str) -> dict[str, str]:
+    """Which of torch's headers each unit was built with in the end."""
+    return {
+        unit: "full" if which == "lean" and (ended.second_try or f"\n{LEAN_FAILED} {unit}," in f"\n{log}") else which
+        for unit, which in plan.headers.items()
+    }
