@@ -86,6 +86,14 @@ def test_a_damaged_entry_is_a_miss_and_goes_even_in_use(cache: BuildCache, tmp_p
     assert cache.get(key("a")) is not None
 
 
+def test_an_entry_that_can_not_be_replaced_is_said(cache: BuildCache, tmp_path: Path) -> None:
+    place = cache.root / "entries" / key("a")[:2] / key("a")
+    place.parent.mkdir()
+    place.write_text("no folder")
+    with pytest.raises(CacheError, match="can't replace the damaged entry"):
+        cache.put(key("a"), module(tmp_path), {})
+
+
 def test_links_devices_and_folders_are_no_modules(cache: BuildCache, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")

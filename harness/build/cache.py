@@ -32,6 +32,7 @@ MAX_MODULE_BYTES = 2**30
 _MODULE = "module.so"
 _ENTRY = "entry.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
+_PUBLISH_TRIES = 100
 _STALE_S = 24 * 3600.0
 """No build takes as long: a draft that old belongs to nobody."""
 _KEPT_AFTER_EVICTION = 0.9
@@ -89,10 +90,9 @@ class BuildCache:
         try:
             for folder in (self._entries, self._locks, self._drafts):
                 folder.mkdir(parents=True, exist_ok=True)
+            self._sweep()
         except OSError as error:
-            raise CacheError(
-                f"the build cache {root} can't be made: {error.strerror}; choose another folder"
-            ) from error
+            raise CacheError(f"the build cache {root} can't be made ({error.strerror}); choose another") from error
 
     def get(self, key: str) -> CachedModule | None:
         """The entry of that key with its module verified, or None. The caller releases it."""
@@ -130,14 +130,11 @@ class BuildCache:
                     os.fsync(file.fileno())
                 draft.chmod(0o755)  # the contestant has another user
                 folder.parent.mkdir(exist_ok=True)
-                self._publish(draft, folder)
+                held = self._publish(draft, folder)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
         except OSError as error:
             raise CacheError(f"the build cache {self.root} can't be written: {error.strerror or error}") from error
-        held = self.get(key)  # in use before others are evicted, or it might be the one that goes
-        if held is None:
-            raise CacheError(f"the build cache {self.root} loses what is written to it")
         self.evict()
         return held
 
@@ -201,20 +198,23 @@ class BuildCache:
             raise ValueError(f"a key is a SHA-256 in hex, not {key!r:.80}")
         return self._entries / key[:2] / key
 
-    def _publish(self, draft: Path, folder: Path) -> None:
-        try:
-            draft.rename(folder)
-        except OSError:
-            if _verified(folder) is not None:
-                return  # somebody else's is there, and equal by its key
-            self._remove(folder, even_in_use=True)
-            draft.rename(folder)
-        with contextlib.suppress(OSError):
-            parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    def _publish(self, draft: Path, folder: Path) -> CachedModule:
+        """Put a draft in its place, or use the equal entry that stands there; in use from the first moment."""
+        lease = _Lease(draft)
+        for _ in range(_PUBLISH_TRIES):
             try:
-                os.fsync(parent)
-            finally:
-                os.close(parent)
+                draft.rename(folder)
+            except OSError:
+                if not folder.exists():
+                    raise
+                if (held := self.get(folder.name)) is not None:
+                    return held
+                continue  # it was damaged or is gone again: now there is room
+            _sync_folder(folder.parent)
+            value = json.loads((folder / _ENTRY).read_text(encoding="utf-8"))
+            path = folder / _MODULE if value["module"] is not None else None
+            return CachedModule(key=folder.name, path=path, metadata=value["metadata"], _lease=lease)
+        raise CacheError(f"the build cache can't replace the damaged entry {folder}; remove it")
 
     def _listing(self) -> list[tuple[float, int, Path]]:
         """Last use, size and folder of every entry."""
@@ -254,6 +254,14 @@ def default_root() -> Path:
         return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "kernel-harness"
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _same(fd: int, path: Path) -> bool:
