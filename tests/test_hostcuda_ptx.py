@@ -287,6 +287,7 @@ extern "C" void async_copy(float* to, const float* from, std::size_t) {
     CP_ASYNC(address, from, 16);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" :: "r"(address + 16), "l"(from), "r"(4));
     asm volatile("cp.async.commit_group;\n" ::);
+    to[6] = tile[0];
     asm volatile("cp.async.wait_group %0;\n" :: "n"(0));
     for (int i = 0; i < 6; ++i) to[i] = tile[i];
 }
@@ -455,9 +456,10 @@ def test_cp_async_copies_and_fills_with_zeros(library: ctypes.CDLL) -> None:
     memory = np.zeros(16, dtype=F32)
     start = (-memory.ctypes.data % 16) // 4
     memory[start : start + 4] = [1, 2, 3, 4]
-    out = np.full(6, -1, dtype=F32)
+    out = np.full(7, -1, dtype=F32)
     _call(library.async_copy, out, memory[start:])
-    assert list(out) == [1, 2, 3, 4, 1, 0]
+    assert list(out[:6]) == [1, 2, 3, 4, 1, 0]
+    assert out[6] != 1  # before the wait there is what was there
 
 
 def test_shuffles(library: ctypes.CDLL) -> None:

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "hostcuda/interface.h"
 #include "hostcuda/warp.h"
 
 namespace lanes {
@@ -54,6 +55,34 @@ unsigned shared_address(const void* pointer) noexcept {
     return static_cast<unsigned>(static_cast<const char*>(pointer) - lanes::window);
 }
 void* shared_pointer(unsigned address) noexcept { return lanes::window + address; }
+// Copies wait in a list, as in the runtime, so that one that nobody waits for is seen to be missing.
+struct PendingCopy {
+    void* to;
+    const void* from;
+    unsigned bytes, kept, group;
+};
+inline thread_local std::vector<PendingCopy> pending_copies;
+inline thread_local unsigned open_group = 0;
+void async_copy(void* shared, const void* source, unsigned bytes, unsigned kept) {
+    pending_copies.push_back({shared, source, bytes, kept, open_group});
+}
+void async_commit() { ++open_group; }
+void async_wait(unsigned groups_left) {
+    std::vector<PendingCopy> later;
+    for (const PendingCopy& copy : pending_copies) {
+        if (copy.group + groups_left >= open_group) {
+            later.push_back(copy);
+            continue;
+        }
+        std::memset(copy.to, 0, copy.bytes);
+        std::memcpy(copy.to, copy.from, copy.kept);
+    }
+    pending_copies = later;
+}
+void async_wait_all() {
+    async_commit();
+    async_wait(0);
+}
 [[noreturn]] void not_emulated(const char* construct) {
     std::fprintf(stderr, "not emulated: %s\n", construct);
     std::abort();

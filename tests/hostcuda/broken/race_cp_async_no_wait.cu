@@ -7,7 +7,6 @@ outputs:
   y: new(64)
 sizes: [64]
 arch: 80
-known_gap: the host device copies at once where a GPU copies at any time up to the wait
 defect:
   status: uninitialised_read
   kernel: reverse

@@ -1,6 +1,6 @@
 // What the C++ that harness/hostcuda/ptx writes for inline PTX calls. Semantics are those of NVIDIA's "Parallel Thread
 // Execution ISA"; layouts of matrix fragments are those of its sections on ldmatrix and mma. Registers are raw bits.
-// Pure but for the warp-wide ones, which go through warp_exchange(), and cp.async.
+// Pure but for the warp-wide ones, which go through warp_exchange(), and cp.async, which the runtime carries out.
 #ifndef HOSTCUDA_PTX_TABLE_H
 #define HOSTCUDA_PTX_TABLE_H
 
@@ -13,6 +13,7 @@
 #include "cuda_fp16.h"
 #include "cuda_fp8.h"
 #include "hostcuda/float_bits.h"
+#include "hostcuda/interface.h"
 #include "hostcuda/math_intrinsics.h"
 #include "hostcuda/matrix.h"
 #include "hostcuda/warp.h"
@@ -439,23 +440,17 @@ template <class T> inline void store_strong(char* address, T value) {
     __atomic_store_n(reinterpret_cast<Bits*>(address), raw<Bits>(value), __ATOMIC_RELEASE);
 }
 
-// cp.async: `kept` bytes are copied, the rest of `size` zeroed; only 16 bytes at a time with .cg.
+// cp.async: `kept` bytes are copied, the rest of `size` zeroed; 16 bytes alone with .cg. The runtime makes the copy when the thread
+// waits for it, the latest moment a GPU may choose, so that a missing wait shows.
 inline void cp_async(char* target, const char* source, int size, int kept, int only_size) {
     if ((only_size != 0 && size != only_size) || (size != 4 && size != 8 && size != 16) || kept < 0 || kept > size) {
         not_emulated("inline PTX: cp.async with a size that it does not have");
     }
-    if (kept == size) {
-        switch (size) {
-            case 4: *reinterpret_cast<std::uint32_t*>(target) = *reinterpret_cast<const std::uint32_t*>(source); return;
-            case 8: *reinterpret_cast<uint2*>(target) = *reinterpret_cast<const uint2*>(source); return;
-            default: *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source); return;
-        }
-    }
-    for (int i = 0; i < size; ++i) target[i] = i < kept ? source[i] : '\0';
+    async_copy(target, source, static_cast<unsigned>(size), static_cast<unsigned>(kept));
 }
-inline void cp_async_commit() {}
-inline void cp_async_wait(int) {}
-inline void cp_async_wait_all() {}
+inline void cp_async_commit() { async_commit(); }
+inline void cp_async_wait(int groups_left) { async_wait(static_cast<unsigned>(groups_left)); }
+inline void cp_async_wait_all() { async_wait_all(); }
 
 inline std::uint64_t globaltimer() {  // nanoseconds
     std::timespec now;
