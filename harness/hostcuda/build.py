@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = [
     "BuildError",
@@ -34,6 +34,7 @@ __all__ = [
     "ExtensionSpecLike",
     "PreparedHeaders",
     "default_cache",
+    "findings",
     "fingerprint",
     "interpret",
     "module_path",
@@ -364,6 +365,20 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job))
     return [(sys.executable, str(_HERE / "compile.py"), str(folder))]
+
+
+def findings(folder: Path) -> dict[str, Any]:
+    """What the rewriter found in the sources built in `folder`: `not_emulated` (a list of line and construct), `kernels`,
+    `subscript_lines`. Written by the sandboxed command, so only its form is vouched for; empty where there is none."""
+    try:
+        raw = json.loads((folder / "findings.json").read_text())
+        return {
+            "not_emulated": [{"line": int(x["line"]), "construct": str(x["construct"])[:300]} for x in raw["not_emulated"]],
+            "kernels": [str(x)[:300] for x in raw["kernels"]],
+            "subscript_lines": [int(x) for x in raw["subscript_lines"]],
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"not_emulated": [], "kernels": [], "subscript_lines": []}
 
 
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$", re.M)

@@ -2,10 +2,8 @@
 // carried out by its CPU kernel on aliases of the same storage, and its results become "cuda" tensors again. So every tensor keeps its
 // device, in Python and in C++, and mixing devices fails as it does on a GPU.
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -185,18 +183,6 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::T
     return {(hx - fresh) * update + fresh, input};
 }
 
-struct Hooks final : at::CUDAHooksInterface {
-    explicit Hooks(at::CUDAHooksArgs) {}
-    void init() const override {}
-    bool hasCUDA() const override { return true; }
-    bool isAvailable() const override { return true; }
-    bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-    c10::DeviceIndex deviceCount() const override { return 1; }
-    c10::DeviceIndex getCurrentDevice() const override { return 0; }
-    bool isPinnedPtr(const void*) const override { return false; }
-    const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return at::detail::getDefaultCPUGenerator(); }
-};
-
 void do_nothing(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
     torch::jit::drop(*stack, op.schema().arguments().size());
 }
@@ -281,7 +267,7 @@ void activate() {
     fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&on_cpu>());
     static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     const Quiet quiet;
-    at::CUDAHooksRegistry()->Register("CUDAHooks", [](at::CUDAHooksArgs args) -> std::unique_ptr<at::CUDAHooksInterface> { return std::make_unique<Hooks>(args); });
+install_hooks();
     auto& dispatcher = c10::Dispatcher::singleton();
     aten->impl("_thnn_fused_lstm_cell", lstm_cell);
     aten->impl("_thnn_fused_gru_cell", gru_cell);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t poison_word = static_cast<std::uint32_t>(poison);
 constexpr Record site_mask = (Record{1} << record_thread_shift) - 2;
-constexpr std::size_t safe_overrun_bytes = 64;   // an overrun inside a red zone of ours does no harm: the kernel goes on
+constexpr std::uint64_t described_reports = 256;  // of one place by one worker; further ones are counted
 
 Record with_site(Record me, std::uintptr_t site) { return me | ((static_cast<Record>(site) >> 2 & 0xFFFFFu) << 1); }
 std::uint32_t serial_of(Record r) { return static_cast<std::uint32_t>(r >> record_serial_shift); }
@@ -165,6 +165,13 @@ void locate(const Worker& worker, std::uintptr_t address, std::size_t bytes, Rep
 
 __attribute__((noinline)) void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std::size_t bytes, bool write,
                                              std::uintptr_t site, const char* message, Record other = 0, const char* other_access = "") {
+    Flood& flood = worker.floods[(site >> 2 ^ site >> 8) % flood_entries];
+    if (flood.site == site && flood.kind == kind) {
+        if (++flood.count > described_reports) return;
+    } else {
+        if (flood.count > described_reports) report_again(flood.kind, flood.site, flood.count - described_reports);
+        flood = {site, kind, 1};
+    }
     ReportDetails details;
     details.kind = kind;
     details.block = worker.block;
@@ -330,6 +337,7 @@ inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t 
         __asm__ volatile("" ::: "memory");  // the shift is read before the cells: see region_refine
         cell = region->cells.load(std::memory_order_relaxed);
         if (__builtin_expect(cell == nullptr, 0)) cell = region_cells(*region);
+        if (__builtin_expect(cell == nullptr || bytes < (1u << shift), 0)) return;
         cell += offset >> shift;
         floor = worker.floor;
     }
@@ -428,7 +436,9 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
             region = find_region(worker, address, bytes, true, site);
         if (region == nullptr || region->kind == RegionKind::image) return;
         if (bytes < (1u << region->granule_shift)) region_refine(*region, __builtin_ctz(bytes));
-        cell = region_cells(*region) + ((address - region->base) >> region->granule_shift);
+        cell = region_cells(*region);
+        if (cell == nullptr || bytes < (1u << region->granule_shift)) return;
+        cell += (address - region->base) >> region->granule_shift;
         cells = std::max<std::size_t>(1, bytes >> region->granule_shift);
         floor = worker.floor;
     }
@@ -468,7 +478,8 @@ void check_volatile(void* p, std::uintptr_t site) {
         if (worker.has_pending) flush_pending(worker);
         Region* region = find_region(worker, address, bytes, write, site);
         if (region == nullptr || region->kind == RegionKind::image) return;
-        if (write && bytes >= (1u << region->granule_shift)) region_cells(*region)[(address - region->base) >> region->granule_shift].atomic = with_site(worker.me, site);
+        Cell* cells = region_cells(*region);
+        if (write && cells != nullptr && bytes >= (1u << region->granule_shift)) cells[(address - region->base) >> region->granule_shift].atomic = with_site(worker.me, site);
         synchronize_through(worker, address, !write, write);
     }
     if (!write) poll(worker);
@@ -487,6 +498,13 @@ void flush_pending(Worker& worker) {
     report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
                   p.other_was_write ? "write of what another thread writes, with nothing between them" : "write of what another thread reads, with nothing between them",
                   p.other, p.other_was_write ? "write" : "read");
+}
+
+void flush_floods(Worker& worker) {
+    for (Flood& flood : worker.floods) {
+        if (flood.count > described_reports) report_again(flood.kind, flood.site, flood.count - described_reports);
+        flood = {};
+    }
 }
 
 void settle_doubt(Worker& worker) {

@@ -112,6 +112,15 @@ void report(const Worker& worker, const ReportDetails& d) {
     store(std::move(e));
 }
 
+void report_again(ReportKind kind, std::uintptr_t site, std::uint64_t times) {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Entry& entry : entries) {
+        if (entry.kind != kind || entry.site != site) continue;
+        entry.count += times;
+        return;
+    }
+}
+
 void report_outside(const ReportDetails& d) {
     store(Entry{d.kind, d.kernel == nullptr ? "" : d.kernel, d.message, d.access, d.space, d.array, d.subscript, d.other_access,
                 d.index, d.site, d.other_site, d.line, d.other_line, false, false, {}, {}, {}, {}, 1});

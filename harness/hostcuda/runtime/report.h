@@ -30,6 +30,7 @@ struct ReportDetails {
 };
 
 void report(const Worker& worker, const ReportDetails& details);
+void report_again(ReportKind kind, std::uintptr_t site, std::uint64_t times);  // adds to the count of a report that is there
 void report_outside(const ReportDetails& details);
 // A refused launch is reported unless the program asks for the error: then it is the program's to handle.
 void defer_launch_report(const ReportDetails& details);

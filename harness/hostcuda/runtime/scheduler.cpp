@@ -367,6 +367,7 @@ void work(Worker& worker, Launch& grid) {
         worker.idle_blocks.push_back(std::move(block));
     }
     worker.blocks.clear();
+    flush_floods(worker);
     current_worker = nullptr;
     worker.launch = nullptr;
     worker.block = nullptr;

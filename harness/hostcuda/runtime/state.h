@@ -95,7 +95,7 @@ struct Collective {
 
 struct Warp {
     unsigned exited = 0;
-    unsigned pending = 0;            // lowest lanes of the masks that wait
+    unsigned pending = 0;            // which of the collectives wait
     std::uint32_t sync_tick = 0;     // every lane's accesses up to this tick are ordered
     Collective collectives[warp_lanes];
     std::unique_ptr<std::uint32_t[]> clocks;  // [lane][other]: other's tick that lane knows of; only for partial masks
@@ -181,6 +181,13 @@ struct Pending {                     // a conflicting write whose value is compa
 
 constexpr unsigned region_cache_entries = 1024;
 
+struct Flood {                       // how often one place was reported, so that the thousandth time costs nothing
+    std::uintptr_t site = 0;
+    ReportKind kind{};
+    std::uint64_t count = 0;
+};
+constexpr unsigned flood_entries = 64;
+
 struct Worker {
     // touched at every checked access
     std::uintptr_t stack_low = 0;
@@ -202,6 +209,7 @@ struct Worker {
     Region* cache[region_cache_entries] = {};
 
     Pending pending;
+    Flood floods[flood_entries] = {};
     Fiber main;
     Fiber* fiber = nullptr;
     std::unique_ptr<FiberPool> pool;
@@ -239,11 +247,11 @@ void forget_all_shadows();
 extern std::atomic<std::uint32_t> shadow_epoch;      // rises when all records become meaningless
 bool inside_module_image(std::uintptr_t address);
 void note_solution_module(const void* address_inside);
-bool readable(std::uintptr_t address, std::size_t bytes);
 
 // checker.cpp
 void flush_pending(Worker& worker);
 void settle_doubt(Worker& worker);
+void flush_floods(Worker& worker);
 void on_fence(Worker& worker);
 std::uint32_t serial_owner(std::uint32_t serial);
 void set_serial_owner(std::uint32_t serial, std::uint32_t block);

@@ -109,7 +109,7 @@ void answer_lanes(Block& block, std::uint32_t number, const Collective& c) {
 
 void complete(Block& block, std::uint32_t number, Collective& c, Thread* except) {
     Warp& warp = block.warps[number];
-    warp.pending &= ~(1u << __builtin_ctz(c.mask));
+    warp.pending &= ~(1u << (&c - warp.collectives));
     answer_lanes(block, number, c);
     order_lanes(block, number, warp, c.arrived);
     for (unsigned l = 0; l < warp_lanes; ++l) {
@@ -142,16 +142,23 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
     }
     const unsigned beyond = block.count < (number + 1) * warp_lanes ? ~((1u << (block.count % warp_lanes)) - 1u) : 0u;
     mask &= ~beyond;  // a mask may name lanes that the block does not have
-    Collective& c = warp.collectives[__builtin_ctz(mask)];
-    if (c.arrived != 0 && warp.pending >> __builtin_ctz(mask) & 1u) {
-        if (c.mask != mask || c.operation != operation || c.bytes != bytes) {
-            const Thread& other = lane(block, number, static_cast<unsigned>(__builtin_ctz(c.arrived)));
-            report_lane(worker, thread, c.mask != mask ? "lanes meet with different masks" : "lanes meet in different collectives", &other);
-            abort_launch(worker, error_launch_failure);
-        }
-    } else {
-        c = Collective{mask, 0, operation, bytes, kind, line};
-        warp.pending |= 1u << __builtin_ctz(mask);
+    // Lanes that run ahead may already wait under another mask, so several collectives can be pending; each is found by its mask.
+    unsigned slot = 0;
+    for (unsigned waiting = warp.pending; waiting != 0; waiting &= waiting - 1) {
+        slot = static_cast<unsigned>(__builtin_ctz(waiting));
+        if (warp.collectives[slot].mask == mask) break;
+        slot = warp_lanes;
+    }
+    if (warp.pending == 0 || slot == warp_lanes) {
+        slot = static_cast<unsigned>(__builtin_ctz(~warp.pending));
+        warp.collectives[slot] = Collective{mask, 0, operation, bytes, kind, line};
+        warp.pending |= 1u << slot;
+    }
+    Collective& c = warp.collectives[slot];
+    if (c.operation != operation || c.bytes != bytes) {
+        const Thread& other = lane(block, number, static_cast<unsigned>(__builtin_ctz(c.arrived)));
+        report_lane(worker, thread, "lanes meet in different collectives", &other);
+        abort_launch(worker, error_launch_failure);
     }
     c.arrived |= me;
     thread.give = give;
