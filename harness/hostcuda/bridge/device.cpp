@@ -267,7 +267,6 @@ void activate() {
     fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&on_cpu>());
     static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     const Quiet quiet;
-install_hooks();
     auto& dispatcher = c10::Dispatcher::singleton();
     aten->impl("_thnn_fused_lstm_cell", lstm_cell);
     aten->impl("_thnn_fused_gru_cell", gru_cell);

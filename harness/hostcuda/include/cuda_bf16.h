@@ -177,6 +177,12 @@ inline __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { re
 #define CUDART_ZERO_BF16 __ushort_as_bfloat16(static_cast<unsigned short>(0x0000u))
 #define CUDART_ONE_BF16 __ushort_as_bfloat16(static_cast<unsigned short>(0x3f80u))
 
+// Bits of a variable as CUDA's own header names them; authors hand these to inline assembly.
+#define __BFLOAT16_TO_US(variable) *(reinterpret_cast<unsigned short*>(&(variable)))
+#define __BFLOAT16_TO_CUS(variable) *(reinterpret_cast<const unsigned short*>(&(variable)))
+#define __BFLOAT162_TO_UI(variable) *(reinterpret_cast<unsigned*>(&(variable)))
+#define __BFLOAT162_TO_CUI(variable) *(reinterpret_cast<const unsigned*>(&(variable)))
+
 #define HC_T __nv_bfloat16
 #define HC_T2 __nv_bfloat162
 #if defined(__CUDA_NO_BFLOAT16_OPERATORS__)

@@ -184,6 +184,12 @@ inline __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y); }
 #define CUDART_ZERO_FP16 __ushort_as_half(static_cast<unsigned short>(0x0000u))
 #define CUDART_ONE_FP16 __ushort_as_half(static_cast<unsigned short>(0x3c00u))
 
+// Bits of a variable as CUDA's own header names them; authors hand these to inline assembly.
+#define __HALF_TO_US(variable) *(reinterpret_cast<unsigned short*>(&(variable)))
+#define __HALF_TO_CUS(variable) *(reinterpret_cast<const unsigned short*>(&(variable)))
+#define __HALF2_TO_UI(variable) *(reinterpret_cast<unsigned*>(&(variable)))
+#define __HALF2_TO_CUI(variable) *(reinterpret_cast<const unsigned*>(&(variable)))
+
 #define HC_T __half
 #define HC_T2 __half2
 #if defined(__CUDA_NO_HALF_OPERATORS__)
