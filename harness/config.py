@@ -288,7 +288,9 @@ def resolve(
     values["device"] = machine.device if asked == "auto" else DeviceKind(asked)
     values["workload"] = values["workload"] or ("full" if values["device"] is DeviceKind.CUDA else "small")
     values["run_id"] = values["run_id"] or _run_id(run_id)
-    values["jobs"] = values["jobs"] or max(1, min(machine.cpu_count, machine.memory_bytes // BYTES_PER_BUILD))
+    # A build for a GPU keeps two processors busy (nvcc and g++), and a timing beside it needs one to itself.
+    at_once = machine.cpu_count // 2 if values["device"] is DeviceKind.CUDA else machine.cpu_count
+    values["jobs"] = values["jobs"] or max(1, min(at_once, machine.memory_bytes // BYTES_PER_BUILD))
     # A quarter stays for the referee, whose truth and inputs may be as large as what the contestant holds.
     values["memory_limit_bytes"] = values["memory_limit_bytes"] or min(
         MEMORY_LIMIT_BYTES, machine.memory_bytes * 3 // 4

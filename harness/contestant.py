@@ -80,6 +80,8 @@ class Contestant:
         self._initial_state: dict[str, torch.Tensor] = {}
         self._shim: Any = None
         self._previous: object = None
+        self._host_runtime: Path | None = None
+        self._checked = False
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
@@ -110,7 +112,8 @@ class Contestant:
             kind = DeviceKind(message["device"])
             self._device = open_device(kind, message["device_index"])
             if kind is DeviceKind.HOST:
-                self._shim = _host_shim(Path(message["host_runtime"]), checked=message["checked"])
+                self._host_runtime, self._checked = Path(message["host_runtime"]), message["checked"]
+                self._shim = _host_shim(self._host_runtime, checked=self._checked)
             self._arena = self._device.attach(fd, message["nbytes"])
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
@@ -127,7 +130,10 @@ class Contestant:
         assert self._device is not None
         from harness.build import inject
 
-        self._notes = inject.install(message["modules"])
+        build_here = None
+        if self._host_runtime is not None:
+            build_here = inject.host_builder(self._host_runtime, checked=self._checked)
+        self._notes = inject.install(message["modules"], build_here=build_here)
         init_leaves = [self._tensor(Slot.from_json(slot)).clone() for slot in message["init_slots"]]
         init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
         try:

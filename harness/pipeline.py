@@ -23,7 +23,6 @@ from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Executor
 from harness.executors.local import LocalExecutor
-from harness.hostcuda.build import prepare_headers
 from harness.model import DeviceKind, Failure, Problem, Record, Solution, Status, Workload, one_line
 from harness.referee import Outcome, RefereeConfig, Task
 from harness.reference import load_reference
@@ -158,17 +157,11 @@ def describe_arguments(problem: Problem) -> dict[str, Any] | None:
         return None
 
 
-def host_runtime(config: RunConfig) -> str | None:
-    """The folder of the host device's prepared libraries, made now if it isn't there; None on a GPU."""
-    return str(prepare_headers(config.cache_dir).folder) if config.device is DeviceKind.HOST else None
-
-
-def referee_configs(config: RunConfig, device_count: int) -> list[RefereeConfig]:
+def referee_configs(config: RunConfig, device_count: int, host_runtime: str | None) -> list[RefereeConfig]:
     """One referee's configuration for each device."""
-    runtime = host_runtime(config)
     return [
         RefereeConfig(
-            host_runtime=runtime,
+            host_runtime=host_runtime,
             device=config.device,
             device_index=index,
             sandbox=config.sandbox,
@@ -207,8 +200,9 @@ class _Run:
         gpus = len(self.environment.gpus) if config.device is DeviceKind.CUDA else 1
         toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked)
         cache = BuildCache(config.cache_dir)
+        runtime = next((str(folder) for folder in toolchain.runtime), None)
         with (
-            LocalExecutor(referee_configs(config, max(1, min(gpus, 1))), logs / "_referee.log") as executor,
+            LocalExecutor(referee_configs(config, max(1, min(gpus, 1)), runtime), logs / "_referee.log") as executor,
             Zygote(preload=PRELOAD, log_path=logs / "_builder.log") as zygote,
             ThreadPoolExecutor(config.jobs, thread_name_prefix="build") as builders,
             ThreadPoolExecutor(executor.slots, thread_name_prefix="judge") as judges,

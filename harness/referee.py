@@ -364,6 +364,9 @@ class _Session:
             turns = [Turn(index=index, mode=CallMode.COLD) for index in range(len(now))]
             done, _ = self._burst(turns)
             findings += verifier.check(turns, done, with_reference=True)
+            # The form of an answer is the same for every input: one call tells. Values are worth a second look.
+            if any(finding.failure is not None and finding.judgement is None for finding in findings):
+                break
             if any(finding.failure for finding in findings) and len(findings) > 1:
                 break
             size = len(bench.sets)

@@ -33,7 +33,7 @@ def test_every_field_of_the_result_has_a_key() -> None:
 def test_defaults_follow_the_machine() -> None:
     here, there = settle(LAPTOP), settle(GPU)
     assert (here.device, here.workload, here.jobs) == (DeviceKind.HOST, "small", 2)
-    assert (there.device, there.workload, there.jobs) == (DeviceKind.CUDA, "full", 16)
+    assert (there.device, there.workload, there.jobs) == (DeviceKind.CUDA, "full", 8)
     assert here.memory_limit_bytes == 6 * GIB
     assert there.memory_limit_bytes == 32 * GIB
     assert here.run_id == "run-1"

@@ -6,9 +6,10 @@ an `Outcome`. The faults of an executor are the harness's, never a submission's.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from harness.referee import Outcome, Task
+if TYPE_CHECKING:  # so that a worker can start its zygote before it imports torch
+    from harness.referee import Outcome, Task
 
 
 class ExecutorError(Exception):

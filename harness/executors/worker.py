@@ -12,9 +12,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from harness.devices import DeviceError
 from harness.model import DeviceKind
-from harness.referee import Referee, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
 
@@ -30,10 +28,13 @@ def main(fd: int) -> None:
     """Serve until the executor closes the connection."""
     channel = Channel(socket.socket(fileno=fd), max_frame_bytes=MAX_TASK_BYTES)
     start = channel.receive().message
-    config = RefereeConfig.from_json(start["config"])
-    extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
-    log_path = Path(start["log_path"])
-    with Zygote(preload=(*PRELOADED, *extra), log_path=log_path) as zygote:
+    extra = PRELOADED_CUDA if start["config"]["device"] == DeviceKind.CUDA else PRELOADED_HOST
+    with Zygote(preload=(*PRELOADED, *extra), log_path=Path(start["log_path"])) as zygote:
+        # Only now, so that this process and its zygote import torch at the same time (3 to 5 s each).
+        from harness.devices import DeviceError
+        from harness.referee import Referee, RefereeConfig, Task
+
+        config = RefereeConfig.from_json(start["config"])
         try:
             referee = Referee(config, zygote)
             # The first draw of inputs would import it (2 to 3 s); here that costs nothing, beside the zygote's imports.
