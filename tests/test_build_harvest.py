@@ -307,6 +307,9 @@ FAULTS_OF_THE_PRETENCE = {
     "exit": "x = torch.ones(3).cuda()\nimport os; os._exit(1)",
     "constructor": "class ModelNew(nn.Module):\n  def __init__(self):\n    torch.ones(3).cuda()\n    raise OSError",
     "forward": "class ModelNew(nn.Module):\n    def forward(self, x):\n        raise OSError",
+    "generator": "g = torch.Generator(device='cuda')",
+    "driver": "import ctypes; ctypes.CDLL('libcuda.so.99')",
+    "nvidia_smi": "import subprocess; subprocess.run(['nvidia-smi-99'])",
     "stub": f"ext = {EXT}\next.f(1)",
 }
 

@@ -5,7 +5,8 @@ module. All that it sends is a claim of the submission. Every extension is sent 
 process that dies, hangs or is killed loses nothing it had found.
 
 Decision: what is blamed on the solution here is only what can't be anything else's fault: before its first line
-runs (a syntax error), or before it has met the make-believe GPU or an extension that is not built. Everything
+runs (a syntax error), or before it has met the make-believe GPU or an extension that is not built, and then no
+exception that speaks of a GPU. Everything
 else ends the harvest quietly, and the contestant finds out on the real device (pinned by
 `test_a_fault_that_the_pretence_may_have_caused_is_not_blamed`).
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import threading
 import traceback
@@ -42,6 +44,9 @@ _ELSEWHERE = frozenset(
     {"bitsandbytes", "cuda", "cupy", "cutlass", "flash_attn", "numba", "tilelang", "triton", "tvm", "xformers"}
 )
 """Packages that kernels are written with. Where one is not installed, that is the machine's lack."""
+
+
+_ABOUT_GPU = re.compile("cuda|nvidia|nvml|gpu|driver|cublas|cudnn", re.IGNORECASE)
 
 
 class _NotBuilt(BaseException):
@@ -107,7 +112,7 @@ class _Harvest:
                 sys.stderr.write("".join(traceback.format_exception(error)))
                 if (refused := _cause(error, _Refused)) is not None:
                     return _refused_failure(refused)
-                if not self._pretence.touched:
+                if not self._pretence.touched and not _about_gpu(error):
                     return self._blame(error)
                 self.notes.append(one_line(f"harvest ({kind}) stopped in {self._phase}: {error!r}", limit=300))
         return None
@@ -259,6 +264,13 @@ def _cause(error: BaseException, kind: type[BaseException]) -> BaseException | N
         seen.add(id(current))
         current = current.__cause__ or current.__context__
     return None
+
+
+def _about_gpu(error: BaseException) -> bool:
+    """Whether an exception may come of there being no GPU in this process."""
+    if isinstance(error, NameError | TypeError | ImportError):
+        return False
+    return _ABOUT_GPU.search(" ".join(traceback.format_exception_only(error))) is not None
 
 
 def _refused_failure(error: BaseException) -> Failure:

@@ -129,6 +129,8 @@ class _Injector:
         name = str(given.get("name"))
         self._refuse_or_note(name, reason)
         given["build_directory"] = tempfile.mkdtemp(prefix="extension-")
+        # torch looks for ninja on PATH, where an environment that is not activated does not have its own.
+        os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)))
         begin = time.perf_counter()
         found = original(**given)
         self.notes.append(f"built {name} in {time.perf_counter() - begin:.1f} s")
