@@ -37,7 +37,8 @@ from results import Finding, Result
 HERE = Path(__file__).resolve().parent
 SANITIZER_EXIT = 86
 DRIVER_SAW_ERROR = 3
-RUN_LIMIT_S = 120
+RUN_LIMIT_S = 30
+SANITIZED_LIMIT_S = 150
 
 
 # ---- a GPU
@@ -65,9 +66,10 @@ def build_cuda(entry: entries.Entry, folder: Path, arch: str) -> tuple[Path, str
 def _arguments(given: entries.Buffers, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for key, tensor in [*given.inputs.items(), *given.outputs.items()]:
-        is_fresh = key in given.outputs and key in given.fresh
-        file = folder / (f"{key}.new" if is_fresh else f"{key}.bin")
+    named = [(f"in_{key}.bin", tensor) for key, tensor in given.inputs.items()]
+    named += [(f"out_{key}.{'new' if key in given.fresh else 'bin'}", tensor) for key, tensor in given.outputs.items()]
+    for name, tensor in named:
+        file = folder / name
         file.write_bytes(tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
         files.append(str(file))
     return [str(len(given.inputs)), str(len(given.outputs)), *files, "--", *map(str, given.sizes)]
@@ -134,15 +136,18 @@ def run_cuda(entry: entries.Entry, program: Path, folder: Path, tools: Sequence[
             outcome = "passed" if entries.agrees(entry, errors) else "wrong_value"
     findings: list[Finding] = []
     detail = done.stderr[-400:]
-    if done.returncode == DRIVER_SAW_ERROR:
+    if done.returncode == DRIVER_SAW_ERROR and entry.defect is not None:
         findings.append(Finding(status="cuda_error", kernel=None, lines=(), text=done.stderr.strip()[:600]))
     for tool in tools:
         arguments = _arguments(given, folder / tool)
         try:
             checked = subprocess.run(sanitizer_command(tool, str(program), arguments), capture_output=True, text=True,
-                                     timeout=4 * RUN_LIMIT_S)  # fmt: skip
+                                     timeout=SANITIZED_LIMIT_S)  # fmt: skip
         except subprocess.TimeoutExpired:
             detail += f"\n{tool}: timeout"
+            continue
+        except FileNotFoundError:
+            detail += f"\n{tool}: compute-sanitizer is not installed"
             continue
         text = checked.stdout + checked.stderr
         reported = checked.returncode == SANITIZER_EXIT or bool(re.search(r"SUMMARY: [1-9]", text))
@@ -170,12 +175,12 @@ def run_cuda(entry: entries.Entry, program: Path, folder: Path, tools: Sequence[
 
 
 def compare_cuda(chosen: Sequence[entries.Entry], jobs: int, sanitize_all: bool) -> Iterable[Result]:
-    """All entries on the GPU: built `jobs` at a time, run four at a time (a sanitizer uses little of a GPU)."""
+    """All entries on the GPU, `jobs` compilers and half as many programs at a time."""
     arch = _architecture()
     with (
         tempfile.TemporaryDirectory() as scratch,
         ThreadPoolExecutor(jobs) as builders,
-        ThreadPoolExecutor(4) as runners,
+        ThreadPoolExecutor(max(1, jobs // 2)) as runners,
     ):
         root = Path(scratch)
 
