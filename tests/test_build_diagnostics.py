@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from harness.build import CompilerError, Diagnostics, ExtensionSpec
-from harness.build.diagnostics import SourceMap, first_error, kernel_name, kernel_resources, undefined_symbol
+from harness.build.diagnostics import (
+    SourceMap,
+    first_error,
+    kernel_name,
+    kernel_resources,
+    own_fault,
+    undefined_symbol,
+)
 from harness.build.units import units_of
 
 CUDA = """
@@ -183,6 +190,20 @@ def test_resources_of_each_kernel() -> None:
 )
 def test_names_of_kernels(symbol: str, name: str) -> None:
     assert kernel_name(symbol) == name
+
+
+def test_a_fault_of_the_harness_among_the_compilers() -> None:
+    log = """cuda.cu:3: note: not emulated: textures
+Traceback (most recent call last):
+  File "/somewhere/harness/hostcuda/compile.py", line 59, in main
+    rewritten = rewrite(cuda)
+                ^^^^^^^^^^^^^
+UnboundLocalError: cannot access local variable
+ninja: build stopped
+"""
+    assert own_fault(log) == "UnboundLocalError: cannot access local variable"
+    assert own_fault(log.replace("/harness/", "/elsewhere/")) is None
+    assert own_fault("Traceback (most recent call last):\n" * 10_000) is None
 
 
 def test_undefined_symbols() -> None:

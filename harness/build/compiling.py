@@ -24,7 +24,7 @@ from harness.sandbox import ExitReport, Mode, SandboxPolicy
 from harness.wire import FrameTimeout, WireError
 from harness.zygote import Zygote, ZygoteError
 
-FORMAT = 1
+FORMAT = 2
 """Version of what an entry of the cache says about a build; part of its key."""
 
 JOB = "harness.build.job:main"
@@ -177,6 +177,8 @@ class Compiler:
             message = f"the compiler takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
         elif report.cause == "disk_limit":
             message = f"the compiler writes more than {_DISK_BYTES / 2**30:.0f} GiB"
+        elif diagnostics.fault is not None:
+            return Tried(spec, failure=harness_error(f"preparing {spec.name} for the CPU failed: {diagnostics.fault}"))
         elif diagnostics.not_emulated:
             # What the compiler then says comes of that.
             reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"

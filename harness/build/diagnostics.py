@@ -94,17 +94,21 @@ class KernelResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """All that was read out of one log. `not_emulated` is what the host device says it can't execute, with places."""
+    """All that was read out of one log. `not_emulated` is what the host device says it can't execute, with places;
+    `fault` is an exception of the harness's own code that ran among the compilers.
+    """
 
     error: CompilerError | None = None
     kernels: tuple[KernelResources, ...] = ()
     not_emulated: tuple[str, ...] = ()
+    fault: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "error": None if self.error is None else self.error.to_json(),
             "kernels": [kernel.to_json() for kernel in self.kernels],
             "not_emulated": list(self.not_emulated),
+            "fault": self.fault,
         }
 
     @classmethod
@@ -114,6 +118,7 @@ class Diagnostics:
             error=None if error is None else CompilerError.from_json(error),
             kernels=tuple(KernelResources.from_json(kernel) for kernel in value["kernels"]),
             not_emulated=tuple(str(item) for item in value["not_emulated"]),
+            fault=value["fault"],
         )
 
 
@@ -234,6 +239,21 @@ def not_emulated(log: str, maps: Sequence[SourceMap]) -> tuple[str, ...]:
         if len(found) >= MAX_KERNELS:
             break
     return tuple(found)
+
+
+def own_fault(log: str) -> str | None:
+    """The exception with which the harness's own code among the compilers ended, if it did."""
+    inside = own = False
+    for line in log[:MAX_LOG_CHARS].splitlines():
+        if line == "Traceback (most recent call last):":
+            inside, own = True, False
+        elif inside and line.startswith(" "):
+            own = own or re.match(r' +File "[^"]*/harness/', line) is not None
+        elif inside:
+            if own and line:
+                return _clip(line)
+            inside = False
+    return None
 
 
 _NOT_EMULATED = re.compile(r"^(?P<file>[\w.]+):(?P<line>\d+): note: not emulated: (?P<what>.+)$", re.MULTILINE)

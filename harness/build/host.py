@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.build.diagnostics import Diagnostics, SourceMap, first_error, not_emulated
+from harness.build.diagnostics import Diagnostics, SourceMap, first_error, not_emulated, own_fault
 from harness.build.native import NvccToolchain
 from harness.build.spec import ExtensionSpec, is_cuda_file
 from harness.build.toolchain import Plan
@@ -73,7 +73,9 @@ class HostToolchain:
         if not spec.uses_cuda:
             return self._native.interpret(spec, log, solution=solution)
         maps = _maps(spec)
-        return Diagnostics(error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps))
+        return Diagnostics(
+            error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps), fault=own_fault(log)
+        )
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
         """As for plain C++, and the host device's runtime and headers: some minutes, once."""
