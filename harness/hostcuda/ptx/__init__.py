@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import arithmetic, memory, warp  # noqa: F401  (they register their instructions)
+from . import arithmetic, conversion, memory, warp  # noqa: F401  (they register their instructions)
 from .call import NotEmulatedError, Register, Scope, emit
 
 __all__ = ["NotEmulatedError", "Refusal", "Rewritten", "rewrite", "translate"]

@@ -1,8 +1,8 @@
 """One PTX instruction while it is translated: its names, its operands, and the table of emitters.
 
 Charter: an instruction's opcode and operands in, a C++ statement on `hostcuda/ptx_table.h` out, by the emitter that
-`arithmetic`, `memory` and `warp` registered for its mnemonic; what has none raises NotEmulatedError. Pure; imports
-nothing of the harness.
+`arithmetic`, `conversion`, `memory` and `warp` registered for its mnemonic; what has none raises NotEmulatedError.
+Pure; imports nothing of the harness.
 
 Registers are C++ variables of raw bits (`bool`, `std::uint16_t` ... `std::uint64_t`), whatever type an instruction
 gives them.
