@@ -60,5 +60,6 @@ int main(int count, char** arguments) {
         std::fclose(file);
     }
     for (void* pointer : pointers) cudaFree(pointer);
+    cudaDeviceReset();  // compute-sanitizer looks for leaks when the context goes
     return 0;
 }
