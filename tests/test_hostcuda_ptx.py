@@ -575,7 +575,8 @@ def test_a_compiler_barrier_becomes_nothing() -> None:
         ('asm("mov.u32 %0, %%pm0;" : "=r"(a));', "operand %pm0"),
         ('asm("ld" MODE ".f32 %0, [%1];" : "=f"(a) : "l"(p));', "asm text assembled by a macro (MODE)"),
         ('asm("fma.rn.f32 %0, %1, %2, %9;" : "=f"(a) : "f"(a), "f"(a));', "operand %9"),
-        ('asm("bar.sync 1, 64;");', "bar.sync"),
+        ('asm("bar.arrive 1, 64;");', "bar.arrive"),
+        ('asm("bar.sync 1;");', "bar.sync"),
         ('asm("mov.u32 %0, 1;" : "=x"(a));', 'operand constraint "=x"'),
         (
             'asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"'
@@ -596,6 +597,12 @@ def test_registers_of_inner_scopes_hide_outer_ones() -> None:
     outer, inner = (f"hc_r{i}_t" for i in (1, 2))
     assert f"hc_0 = ::hostcuda::ptx::raw<std::uint32_t>(::hostcuda::ptx::as<std::uint32_t>({outer}))" in code
     assert f"{inner} = " in code
+
+
+def test_a_numbered_barrier_is_one_of_the_whole_block_or_refused_when_reached() -> None:
+    code = ptx.translate('asm volatile("bar.sync 1, %0;" :: "r"(threads))')
+    assert "== blockDim.x * blockDim.y * blockDim.z) __syncthreads(); else ::hostcuda::not_emulated(" in code
+    assert ptx.translate('asm volatile("barrier.sync.aligned 0;")').count("__syncthreads();") == 1
 
 
 def test_special_registers_of_the_thread() -> None:

@@ -97,13 +97,22 @@ def _barrier(call: Call) -> str:
     if call.opcode == "bar.warp.sync":
         call.need(1)
         return f"__syncwarp({call.value(0, 'u32')});"
-    if parts == ["sync"] and call.operands == ["0"]:
+    if parts != ["sync"]:
+        raise call.refuse()
+    if len(call.operands) == 1 and call.operands == ["0"]:
         return "__syncthreads();"
-    raise call.refuse()
+    # A barrier of the whole block may have any number and says how many threads it waits for.
+    call.need(2)
+    number, count = call.value(0, "u32"), call.value(1, "u32")
+    whole = "blockDim.x * blockDim.y * blockDim.z"
+    refusal = '::hostcuda::not_emulated("inline PTX: bar.sync for a part of the block")'
+    return f"(void)({number}); if ({count} == {whole}) __syncthreads(); else {refusal};"
 
 
 @emits("membar", "fence")
 def _fence(call: Call) -> str:
+    if call.parts[:1] == ["proxy"]:  # memory is seen alike through every proxy here
+        return "__threadfence();"
     given = call.only("cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release")
     if given & {"sys"}:
         return "__threadfence_system();"
