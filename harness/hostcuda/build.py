@@ -1,32 +1,29 @@
-"""Builds an extension with CUDA sources for the CPU: what is prepared once a machine, and what is run for each extension.
+"""Builds an extension with CUDA sources for the CPU: the command lines, and how to read what they left.
 
-Charter: paths and command lines. Trusted side; starts compilers for the one-time preparation only, everything of a solution's is
-compiled by the commands that `prepare` returns, which the builder runs inside its sandbox. Imports the standard library; torch is asked for
-its paths in a child process.
-
-The preparation (`prepare_headers`) compiles the runtime library, the torch bridge and the precompiled headers into a cache folder, some
-minutes once; then an extension takes two to four seconds. `compile.py` carries out the commands.
+Charter: pure but for the files it writes into the folder it is given. Trusted side; nothing of a solution's is
+parsed or executed here: `compile.py` does that, as the command that `prepare` returns, inside the builder's
+sandbox. Imports `preparation` beside it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
-import importlib.util
 import json
-import os
-import platform
 import re
-import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
+
+from .preparation import (
+    BuildError,
+    PreparedHeaders,
+    default_cache,
+    fingerprint,
+    header_name,
+    prepare_headers,
+    variant_flags,
+)
 
 __all__ = [
     "BuildError",
@@ -42,17 +39,7 @@ __all__ = [
     "prepare_headers",
 ]
 
-_HERE = Path(__file__).resolve().parent
-_HEADER_SOURCES = ("include", "lean")
-_LIBRARY_SOURCES = ("runtime", "bridge")
-_RUNTIME = "libhostcuda.so"
-_BRIDGE = "hostcuda_bridge.so"
-_PREPARE_JOBS = 2
-"""Compilers at a time: each of the large ones takes more than a GiB of memory."""
-
-
-class BuildError(RuntimeError):
-    """The machine can't prepare the host device: no compiler, no torch headers, or a fault of ours."""
+_COMPILE = Path(__file__).resolve().with_name("compile.py")
 
 
 class ExtensionSpecLike(Protocol):
@@ -73,249 +60,12 @@ class ExtensionSpecLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedHeaders:
-    """A finished preparation: `folder` holds the libraries, `headers` the (precompiled) headers; the rest is for compiling and linking."""
-
-    folder: Path
-    headers: Path
-    compiler: str
-    common_flags: tuple[str, ...]
-    include_flags: tuple[str, ...]
-    link_flags: tuple[str, ...]
-
-    @property
-    def runtime(self) -> Path:
-        return self.folder / _RUNTIME
-
-    @property
-    def bridge(self) -> Path:
-        return self.folder / _BRIDGE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerError:
     """The first error in a compiler's output. `line` is the solution's own where `file` is `cuda.cu` or `main.cpp`."""
 
     file: str
     line: int
     message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Torch:
-    version: str
-    include: tuple[str, ...]
-    lib: str
-    python_include: str
-    cxx_standard: str
-    abi: int
-
-
-def default_cache() -> Path:
-    """Where preparations are kept: `$HARNESS_CACHE`, else the user's cache folder."""
-    root = os.environ.get("HARNESS_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "harness-hostcuda"
-
-
-_ASK_TORCH = """
-import json, re, sysconfig, torch
-from torch.utils import cpp_extension
-text = open(cpp_extension.__file__).read()
-standards = re.findall(r"-std=(c\\+\\+\\d+)", text)
-print(json.dumps({"version": torch.__version__, "include": cpp_extension.include_paths(), "lib": cpp_extension.TORCH_LIB_PATH,
-    "python_include": sysconfig.get_paths()["include"], "cxx_standard": max(standards, default="c++17"),
-    "abi": int(torch._C._GLIBCXX_USE_CXX11_ABI)}))
-"""
-
-
-@cache
-def _torch() -> _Torch:
-    """Where this interpreter's torch is. Asking it takes seconds, so the answer is kept beside the preparations."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise BuildError(f"{sys.executable} has no torch")
-    version_file = Path(spec.origin).with_name("version.py")
-    identity = "\0".join((sys.executable, sys.version, spec.origin, version_file.read_text() if version_file.exists() else "", _ASK_TORCH))
-    kept = default_cache() / f"torch-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return _Torch(**{k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(kept.read_text()).items()})
-    done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(f"torch can't be imported by {sys.executable}: {done.stderr.strip()[-400:]}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
-    found = _Torch(**{k: tuple(v) if isinstance(v, list) else v for k, v in answer.items()})
-    with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(asdict(found)))
-        fresh.replace(kept)
-    return found
-
-
-@cache
-def _compiler() -> tuple[str, str]:
-    path = os.environ.get("CXX") or shutil.which("g++")
-    if not path:
-        raise BuildError("no g++ on this machine: the host device needs one (Debian: apt-get install g++)")
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    version = (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else ""
-    if "clang" in version.lower():
-        raise BuildError(f"{path} is clang: the host device's checks need GCC's instrumentation; set CXX to g++")
-    return path, version
-
-
-def _processor_flags() -> tuple[str, ...]:
-    if platform.machine() != "x86_64":
-        return ()
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ()
-    line = next((x for x in text.splitlines() if x.startswith("flags")), "")
-    return ("-march=x86-64-v3",) if {"avx2", "fma", "bmi2", "f16c"} <= set(line.split()) else ()
-
-
-def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    paths = [p for folder in folders for p in sorted((_HERE / folder).rglob("*")) if p.is_file() and p.suffix != ".pyc"]
-    for path in [*paths, *(_HERE / name for name in files)]:
-        digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
-    for part in parts:
-        digest.update(part.encode() + b"\0")
-    return digest.hexdigest()[:20]
-
-
-def _machine() -> tuple[str, ...]:
-    torch = _torch()
-    return (torch.version, torch.lib, torch.python_include, *_compiler(), *_processor_flags(), *_common_flags(), *variant_flags(checked=True), *variant_flags(checked=False))
-
-
-@cache
-def _headers_key() -> str:
-    return _digest(_HEADER_SOURCES, (), _machine())
-
-
-@cache
-def _libraries_key() -> str:
-    return _digest((*_LIBRARY_SOURCES, "include"), (), _machine())
-
-
-@cache
-def fingerprint() -> str:
-    """Identifies everything of ours and of the machine's that decides what a build gives: sources of this folder, torch, compiler, processor."""
-    return _digest(("ptx",), ("build.py", "compile.py", "rewrite.py", "tokens.py"), (_headers_key(), _libraries_key()))
-
-
-def _common_flags() -> tuple[str, ...]:
-    torch = _torch()
-    return (f"-std={max(torch.cxx_standard, 'c++20')}", "-fPIC", "-fno-plt", "-g1", f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}", "-DTORCH_API_INCLUDE_EXTENSION_H",
-            "-Wno-unknown-pragmas", "-Wno-deprecated", "-fno-strict-aliasing", *_processor_flags())
-
-
-def _prepared(root: Path) -> PreparedHeaders:
-    torch = _torch()
-    folder, headers = root / f"libraries-{_libraries_key()}", root / f"headers-{_headers_key()}"
-    include = (f"-I{headers / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
-    link = (f"-L{folder}", f"-l:{_BRIDGE}", f"-l:{_RUNTIME}", f"-Wl,-rpath,{folder}", f"-L{torch.lib}", "-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10")
-    return PreparedHeaders(folder=folder, headers=headers, compiler=_compiler()[0], common_flags=_common_flags(), include_flags=include, link_flags=link)
-
-
-def variant_flags(*, checked: bool) -> tuple[str, ...]:
-    """Compiler flags of the two modes. Checked code is instrumented; g++'s own thread sanitizer is never linked."""
-    if checked:
-        return ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fno-sanitize=all", "-fsanitize=thread,alignment,bounds",
-                "-DHOSTCUDA_CHECKED=1")
-    return ("-O2", "-ffp-contract=fast")
-
-
-def header_name(*, checked: bool, full: bool) -> str:
-    return f"{'full' if full else 'lean'}-{'checked' if checked else 'unchecked'}"
-
-
-def prepare_headers(cache_dir: Path | None = None, *, full: bool = True) -> PreparedHeaders:
-    """The preparation for this machine, made now if it isn't there: minutes the first time, nothing later. Safe for concurrent callers.
-
-    `full` also precompiles torch's complete headers, for sources that the lean ones don't suffice for. Raises BuildError.
-    """
-    root = (cache_dir or default_cache()).resolve()
-    prepared = _prepared(root)
-    if _complete(prepared, full=full):
-        return prepared
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / "lock"):
-        if not _complete(prepared, full=full):
-            _make(prepared, full=full)
-    return prepared
-
-
-def _precompiled(prepared: PreparedHeaders, *, full: bool) -> list[tuple[Path, bool, bool]]:
-    """The precompiled headers wanted: place, checked, full."""
-    return [(prepared.headers / header_name(checked=checked, full=each), checked, each) for each in ((False, True) if full else (False,)) for checked in (True, False)]
-
-
-def _complete(prepared: PreparedHeaders, *, full: bool) -> bool:
-    return prepared.bridge.exists() and all((place / "prelude.h.gch").exists() for place, _, _ in _precompiled(prepared, full=full))
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(list(command), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(f"preparing the host device failed: {' '.join(command[:1])} on {command[-1]}\n{done.stderr[-4000:]}")
-
-
-def _make(prepared: PreparedHeaders, *, full: bool) -> None:
-    _copy(_HERE / "include", prepared.headers / "include")
-    _copy(_HERE / "lean", prepared.headers / "lean")
-    objects = prepared.folder / "objects"
-    objects.mkdir(parents=True, exist_ok=True)
-    jobs: list[list[str]] = []
-    made: list[tuple[Path, Path]] = []
-    for place, checked, is_full in _precompiled(prepared, full=full):
-        if (place / "prelude.h.gch").exists():
-            continue
-        place.mkdir(exist_ok=True)
-        header = place / "prelude.h"
-        header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + '#include "hostcuda/prelude.h"\n')
-        lean = [] if is_full else [f"-I{prepared.headers / 'lean'}"]
-        jobs.append([prepared.compiler, *prepared.common_flags, *variant_flags(checked=checked), *lean, *prepared.include_flags,
-                     "-x", "c++-header", "-o", str(place / "prelude.h.new"), str(header)])
-        made.append((place / "prelude.h.new", place / "prelude.h.gch"))
-    sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
-    if not prepared.bridge.exists():
-        base = [prepared.compiler, *(f for f in prepared.common_flags if f != "-g1"), *prepared.include_flags, "-O2"]
-        jobs += [[*base, "-c", "-o", str(objects / f"{s.parent.name}-{s.stem}.o"), str(s)] for s in sources]
-    with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
-        list(pool.map(_run, jobs))
-    for fresh, final in made:
-        fresh.rename(final)
-    if not prepared.bridge.exists():
-        _link_libraries(prepared, objects)
-
-
-def _copy(source: Path, target: Path) -> None:
-    if target.exists():
-        return
-    fresh = target.with_name(target.name + ".new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(source, fresh)
-    fresh.rename(target)
-
-
-def _link_libraries(prepared: PreparedHeaders, objects: Path) -> None:
-    runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
-    _run([prepared.compiler, "-shared", f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])
-    bridge = [str(p) for p in sorted(objects.glob("bridge-*.o"))]
-    links = [flag for flag in prepared.link_flags if _BRIDGE not in flag]
-    fresh = prepared.bridge.with_name(_BRIDGE + ".new")
-    _run([prepared.compiler, "-shared", f"-Wl,-soname,{_BRIDGE}", "-o", str(fresh), *bridge, *links])
-    fresh.rename(prepared.bridge)
 
 
 def module_path(spec: ExtensionSpecLike, folder: Path) -> Path:
@@ -331,13 +81,16 @@ def prepare(
     headers: PreparedHeaders,
     functions: Mapping[str, str] | Sequence[str] | None = None,
 ) -> list[tuple[str, ...]]:
-    """Writes what compiling needs into `folder`; returns the commands that, run in order there, make `module_path(spec, folder)`.
+    """Writes what compiling needs into `folder`; returns the commands that, run in order there, make
+    `module_path(spec, folder)`.
 
-    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken. The commands read `folder`, the
-    preparation and torch's installation, and write `folder` only. Nothing of the solution is parsed here.
+    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken; without any, the sources
+    bind for themselves. The commands
+    read `folder`, the preparation and torch's installation, and write `folder` only. Nothing of the solution is
+    parsed here.
     """
     wanted = functions if functions is not None else getattr(spec, "functions", None)
-    if wanted is None:
+    if not wanted:
         names: dict[str, str] | None = None
     elif isinstance(wanted, Mapping):
         names = {str(k): str(v) for k, v in wanted.items()}
@@ -364,16 +117,19 @@ def prepare(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job))
-    return [(sys.executable, str(_HERE / "compile.py"), str(folder))]
+    return [(sys.executable, str(_COMPILE), str(folder))]
 
 
 def findings(folder: Path) -> dict[str, Any]:
-    """What the rewriter found in the sources built in `folder`: `not_emulated` (a list of line and construct), `kernels`,
-    `subscript_lines`. Written by the sandboxed command, so only its form is vouched for; empty where there is none."""
+    """What the rewriter found in the sources built in `folder`: `not_emulated` (a list of line and construct),
+    `kernels`, `subscript_lines`. Written by the sandboxed command, so only its form is vouched for; empty where
+    there is none."""
     try:
         raw = json.loads((folder / "findings.json").read_text())
         return {
-            "not_emulated": [{"line": int(x["line"]), "construct": str(x["construct"])[:300]} for x in raw["not_emulated"]],
+            "not_emulated": [
+                {"line": int(x["line"]), "construct": str(x["construct"])[:300]} for x in raw["not_emulated"]
+            ],
             "kernels": [str(x)[:300] for x in raw["kernels"]],
             "subscript_lines": [int(x) for x in raw["subscript_lines"]],
         }
@@ -386,7 +142,7 @@ _ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal 
 
 def interpret(log: str) -> CompilerError | None:
     """The first compiler or linker error in a log, None where there is none."""
-    found = [m for m in _ERROR.finditer(log)]
+    found = list(_ERROR.finditer(log))
     own = next((m for m in found if m["file"] in ("cuda.cu", "main.cpp")), None)
     match = own or (found[0] if found else None)
     if match is not None:

@@ -1,6 +1,8 @@
-"""`load`: from CUDA source to an imported module, in this process. For tests, benchmarks, the runner and solutions that build in place.
+"""`load`: from CUDA source to an imported module, in this process. For tests, benchmarks, the runner and solutions
+that build in place.
 
-Imports build and, once a module exists, the shim. Stands on the untrusted side: it compiles and imports what it is given.
+Imports build and, once a module exists, the shim. Stands on the untrusted side: it compiles and imports what it is
+given.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ def load(
 ) -> Any:
     """Build an extension for the host device and import it; its functions are the module's attributes.
 
-    The same sources give the same module within a process. `folder` keeps the files; otherwise they go with the process. Raises
-    CompileError, build.BuildError.
+    The same sources give the same module within a process. `folder` keeps the files; otherwise they go with the
+    process. Raises CompileError, build.BuildError.
     """
     from . import shim
 
@@ -65,7 +67,13 @@ def load(
     if key in _loaded:
         return _loaded[key]
     headers = build.prepare_headers(cache_dir, full=False)
-    spec = _Spec(name=name or f"hostcuda_{key[:12]}", cpp_sources=cpp, cuda_sources=cuda, functions=tuple(functions), extra_cuda_cflags=tuple(flags))
+    spec = _Spec(
+        name=name or f"hostcuda_{key[:12]}",
+        cpp_sources=cpp,
+        cuda_sources=cuda,
+        functions=tuple(functions),
+        extra_cuda_cflags=tuple(flags),
+    )
     place = folder or Path(tempfile.mkdtemp(prefix="hostcuda-"))
     log = ""
     for command in build.prepare(spec, place, checked=checked, headers=headers):

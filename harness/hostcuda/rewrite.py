@@ -3,8 +3,8 @@
 Charter: text in, text out. Pure; imports tree-sitter with its CUDA grammar and the table of PTX instructions. Executes
 nothing of what it reads; stands on the untrusted side (the builder calls it).
 
-Every edit keeps the number of lines, so that compiler errors and reports carry the solution's own. Bodies of macros are parsed
-and edited like code. What is edited:
+Every edit keeps the number of lines, so that compiler errors and reports carry the solution's own. Bodies of macros
+are parsed and edited like code. What is edited:
 
     k<<<g, b, s, st>>>(x, n)        a call of hostcuda::start with a closure over k
     __shared__ float a[4];          a reference into the block's shared memory
@@ -18,13 +18,30 @@ and edited like code. What is edited:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from . import ptx
+from .syntax import (
+    Tree,
+    at_namespace_scope,
+    base_type,
+    declarators,
+    declared_name,
+    errors,
+    function_name,
+    has_word,
+    inside_function,
+    is_extern,
+    is_shared,
+    launches,
+    name_node,
+    parameters,
+    walk,
+)
 from .tokens import balanced, blank, words
 
 __all__ = ["Finding", "Rewritten", "rewrite"]
@@ -34,8 +51,8 @@ _DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
 _BLANKED_CALLS = {b"__align__", b"alignas", b"__launch_bounds__", b"__cluster_dims__", b"__maxnreg__", b"__attribute__"}
 _BLANKED_WORDS = {b"__noinline__", b"__grid_constant__", b"__forceinline__", b"__restrict__", b"__extension__"}
+_LAMBDA_WORDS = {b"__device__", b"__host__"}
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel", b"cudaLaunchKernel"}
-_NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_identifier"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +65,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """`text` has as many lines as the source. `kernels` are the names of `__global__` functions seen, `subscript_lines` the lines
-    that index a `__shared__` array, whose inner bounds a kernel may pass on purpose."""
+    """`text` has as many lines as the source. `kernels` are the names of `__global__` functions seen,
+    `subscript_lines` the lines that index a `__shared__` array, whose inner bounds a kernel may pass on purpose."""
 
     text: str
     kernels: tuple[str, ...]
@@ -87,19 +104,6 @@ class _State:
         self.edits.append(_Edit(start, end, text + (b"\\\n" if in_macro else b"\n") * lines))
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """A parsed stretch of the source: `text` is what was parsed, and byte i of it is byte i + offset of the source."""
-
-    root: Node
-    text: bytes
-    offset: int
-    in_macro: bool
-
-    def of(self, node: Node) -> bytes:
-        return self.text[node.start_byte : node.end_byte]
-
-
 def rewrite(source: str) -> Rewritten:
     """CUDA C++ as ordinary C++ for the headers in `harness/hostcuda/include`.
 
@@ -112,7 +116,7 @@ def rewrite(source: str) -> Rewritten:
         if word == b"__noinline__":
             state.edits.append(_Edit(start, end, b"__attribute__((noinline))"))
     clean = _without_noise(data)
-    tree = _Tree(state.parser.parse(clean).root_node, clean, 0, False)
+    tree = Tree(state.parser.parse(clean).root_node, clean, 0, False)
     trees = [tree, *_macro_bodies(state, tree)]
     for each in trees:
         _collect(state, each)
@@ -131,7 +135,7 @@ def _without_noise(data: bytes) -> bytes:
     """The source with attributes blanked that the grammar stumbles over, byte for byte as long."""
     out = bytearray(data)
     for word, start, end in words(data):
-        if word in _BLANKED_WORDS:
+        if word in _BLANKED_WORDS or (word in _LAMBDA_WORDS and bytes(out[max(0, start - 64) : start]).rstrip().endswith(b"]")):
             blank(out, start, end)
         elif word in _BLANKED_CALLS:
             close = balanced(data, end)
@@ -140,16 +144,18 @@ def _without_noise(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _macro_bodies(state: _State, tree: _Tree) -> Iterator[_Tree]:
+def _macro_bodies(state: _State, tree: Tree) -> Iterator[Tree]:
     """Bodies of macros that hold CUDA syntax, each parsed as statements or as declarations, whichever fits better."""
-    for node in _walk(tree.root):
+    for node in walk(tree.root):
         if node.type not in {"preproc_def", "preproc_function_def"}:
             continue
         body = node.child_by_field_name("value")
         if body is None:
             continue
         text = tree.of(body)
-        if b"<<<" not in text and not any(word in text for word in (b"__shared__", b"__global__", b"__device__", b"__constant__")):
+        if b"<<<" not in text and not any(
+            word in text for word in (b"__shared__", b"__global__", b"__device__", b"__constant__")
+        ):
             continue
         flat = text.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ").replace(b"##", b"__")
         head, tail = b"void hostcuda_body() {\n", b"\n;}"
@@ -158,28 +164,13 @@ def _macro_bodies(state: _State, tree: _Tree) -> Iterator[_Tree]:
             (state.parser.parse(statements).root_node, statements, len(head)),
             (state.parser.parse(flat).root_node, flat, 0),
         )
-        root, parsed, skipped = min(candidates, key=lambda c: (_errors(c[0]), -_launches(c[0])))
-        yield _Tree(root, parsed, body.start_byte - skipped, True)
-
-
-def _errors(root: Node) -> int:
-    return sum(1 for node in _walk(root) if node.type == "ERROR" or node.is_missing)
-
-
-def _launches(root: Node) -> int:
-    return sum(1 for node in _walk(root) if node.type == "kernel_call_syntax")
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        yield current
-        stack.extend(reversed(current.children))
+        root, parsed, skipped = min(candidates, key=lambda c: (errors(c[0]), -launches(c[0])))
+        yield Tree(root, parsed, body.start_byte - skipped, True)
 
 
 def _applied(state: _State) -> bytes:
-    """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was folded in."""
+    """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was
+    folded in."""
     out = bytearray()
     position = 0
     for edit in sorted(state.edits, key=lambda e: (e.start, e.end)):
@@ -195,100 +186,27 @@ def _applied(state: _State) -> bytes:
 # ---- first pass: names
 
 
-def _collect(state: _State, tree: _Tree) -> None:
-    for node in _walk(tree.root):
-        if node.type == "function_definition" and _has_word(tree, node, {b"__global__"}):
-            name = _function_name(tree, node)
+def _collect(state: _State, tree: Tree) -> None:
+    for node in walk(tree.root):
+        if node.type == "function_definition" and has_word(tree, node, {b"__global__"}):
+            name = function_name(tree, node)
             if name is not None:
                 state.kernels[name] = _parameter_kinds(tree, node)
                 state.kernel_counts[name] = state.kernel_counts.get(name, 0) + 1
-        elif node.type in {"declaration", "field_declaration"} and _is_shared(tree, node):
-            for declarator in _declarators(node):
-                name = _declared_name(tree, declarator)
+        elif node.type in {"declaration", "field_declaration"} and is_shared(tree, node):
+            for declarator in declarators(node):
+                name = declared_name(tree, declarator)
                 if name is None:
                     continue
                 state.shared_names.add(name)
-                if not _inside_function(node):
+                if not inside_function(node):
                     state.outer_shared[name] = _shared_text(state, tree, node, declarator, name)
 
 
-def _has_word(tree: _Tree, node: Node, wanted: set[bytes]) -> bool:
-    return any(child.child_count == 0 and tree.of(child) in wanted or (child.child_count and child.type == "type_qualifier" and tree.of(child) in wanted)
-               for child in node.children)
-
-
-def _is_shared(tree: _Tree, node: Node) -> bool:
-    return any(tree.of(child) == b"__shared__" for child in node.children)
-
-
-def _is_extern(tree: _Tree, node: Node) -> bool:
-    return any(tree.of(child) == b"extern" for child in node.children)
-
-
-def _inside_function(node: Node) -> bool:
-    parent = node.parent
-    while parent is not None:
-        if parent.type in {"compound_statement", "lambda_expression"}:
-            return True
-        parent = parent.parent
-    return False
-
-
-def _declarators(node: Node) -> list[Node]:
-    return node.children_by_field_name("declarator")
-
-
-def _declared_name(tree: _Tree, declarator: Node) -> bytes | None:
-    node = declarator
-    while node.type not in _NAME_TYPES:
-        inner = node.child_by_field_name("declarator")
-        if inner is None:
-            inner = next((c for c in node.named_children if c.type in _NAME_TYPES or c.type.endswith("_declarator")), None)
-        if inner is None:
-            return None
-        node = inner
-    return tree.of(node)
-
-
-def _name_node(declarator: Node) -> Node | None:
-    node = declarator
-    while node.type not in _NAME_TYPES:
-        inner = node.child_by_field_name("declarator")
-        if inner is None:
-            inner = next((c for c in node.named_children if c.type in _NAME_TYPES or c.type.endswith("_declarator")), None)
-        if inner is None:
-            return None
-        node = inner
-    return node
-
-
-def _function_declarator(node: Node) -> Node | None:
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator")
-    return declarator
-
-
-def _function_name(tree: _Tree, node: Node) -> bytes | None:
-    declarator = _function_declarator(node)
-    if declarator is None:
-        return None
-    name = declarator.child_by_field_name("declarator")
-    return tree.of(name) if name is not None else None
-
-
-def _parameters(node: Node) -> list[Node]:
-    declarator = _function_declarator(node)
-    parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
-    if parameters is None:
-        return []
-    return [p for p in parameters.named_children if p.type.endswith("parameter_declaration")]
-
-
-def _parameter_kinds(tree: _Tree, node: Node) -> list[bytes]:
+def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
     """`*` for each pointer parameter, empty for others."""
     kinds = []
-    for parameter in _parameters(node):
+    for parameter in parameters(node):
         declarator = parameter.child_by_field_name("declarator")
         kinds.append(b"*" if declarator is not None and declarator.type == "pointer_declarator" else b"")
     return kinds
@@ -297,18 +215,18 @@ def _parameter_kinds(tree: _Tree, node: Node) -> list[bytes]:
 # ---- second pass: edits
 
 
-def _edit(state: _State, tree: _Tree, node: Node, *, device: bool) -> None:
+def _edit(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
     if node.type in {"preproc_def", "preproc_function_def"}:
         return
     if node.type == "function_definition":
-        kernel = _has_word(tree, node, {b"__global__"})
-        device = device or _has_word(tree, node, _DEVICE_WORDS)
+        kernel = has_word(tree, node, {b"__global__"})
+        device = device or has_word(tree, node, _DEVICE_WORDS)
         _enter_function(state, tree, node, kernel=kernel)
     elif node.type == "declaration":
-        if _is_shared(tree, node):
+        if is_shared(tree, node):
             _edit_shared(state, tree, node)
             return
-        if not _inside_function(node) and _has_word(tree, node, _VARIABLE_WORDS) and not tree.in_macro:
+        if not inside_function(node) and has_word(tree, node, _VARIABLE_WORDS) and not tree.in_macro:
             _register_variables(state, tree, node)
     elif node.type == "call_expression":
         if any(child.type == "kernel_call_syntax" for child in node.children):
@@ -326,16 +244,23 @@ def _edit(state: _State, tree: _Tree, node: Node, *, device: bool) -> None:
         _edit(state, tree, child, device=device)
 
 
-def _rendered(state: _State, tree: _Tree, node: Node) -> bytes:
+def _rendered(state: _State, tree: Tree, node: Node, more: Sequence[_Edit] = ()) -> bytes:
     """The source text of a node with the edits inside it made."""
-    inner = _State(source=state.source, parser=state.parser, kernels=state.kernels, shared_names=state.shared_names,
-                   outer_shared=state.outer_shared, subscript_lines=state.subscript_lines, counter=state.counter)
+    inner = _State(
+        source=state.source,
+        parser=state.parser,
+        kernels=state.kernels,
+        shared_names=state.shared_names,
+        outer_shared=state.outer_shared,
+        subscript_lines=state.subscript_lines,
+        counter=state.counter,
+    )
     _edit(inner, tree, node, device=False)
     state.counter = inner.counter
     start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
     out = bytearray()
     position = start
-    for edit in sorted(inner.edits, key=lambda e: (e.start, e.end)):
+    for edit in sorted([*inner.edits, *more], key=lambda e: (e.start, e.end)):
         if edit.start < position or edit.end > end:
             continue
         out += state.source[position : edit.start] + edit.text
@@ -348,7 +273,7 @@ def _quoted(text: bytes) -> bytes:
     return b'"' + flat.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
-def _launch_text(state: _State, tree: _Tree, node: Node) -> bytes:
+def _launch_text(state: _State, tree: Tree, node: Node) -> bytes:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     syntax = next(child for child in node.children if child.type == "kernel_call_syntax")
@@ -358,60 +283,68 @@ def _launch_text(state: _State, tree: _Tree, node: Node) -> bytes:
     start, end = syntax.start_byte + tree.offset + 3, syntax.end_byte + tree.offset - 3
     configuration = bytes(state.source[start:end])
     kinds = state.kernels.get(tree.of(function).split(b"<")[0].split(b"::")[-1])
-    passed = []
+    pointers: list[_Edit] = []
     for i, argument in enumerate(a for a in arguments.named_children if a.type != "comment"):
-        text = _rendered(state, tree, argument)
         literal = tree.of(argument).strip()
         pointer = kinds is not None and i < len(kinds) and kinds[i] == b"*"
         if literal == b"NULL" or (literal == b"0" and pointer):
-            text = b"nullptr"
-        passed.append(b", " + text)
+            pointers.append(_Edit(argument.start_byte + tree.offset, argument.end_byte + tree.offset, b"nullptr"))
+    passed = _rendered(state, tree, arguments, pointers).strip()[1:-1]
+    if passed.replace(b"\\\n", b"").strip():
+        passed = b", " + passed
     return (
-        b"::hostcuda::start(::hostcuda::Configuration(" + configuration + b"), false, " + _quoted(callee)
-        + b", __LINE__, [&](auto&&... hostcuda_a) HOSTCUDA_UNCHECKED { " + callee + b"(hostcuda_a...); }" + b"".join(passed) + b")"
+        b"::hostcuda::start(::hostcuda::Configuration("
+        + configuration
+        + b"), false, "
+        + _quoted(callee)
+        + b", __LINE__, [&](auto&&... hostcuda_a) HOSTCUDA_UNCHECKED { "
+        + callee
+        + b"(hostcuda_a...); }"
+        + passed
+        + b")"
     )
 
 
-def _enter_function(state: _State, tree: _Tree, node: Node, *, kernel: bool) -> None:
+def _enter_function(state: _State, tree: Tree, node: Node, *, kernel: bool) -> None:
     body = node.child_by_field_name("body")
     if body is None or body.type != "compound_statement":
         return
     text = b""
     bound = b"0"
     if kernel:
-        name = _function_name(tree, node) or b"?"
+        name = function_name(tree, node) or b"?"
         names = []
-        for parameter in _parameters(node):
+        for parameter in parameters(node):
             declarator = parameter.child_by_field_name("declarator")
-            names.append((_declared_name(tree, declarator) if declarator is not None else None) or b"?")
+            names.append((declared_name(tree, declarator) if declarator is not None else None) or b"?")
         bound = _launch_bound(state, tree, node, body)
         text += b" HOSTCUDA_ENTER(" + _quoted(name) + b", " + _quoted(b",".join(names)) + b", " + bound + b");"
     if state.outer_shared:
-        used = {tree.of(n) for n in _walk(body) if n.type == "identifier"}
+        used = {tree.of(n) for n in walk(body) if n.type == "identifier"}
         for name in sorted(used & set(state.outer_shared)):
             text += b" " + state.outer_shared[name]
     if text:
         at = body.start_byte + tree.offset + 1
         state.edits.append(_Edit(at, at, text))
-    if kernel and not tree.in_macro and _at_namespace_scope(node):
-        name = _function_name(tree, node)
-        if name is not None and state.kernel_counts.get(name) == 1:
-            registration = b" static ::hostcuda::KernelRegistration hostcuda_k" + state.number() + b"(reinterpret_cast<const void*>(&" + name + b"), " + bound + b");"
+    if kernel and not tree.in_macro and at_namespace_scope(node):
+        own = function_name(tree, node)
+        if own is not None and state.kernel_counts.get(own) == 1:
+            registration = (
+                b" static ::hostcuda::KernelRegistration hostcuda_k"
+                + state.number()
+                + b"(reinterpret_cast<const void*>(&"
+                + own
+                + b"), "
+                + bound
+                + b");"
+            )
             at = node.end_byte + tree.offset
             state.edits.append(_Edit(at, at, registration))
 
 
-def _at_namespace_scope(node: Node) -> bool:
-    parent = node.parent
-    while parent is not None and parent.type != "translation_unit":
-        if parent.type not in {"namespace_definition", "declaration_list", "linkage_specification", "preproc_ifdef", "preproc_if", "preproc_else", "preproc_elif"}:
-            return False
-        parent = parent.parent
-    return parent is not None
-
-
-def _launch_bound(state: _State, tree: _Tree, node: Node, body: Node) -> bytes:
-    """The first argument of `__launch_bounds__`, 0 without one. It was blanked for the parser, so the words are read."""
+def _launch_bound(state: _State, tree: Tree, node: Node, body: Node) -> bytes:
+    """The first argument of `__launch_bounds__`, 0 without one. It was blanked for the parser, so the words are
+    read."""
     start, end = node.start_byte + tree.offset, body.start_byte + tree.offset
     head = bytes(state.source[start:end])
     for word, _, after in words(head):
@@ -433,80 +366,107 @@ def _launch_bound(state: _State, tree: _Tree, node: Node, body: Node) -> bytes:
     return b"0"
 
 
-def _base_type(tree: _Tree, node: Node, declarators: list[Node]) -> bytes:
-    words_dropped = {b"__shared__", b"extern", b"static", b"__device__", b"inline"}
-    pieces = []
-    for child in node.children:
-        if declarators and child.start_byte >= declarators[0].start_byte:
-            break
-        if tree.of(child) in words_dropped:
-            continue
-        pieces.append(tree.of(child))
-    return b" ".join(pieces)
-
-
-def _shared_text(state: _State, tree: _Tree, node: Node, declarator: Node, name: bytes) -> bytes:
+def _shared_text(state: _State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
     number = state.number()
     type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
-    base = _base_type(tree, node, _declarators(node))
-    name_node = _name_node(declarator)
-    assert name_node is not None
+    base = base_type(tree, node, declarators(node))
+    named = name_node(declarator)
+    assert named is not None
     text = tree.of(declarator)
-    at = name_node.start_byte - declarator.start_byte
+    at = named.start_byte - declarator.start_byte
     shape = text[:at] + type_name + text[at + len(name) :]
     typedef = b"typedef " + base + b" " + shape.replace(b"\n", b" ") + b"; "
-    if _is_extern(tree, node):
-        return typedef + type_name + b"& " + name + b" = ::hostcuda::dynamic_shared_as<" + type_name + b">(); (void)" + name + b";"
+    if is_extern(tree, node):
+        return (
+            typedef
+            + type_name
+            + b"& "
+            + name
+            + b" = ::hostcuda::dynamic_shared_as<"
+            + type_name
+            + b">(); (void)"
+            + name
+            + b";"
+        )
     line = str(node.start_point[0] + 1).encode() if not tree.in_macro else b"__LINE__"
     return (
-        typedef + b"struct " + tag + b" { static constexpr const char* name() { return " + _quoted(name) + b"; } enum { line = " + line + b" }; }; "
-        + type_name + b"& " + name + b" = ::hostcuda::SharedVariable<" + type_name + b", " + tag + b">::get();"
+        typedef
+        + b"struct "
+        + tag
+        + b" { static constexpr const char* name() { return "
+        + _quoted(name)
+        + b"; } enum { line = "
+        + line
+        + b" }; }; "
+        + type_name
+        + b"& "
+        + name
+        + b" = ::hostcuda::SharedVariable<"
+        + type_name
+        + b", "
+        + tag
+        + b">::get();"
     )
 
 
-def _edit_shared(state: _State, tree: _Tree, node: Node) -> None:
+def _edit_shared(state: _State, tree: Tree, node: Node) -> None:
     start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
-    if not _inside_function(node):
+    if not inside_function(node):
         state.replace(start, end, b"", in_macro=tree.in_macro)
         return
     pieces = []
-    for declarator in _declarators(node):
-        name = _declared_name(tree, declarator)
+    for declarator in declarators(node):
+        name = declared_name(tree, declarator)
         if name is None:
             return
         pieces.append(_shared_text(state, tree, node, declarator, name))
     state.replace(start, end, b" ".join(pieces), in_macro=tree.in_macro)
 
 
-def _register_variables(state: _State, tree: _Tree, node: Node) -> None:
-    if _is_extern(tree, node) or node.parent is None or node.parent.type == "template_declaration":
+def _register_variables(state: _State, tree: Tree, node: Node) -> None:
+    if is_extern(tree, node) or node.parent is None or node.parent.type == "template_declaration":
         return
     pieces = []
-    for declarator in _declarators(node):
+    for declarator in declarators(node):
         inner = declarator
         if inner.type == "init_declarator":
             nested = inner.child_by_field_name("declarator")
             if nested is None:
                 continue
             inner = nested
-        if any(n.type in {"function_declarator", "reference_declarator"} for n in _walk(inner)):
+        if any(n.type in {"function_declarator", "reference_declarator"} for n in walk(inner)):
             continue
-        name = _declared_name(tree, inner)
+        name = declared_name(tree, inner)
         if name is not None:
-            pieces.append(b" static ::hostcuda::SymbolRegistration hostcuda_s" + state.number() + b"(&" + name + b", sizeof(" + name + b"), " + _quoted(name) + b");")
+            pieces.append(
+                b" static ::hostcuda::SymbolRegistration hostcuda_s"
+                + state.number()
+                + b"(&"
+                + name
+                + b", sizeof("
+                + name
+                + b"), "
+                + _quoted(name)
+                + b");"
+            )
     if pieces:
         at = node.end_byte + tree.offset
         state.edits.append(_Edit(at, at, b"".join(pieces)))
 
 
-def _edit_call(state: _State, tree: _Tree, node: Node, *, device: bool) -> None:
+def _edit_call(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     if function is None or arguments is None:
         return
     name = tree.of(function)
     if device and name in {b"malloc", b"free"}:
-        state.replace(function.start_byte + tree.offset, function.end_byte + tree.offset, b"::hostcuda::device_" + name, in_macro=tree.in_macro)
+        state.replace(
+            function.start_byte + tree.offset,
+            function.end_byte + tree.offset,
+            b"::hostcuda::device_" + name,
+            in_macro=tree.in_macro,
+        )
     elif name in _UNTYPED_LAUNCHES and arguments.named_children:
         first = arguments.named_children[0]
         value: Node | None = None
@@ -515,17 +475,29 @@ def _edit_call(state: _State, tree: _Tree, node: Node, *, device: bool) -> None:
         elif first.type == "call_expression":
             callee = first.child_by_field_name("function")
             inner = first.child_by_field_name("arguments")
-            if callee is not None and inner is not None and tree.of(callee).startswith((b"reinterpret_cast", b"static_cast")) and inner.named_children:
+            if (
+                callee is not None
+                and inner is not None
+                and tree.of(callee).startswith((b"reinterpret_cast", b"static_cast"))
+                and inner.named_children
+            ):
                 value = inner.named_children[0]
         if value is not None:
             kept = bytes(state.source[value.start_byte + tree.offset : value.end_byte + tree.offset])
             state.replace(first.start_byte + tree.offset, first.end_byte + tree.offset, kept, in_macro=tree.in_macro)
 
 
-def _edit_wait(state: _State, tree: _Tree, node: Node) -> None:
+def _edit_wait(state: _State, tree: Tree, node: Node) -> None:
     body = node.child_by_field_name("body")
     if body is None:
         return
-    empty = (body.type == "expression_statement" and tree.of(body) == b";") or (body.type == "compound_statement" and not body.named_children)
+    empty = (body.type == "expression_statement" and tree.of(body) == b";") or (
+        body.type == "compound_statement" and not body.named_children
+    )
     if empty:
-        state.replace(body.start_byte + tree.offset, body.end_byte + tree.offset, b"{ ::hostcuda::poll_hint(); }", in_macro=tree.in_macro)
+        state.replace(
+            body.start_byte + tree.offset,
+            body.end_byte + tree.offset,
+            b"{ ::hostcuda::poll_hint(); }",
+            in_macro=tree.in_macro,
+        )

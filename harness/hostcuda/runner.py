@@ -1,7 +1,9 @@
-"""`python -m harness.hostcuda.runner FILE.py`: runs a Python file with the host device active and `load_inline` building for it.
+"""`python -m harness.hostcuda.runner FILE.py`: runs a Python file with the host device active and `load_inline`
+building for it.
 
-If the file defines `ModelNew` and `get_inputs`, one forward is run too. Reports go to standard output as JSON lines; exit code 1 when there are any.
-Imports loader and shim. For people and tests; the harness itself does not use it.
+If the file defines `ModelNew` and `get_inputs`, one forward is run too. Reports go to standard output as JSON
+lines; exit code 1 when there are any. Imports loader and shim. For people and tests; the harness itself does not
+use it.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ __all__ = ["install_load_inline", "main"]
 def install_load_inline(*, checked: bool) -> None:
     """Replace `torch.utils.cpp_extension.load_inline` in this process by a build for the host device."""
 
-    def load_inline(name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *_: Any, **options: Any) -> Any:
+    def load_inline(
+        name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *_: Any, **options: Any
+    ) -> Any:
         names = [functions] if isinstance(functions, str) else list(functions or ())
         if isinstance(functions, Mapping):
             names = list(functions)
         flags = [*(options.get("extra_cflags") or ()), *(options.get("extra_cuda_cflags") or ())]
         return load(cuda_sources or "", cpp_sources or "", names, checked=checked, flags=flags)
 
-    cpp_extension.load_inline = load_inline
+    setattr(cpp_extension, "load_inline", load_inline)  # noqa: B010  (mypy compares signatures of plain assignments)
 
 
 def main(arguments: list[str] | None = None) -> int:

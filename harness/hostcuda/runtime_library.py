@@ -1,4 +1,5 @@
-"""The runtime library as Python sees it: reports, schedule, modes. Contestant side; imports ctypes and the standard library only."""
+"""The runtime library as Python sees it: reports, schedule, modes. Contestant side; imports ctypes and the standard
+library only."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class RuntimeLibrary:
 
 
 def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | None]:
-    """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has none."""
+    """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has
+    none."""
     wanted: dict[str, set[int]] = defaultdict(set)
     for module, offset in sites:
         wanted[module].add(int(offset))

@@ -1,6 +1,8 @@
-"""How fast the host device executes and builds: `python tests/benchmarks/bench_hostcuda.py`. Prints a table; asserts nothing.
+"""How fast the host device executes and builds: `python tests/benchmarks/bench_hostcuda.py`. Prints a table;
+asserts nothing.
 
-The naive product is the seeds' (one thread an element, loop over k) on 128x512 by 512x192; a flop is an addition or a multiplication.
+The naive product is the seeds' (one thread an element, loop over k) on 128x512 by 512x192; a flop is an addition or
+a multiplication.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ __global__ void naive(const float* A, const float* B, float* C, int M, int N, in
 torch::Tensor naive_product(torch::Tensor A, torch::Tensor B) {
     auto C = torch::empty({A.size(0), B.size(1)}, A.options());
     int M = A.size(0), K = A.size(1), N = B.size(1);
-    naive<<<dim3((N + 15) / 16, (M + 15) / 16), dim3(16, 16)>>>(A.data_ptr<float>(), B.data_ptr<float>(), C.data_ptr<float>(), M, N, K);
+    dim3 grid((N + 15) / 16, (M + 15) / 16), block(16, 16);
+    naive<<<grid, block>>>(A.data_ptr<float>(), B.data_ptr<float>(), C.data_ptr<float>(), M, N, K);
     return C;
 }
 """
@@ -91,8 +94,11 @@ def main() -> None:
     flops = 2 * 128 * 512 * 192
     cores = _need().workers()
     print(f"{cores} cores; fastest of {options.repeats}")
-    for title, source, name, work in (("naive product", NAIVE, "naive_product", flops), ("tiled product", TILED, "tiled_product", flops),
-                                      ("row sums, shuffles", SHUFFLES, "row_sums", 128 * 512)):
+    for title, source, name, work in (
+        ("naive product", NAIVE, "naive_product", flops),
+        ("tiled product", TILED, "tiled_product", flops),
+        ("row sums, shuffles", SHUFFLES, "row_sums", 128 * 512),
+    ):
         for checked in (False, True):
             begin = time.perf_counter()
             declaration = f"torch::Tensor {name}(torch::Tensor a, torch::Tensor b);"
@@ -101,7 +107,8 @@ def main() -> None:
             function = getattr(module, name)
             seconds = fastest(lambda function=function: function(a, b), options.repeats)
             mode = "checked" if checked else "unchecked"
-            print(f"{title:20} {mode:10} build {built:5.2f} s   run {seconds * 1e3:9.2f} ms   {work / seconds / 1e6 / cores:9.1f} MFLOP/s a core")
+            rate = work / seconds / 1e6 / cores
+            print(f"{title:20} {mode:10} build {built:5.2f} s  run {seconds * 1e3:9.2f} ms  {rate:9.1f} MFLOP/s a core")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <unordered_set>
 
 #include "device.h"
@@ -212,20 +214,32 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 // ---- memory that checked mode knows: red zones on both sides, poison inside
 constexpr std::size_t red_zone = 512;
 
-struct Owned {
-    void* block;
-    void* user;
-};
-void free_tracked(void* context) {
-    auto* owned = static_cast<Owned*>(context);
-    region_remove(owned->user);
-    std::free(owned->block);
-    delete owned;
+std::mutex owned_mutex;
+std::unordered_set<void*>& owned() {
+    static auto* set = new std::unordered_set<void*>();
+    return *set;
+}
+
+// Torch may hand over memory of the time before checked mode, and frees through this function whatever the allocator gave.
+void free_any(void* user) {
+    if (user == nullptr) return;
+    bool ours;
+    {
+        std::lock_guard<std::mutex> lock(owned_mutex);
+        ours = owned().erase(user) != 0;
+    }
+    if (!ours) return c10::free_cpu(user);
+    region_remove(user);
+    std::free(static_cast<char*>(user) - red_zone);
 }
 
 struct TrackingAllocator final : c10::Allocator {
     c10::DataPtr allocate(std::size_t bytes) override {
-        if (!hostcuda_checked() || bytes == 0) return plain->allocate(bytes);
+        if (!hostcuda_checked() || bytes == 0) {
+            c10::DataPtr plain_memory = plain->allocate(bytes);
+            void* address = plain_memory.release_context();
+            return {address, address, &free_any, Device(DeviceType::CPU)};
+        }
         const std::size_t total = (bytes + 2 * red_zone + 255) / 256 * 256;
         void* block = std::aligned_alloc(256, total);
         TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "CUDA out of memory. Tried to allocate ", bytes, " bytes");
@@ -233,8 +247,13 @@ struct TrackingAllocator final : c10::Allocator {
         const bool device = device_depth > 0;
         if (device) hostcuda_poison(block, total);
         region_add(user, bytes, device ? RegionKind::device : RegionKind::host, device, red_zone, nullptr);
-        return {user, new Owned{block, user}, &free_tracked, Device(DeviceType::CPU)};
+        {
+            std::lock_guard<std::mutex> lock(owned_mutex);
+            owned().insert(user);
+        }
+        return {user, user, &free_any, Device(DeviceType::CPU)};
     }
+    c10::DeleterFnPtr raw_deleter() const override { return &free_any; }
     void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
     c10::Allocator* plain = nullptr;
 };

@@ -208,12 +208,7 @@ void kernel_entry(const char* name, const char* parameters, int max_threads) {
     if (max_threads > 0 && grid.threads > static_cast<std::uint32_t>(max_threads)) {
         char text[120];
         std::snprintf(text, sizeof text, "%u threads a block: the kernel's __launch_bounds__ says at most %d", grid.threads, max_threads);
-        ReportDetails details;
-        details.kind = ReportKind::launch_error;
-        details.block = worker.block;
-        details.line = grid.request.line;
-        details.message = text;
-        report(worker, details);
+        refuse(grid.request, error_launch_out_of_resources, text);
         abort_launch(worker, error_launch_out_of_resources);
     }
 }

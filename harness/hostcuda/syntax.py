@@ -1,0 +1,168 @@
+"""Questions to a CUDA syntax tree: what is declared, where, under which name. Pure; imports tree-sitter's node type
+only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+__all__ = [
+    "Tree",
+    "at_namespace_scope",
+    "base_type",
+    "declarators",
+    "declared_name",
+    "errors",
+    "function_declarator",
+    "function_name",
+    "has_word",
+    "inside_function",
+    "is_extern",
+    "is_shared",
+    "launches",
+    "name_node",
+    "parameters",
+    "walk",
+]
+
+_NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_identifier"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A parsed stretch of the source: `text` is what was parsed, and byte i of it is byte i + offset of the source."""
+
+    root: Node
+    text: bytes
+    offset: int
+    in_macro: bool
+
+    def of(self, node: Node) -> bytes:
+        return self.text[node.start_byte : node.end_byte]
+
+
+def walk(node: Node) -> Iterator[Node]:
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(reversed(current.children))
+
+
+def has_word(tree: Tree, node: Node, wanted: set[bytes]) -> bool:
+    return any(
+        (child.child_count == 0 and tree.of(child) in wanted)
+        or (child.child_count and child.type == "type_qualifier" and tree.of(child) in wanted)
+        for child in node.children
+    )
+
+
+def is_shared(tree: Tree, node: Node) -> bool:
+    return any(tree.of(child) == b"__shared__" for child in node.children)
+
+
+def is_extern(tree: Tree, node: Node) -> bool:
+    return any(tree.of(child) == b"extern" for child in node.children)
+
+
+def inside_function(node: Node) -> bool:
+    parent = node.parent
+    while parent is not None:
+        if parent.type in {"compound_statement", "lambda_expression"}:
+            return True
+        parent = parent.parent
+    return False
+
+
+def declarators(node: Node) -> list[Node]:
+    return node.children_by_field_name("declarator")
+
+
+def declared_name(tree: Tree, declarator: Node) -> bytes | None:
+    node = declarator
+    while node.type not in _NAME_TYPES:
+        inner = node.child_by_field_name("declarator")
+        if inner is None:
+            inner = next(
+                (c for c in node.named_children if c.type in _NAME_TYPES or c.type.endswith("_declarator")), None
+            )
+        if inner is None:
+            return None
+        node = inner
+    return tree.of(node)
+
+
+def name_node(declarator: Node) -> Node | None:
+    node = declarator
+    while node.type not in _NAME_TYPES:
+        inner = node.child_by_field_name("declarator")
+        if inner is None:
+            inner = next(
+                (c for c in node.named_children if c.type in _NAME_TYPES or c.type.endswith("_declarator")), None
+            )
+        if inner is None:
+            return None
+        node = inner
+    return node
+
+
+def function_declarator(node: Node) -> Node | None:
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    return declarator
+
+
+def function_name(tree: Tree, node: Node) -> bytes | None:
+    declarator = function_declarator(node)
+    if declarator is None:
+        return None
+    name = declarator.child_by_field_name("declarator")
+    return tree.of(name) if name is not None else None
+
+
+def parameters(node: Node) -> list[Node]:
+    declarator = function_declarator(node)
+    parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
+    if parameters is None:
+        return []
+    return [p for p in parameters.named_children if p.type.endswith("parameter_declaration")]
+
+
+def at_namespace_scope(node: Node) -> bool:
+    parent = node.parent
+    while parent is not None and parent.type != "translation_unit":
+        if parent.type not in {
+            "namespace_definition",
+            "declaration_list",
+            "linkage_specification",
+            "preproc_ifdef",
+            "preproc_if",
+            "preproc_else",
+            "preproc_elif",
+        }:
+            return False
+        parent = parent.parent
+    return parent is not None
+
+
+def base_type(tree: Tree, node: Node, declarators: list[Node]) -> bytes:
+    words_dropped = {b"__shared__", b"extern", b"static", b"__device__", b"inline"}
+    pieces = []
+    for child in node.children:
+        if declarators and child.start_byte >= declarators[0].start_byte:
+            break
+        if tree.of(child) in words_dropped:
+            continue
+        pieces.append(tree.of(child))
+    return b" ".join(pieces)
+
+
+def errors(root: Node) -> int:
+    return sum(1 for node in walk(root) if node.type == "ERROR" or node.is_missing)
+
+
+def launches(root: Node) -> int:
+    return sum(1 for node in walk(root) if node.type == "kernel_call_syntax")

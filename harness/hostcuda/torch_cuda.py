@@ -1,0 +1,223 @@
+"""`torch.cuda` on the host device: one device with an H200's limits, streams and events that have always happened.
+
+Charter: contestant process only; replaces attributes of torch for good. Imports torch and nothing of the harness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["patch"]
+
+
+class _Stream:
+    """A stream: everything on it has happened when the call returns."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
+        self.device = torch.device("cuda", 0)
+        self.priority = priority
+        self.cuda_stream = 0
+        self.stream_id = 0
+        self.device_index = 0
+
+    def synchronize(self) -> None:
+        pass
+
+    def wait_stream(self, stream: Any) -> None:
+        pass
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or _Event(enable_timing=True)
+        event.record(self)
+        return event
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Stream) and other.cuda_stream == self.cuda_stream
+
+    def __hash__(self) -> int:
+        return hash(self.cuda_stream)
+
+
+class _Event:
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self.at_s: float | None = None
+
+    def record(self, stream: Any = None) -> None:
+        self.at_s = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: _Event) -> float:
+        if self.at_s is None or end.at_s is None:
+            raise RuntimeError("both events must be recorded before elapsed_time")
+        return (end.at_s - self.at_s) * 1e3
+
+
+class _Properties:
+    """What `torch.cuda.get_device_properties` says: an H200's limits, as the runtime API does."""
+
+    name = "host device (CUDA on the CPU)"
+    major = 9
+    minor = 0
+    multi_processor_count = 132
+    max_threads_per_multi_processor = 2048
+    max_threads_per_block = 1024
+    shared_memory_per_block = 49152
+    shared_memory_per_block_optin = 232448
+    shared_memory_per_multiprocessor = 233472
+    regs_per_multiprocessor = 65536
+    warp_size = 32
+    L2_cache_size = 62914560
+    is_integrated = False
+    is_multi_gpu_board = False
+    gcnArchName = ""
+
+    @property
+    def total_memory(self) -> int:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+_STREAM = _Stream()
+_PROPERTIES = _Properties()
+
+
+@contextlib.contextmanager
+def _nothing(*_: Any, **__: Any) -> Iterator[None]:
+    yield
+
+
+class _DeviceContext:
+    def __init__(self, device: Any = None) -> None:
+        self.idx = 0
+
+    def __enter__(self) -> _DeviceContext:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str], None]) -> None:
+    """Replace what would look for a driver. `sticky_error` gives CUDA's text of the error a kernel left behind;
+    `not_emulated` takes the name of something that is asked for and can't be done."""
+    cuda: Any = torch.cuda
+
+    def constant(value: Any) -> Any:
+        return lambda *_, **__: value
+
+    def synchronize(device: Any = None) -> None:
+        error = sticky_error()
+        if error is not None:
+            raise RuntimeError(f"CUDA error: {error}")
+
+    def graph(*_: Any, **__: Any) -> Any:
+        not_emulated("CUDA graphs (torch.cuda.CUDAGraph)")
+        raise NotImplementedError("CUDA graphs are not emulated on the host device")
+
+    silent = constant(None)
+    replacements: dict[str, Any] = {
+        "is_available": constant(True),
+        "is_initialized": constant(True),
+        "init": silent,
+        "_lazy_init": silent,
+        "device_count": constant(1),
+        "current_device": constant(0),
+        "set_device": silent,
+        "synchronize": synchronize,
+        "get_device_name": constant(_PROPERTIES.name),
+        "get_device_capability": constant((9, 0)),
+        "get_device_properties": constant(_PROPERTIES),
+        "current_stream": constant(_STREAM),
+        "default_stream": constant(_STREAM),
+        "set_stream": silent,
+        "stream": _nothing,
+        "Stream": _Stream,
+        "ExternalStream": _Stream,
+        "Event": _Event,
+        "device": _DeviceContext,
+        "device_of": _DeviceContext,
+        "CUDAGraph": graph,
+        "graph": graph,
+        "empty_cache": silent,
+        "memory_allocated": constant(0),
+        "max_memory_allocated": constant(0),
+        "memory_reserved": constant(0),
+        "max_memory_reserved": constant(0),
+        "reset_peak_memory_stats": silent,
+        "reset_max_memory_allocated": silent,
+        "ipc_collect": silent,
+        "mem_get_info": lambda *_, **__: (_PROPERTIES.total_memory // 2, _PROPERTIES.total_memory),
+        "memory_summary": constant(""),
+        "memory_stats": constant({}),
+        "is_bf16_supported": constant(True),
+        "is_current_stream_capturing": constant(False),
+        "get_arch_list": constant(["sm_90"]),
+        "manual_seed": lambda seed: None,
+        "manual_seed_all": lambda seed: None,
+        "seed": silent,
+        "seed_all": silent,
+        "can_device_access_peer": constant(True),
+        "get_rng_state": lambda *_, **__: torch.get_rng_state(),
+        "set_rng_state": lambda state, *_, **__: torch.set_rng_state(state),
+        "utilization": constant(0),
+        "_is_compiled": constant(True),
+        "_sleep": silent,
+        "cudart": constant(None),
+        "is_exchange_enabled": constant(False),
+        "_device_count_nvml": constant(1),
+    }
+    for name, value in replacements.items():
+        setattr(cuda, name, value)
+    for owner in (getattr(cuda, "streams", None), getattr(cuda, "memory", None), getattr(cuda, "random", None)):
+        for name, value in replacements.items():
+            if owner is not None and hasattr(owner, name):
+                setattr(owner, name, value)
+    torch.Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]
+    torch.Tensor.record_stream = silent  # type: ignore[method-assign]
+    _patch_compile()
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+    generator = torch.Generator
+
+    class Generator(generator):  # type: ignore[misc, valid-type]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return generator(device="cpu")
+
+    torch.Generator = Generator  # type: ignore[misc]
+
+
+def _patch_compile() -> None:
+    """`torch.compile` would generate code for a GPU that isn't there: the function is run as it is."""
+
+    def compile_(model: Any = None, *_: Any, **__: Any) -> Any:
+        return (lambda f: f) if model is None else model
+
+    torch.compile = compile_
+    module = sys.modules.get("torch._dynamo")
+    if module is not None:
+        module.optimize = lambda *_, **__: lambda f: f  # type: ignore[attr-defined]

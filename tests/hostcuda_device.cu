@@ -1,0 +1,204 @@
+#include <torch/extension.h>
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+#include <c10/cuda/CUDAException.h>
+namespace cg = cooperative_groups;
+
+// The numbered lines below are named by the tests: "line N" is counted by them from the marks.
+__global__ void missing_barrier_kernel(const float* x, float* y) {
+    __shared__ float s[2][32];
+    int t = threadIdx.x;
+    s[t / 32][t % 32] = x[t];      // MARK race write
+    y[t] = s[1 - t / 32][t % 32];  // MARK race read
+}
+torch::Tensor missing_barrier(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    missing_barrier_kernel<<<1, 64>>>(x.data_ptr<float>(), y.data_ptr<float>());
+    return y;
+}
+
+__global__ void past_the_end_kernel(float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) out[i] = 1.0f;  // MARK past the end
+}
+void past_the_end(torch::Tensor x) { past_the_end_kernel<<<4, 32>>>(x.data_ptr<float>(), x.numel()); }
+
+__global__ void past_shared_kernel(float* x) {
+    __shared__ float tile[64];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[threadIdx.x + 1];  // MARK past shared
+}
+void past_shared(torch::Tensor x) { past_shared_kernel<<<1, 64>>>(x.data_ptr<float>()); }
+
+__global__ void past_local_kernel(float* x, int at) {
+    float local[8];
+    for (int i = 0; i < 8; ++i) local[i] = x[i] + i;
+    x[threadIdx.x] = local[(threadIdx.x & 1) + at - 1];  // MARK past local
+}
+void past_local(torch::Tensor x, int64_t at) { past_local_kernel<<<1, 32>>>(x.data_ptr<float>(), at); }
+
+__global__ void never_written_kernel(const float* fresh, float* x) { x[threadIdx.x] = fresh[threadIdx.x]; }  // MARK never written
+void never_written(torch::Tensor x) {
+    auto fresh = torch::empty_like(x);
+    never_written_kernel<<<1, 32>>>(fresh.data_ptr<float>(), x.data_ptr<float>());
+}
+
+__global__ void misaligned_kernel(float* x) {
+    float4 v = *reinterpret_cast<float4*>(x + 1);  // MARK misaligned
+    x[0] = v.x + v.w;
+}
+void misaligned(torch::Tensor x) { misaligned_kernel<<<1, 1>>>(x.data_ptr<float>()); }
+
+__global__ void divergent_kernel(float* x) {
+    if (threadIdx.x < 32) {
+        __syncthreads();  // MARK barrier one
+        x[threadIdx.x] += 1.0f;
+    } else {
+        __syncthreads();  // MARK barrier two
+    }
+}
+void divergent(torch::Tensor x) { divergent_kernel<<<1, 64>>>(x.data_ptr<float>()); }
+
+__global__ void stuck_warp_kernel(float* x) {
+    if (threadIdx.x < 16) x[threadIdx.x] = __shfl_down_sync(0xffffffffu, x[threadIdx.x], 1);  // MARK stuck shuffle
+    else __syncthreads();
+}
+void stuck_warp(torch::Tensor x) { stuck_warp_kernel<<<1, 32>>>(x.data_ptr<float>()); }
+
+__global__ void asserting_kernel(float* x) { assert(x[threadIdx.x] > 0.0f); }  // MARK assert
+void asserting(torch::Tensor x) { asserting_kernel<<<1, 4>>>(x.data_ptr<float>()); }
+
+__global__ void unknown_ptx_kernel(float* x) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); x[0] = 1.0f; }
+void unknown_ptx(torch::Tensor x) { unknown_ptx_kernel<<<1, 1>>>(x.data_ptr<float>()); }
+
+__global__ void __launch_bounds__(256) bounded(float* x) { x[0] = 1.0f; }
+__global__ void unbounded(float* x) { if (threadIdx.x == 0) x[0] = 1.0f; }
+void launch_of(torch::Tensor x, int64_t blocks, int64_t threads, int64_t shared, bool asks) {
+    if (threads == 300) bounded<<<blocks, threads, shared>>>(x.data_ptr<float>());
+    else unbounded<<<blocks, threads, shared>>>(x.data_ptr<float>());
+    if (asks) C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void leaking(int64_t n) {
+    float *kept, *freed;
+    cudaMalloc(&kept, n * sizeof(float));
+    cudaMalloc(&freed, n * sizeof(float));
+    cudaFree(freed);
+}
+
+__global__ void order_kernel(int* next, int* out) {
+    if (threadIdx.x % 2 == 0) out[atomicAdd(next, 1)] = blockIdx.x * 4 + threadIdx.x;
+}
+torch::Tensor order(torch::Tensor x) {
+    auto next = torch::zeros({1}, x.options());
+    order_kernel<<<2, 4>>>(next.data_ptr<int>(), x.data_ptr<int>());
+    return x.slice(0, 0, 4);
+}
+
+__global__ void atomics_kernel(const int* x, int n, int* sums, float* total, unsigned long long* wide) {
+    __shared__ int bins[4];
+    if (threadIdx.x < 4) bins[threadIdx.x] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) atomicAdd(&bins[x[i] % 4], 1);
+    __syncthreads();
+    if (threadIdx.x < 4) sums[threadIdx.x] = bins[threadIdx.x];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        atomicAdd(total, 0.5f);
+        atomicMax(wide, (unsigned long long)x[i]);
+    }
+}
+std::vector<torch::Tensor> atomics(torch::Tensor x) {
+    auto sums = torch::empty({4}, x.options()), total = torch::zeros({1}, x.options().dtype(torch::kFloat32));
+    auto wide = torch::zeros({1}, x.options().dtype(torch::kInt64));
+    atomics_kernel<<<1, 96>>>(x.data_ptr<int>(), x.numel(), sums.data_ptr<int>(), total.data_ptr<float>(),
+                              reinterpret_cast<unsigned long long*>(wide.data_ptr<int64_t>()));
+    return {sums, total, wide};
+}
+
+template <typename T> __global__ void scale(const T* x, T* y, T s, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * s;
+}
+#define SCALE(T, ...) \
+    scale<T><<<(n + 3) / 4, \
+               4>>>(__VA_ARGS__)
+template <typename F> __global__ void apply(float* x, int n, F f) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = f(x[i]);
+}
+std::tuple<torch::Tensor, torch::Tensor> overloads(torch::Tensor x, double s) {
+    auto y = torch::empty_like(x), z = x.to(torch::kFloat32).clone();
+    int n = x.numel();
+    AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "scale", [&] {
+        SCALE(scalar_t, x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), static_cast<scalar_t>(s), n);
+    });
+    float shift = 1.0f;
+    apply<<<1, 3>>>(z.data_ptr<float>(), n, [=] __device__(float v) { return v + shift; });
+    return {y, z};
+}
+
+__global__ void grid_sum_kernel(const float* x, float* partial, float* total, int n) {
+    cg::grid_group grid = cg::this_grid();
+    float v = 0.0f;
+    for (int i = grid.thread_rank(); i < n; i += grid.size()) v += x[i];
+    partial[grid.thread_rank()] = v;
+    grid.sync();
+    if (grid.thread_rank() == 0)
+        for (int i = 0; i < (int)grid.size(); ++i) *total += partial[i];
+}
+torch::Tensor grid_sum(torch::Tensor x) {
+    auto partial = torch::empty({8 * 64}, x.options()), total = torch::zeros({1}, x.options());
+    const float* in = x.data_ptr<float>();
+    float *p = partial.data_ptr<float>(), *t = total.data_ptr<float>();
+    int n = x.numel();
+    void* arguments[] = {&in, &p, &t, &n};
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel((void*)grid_sum_kernel, dim3(8), dim3(64), arguments));
+    return total;
+}
+
+// Block i waits for block i - 1 (and thread 0 of each for its own): all blocks must make progress.
+__global__ void spinning_kernel(volatile int* flags) {
+    if (threadIdx.x == 0) {
+        int before = gridDim.x - 1 - blockIdx.x;
+        if (before > 0) while (flags[before - 1] == 0) {}
+        __threadfence();
+        flags[before] = before == 0 ? 1 : flags[before - 1] + 1;
+    }
+}
+torch::Tensor spinning(torch::Tensor x) {
+    spinning_kernel<<<8, 32>>>(x.data_ptr<int>());
+    return x;
+}
+
+__constant__ float factors[4];
+__device__ float offset = 0.5f;
+extern __shared__ float scratch[];
+__global__ void symbols_kernel(float* x) {
+    scratch[threadIdx.x] = factors[threadIdx.x] + offset;
+    __syncthreads();
+    x[threadIdx.x] = scratch[3 - threadIdx.x];
+}
+torch::Tensor symbols(torch::Tensor x) {
+    const float host[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    cudaMemcpyToSymbol(factors, host, sizeof(host));
+    symbols_kernel<<<1, 4, 4 * sizeof(float)>>>(x.data_ptr<float>());
+    return x;
+}
+
+__global__ void early_exit_kernel(const float* x, float* y, int n) {
+    __shared__ float s[32];
+    int i = blockIdx.x * 32 + threadIdx.x;
+    if (i >= n) return;
+    s[threadIdx.x] = x[i];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        float sum = 0.0f;
+        for (int k = 0; k < 32 && blockIdx.x * 32 + k < n; ++k) sum += s[k];
+        y[blockIdx.x] = sum;
+    }
+}
+torch::Tensor early_exit(torch::Tensor x) {
+    auto y = torch::empty({3}, torch::TensorOptions().device(torch::kCUDA));
+    early_exit_kernel<<<3, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}

@@ -1,0 +1,230 @@
+"""What the tests of the host device run in a process of its own: activating the device changes torch for good.
+
+`python tests/hostcuda_device.py CASE...` prints one JSON object, case by case: {"case": {"values": ..., "reports": [...]}}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+from harness.hostcuda import build, load, shim
+
+SOURCE = Path(__file__).with_name("hostcuda_device.cu").read_text()
+"""One extension for all cases, so that one compiler run serves them."""
+
+FUNCTIONS = [
+    "missing_barrier", "past_the_end", "past_shared", "past_local", "never_written", "misaligned", "divergent", "stuck_warp",
+    "asserting", "unknown_ptx", "launch_of", "leaking", "order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit",
+]  # fmt: skip
+
+CASES: dict[str, Callable[[Any], Any]] = {}
+
+
+def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    CASES[function.__name__] = function
+    return function
+
+
+def failure(call: Callable[[], Any]) -> str | None:
+    try:
+        call()
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+@case
+def missing_barrier(m: Any) -> Any:
+    return m.missing_barrier(torch.arange(64.0).cuda()).tolist()
+
+
+@case
+def past_the_end(m: Any) -> Any:
+    return failure(lambda: m.past_the_end(torch.zeros(100).cuda()))
+
+
+@case
+def past_shared(m: Any) -> Any:
+    return failure(lambda: m.past_shared(torch.zeros(64).cuda()))
+
+
+@case
+def past_local(m: Any) -> Any:
+    return failure(lambda: m.past_local(torch.zeros(32).cuda(), 9))
+
+
+@case
+def never_written(m: Any) -> Any:
+    return failure(lambda: m.never_written(torch.zeros(32).cuda()))
+
+
+@case
+def misaligned(m: Any) -> Any:
+    return failure(lambda: m.misaligned(torch.zeros(33).cuda()))
+
+
+@case
+def divergent(m: Any) -> Any:
+    return failure(lambda: m.divergent(torch.zeros(64).cuda()))
+
+
+@case
+def stuck_warp(m: Any) -> Any:
+    return failure(lambda: m.stuck_warp(torch.zeros(32).cuda()))
+
+
+@case
+def asserting(m: Any) -> Any:
+    return failure(lambda: m.asserting(torch.zeros(4).cuda()))
+
+
+@case
+def unknown_ptx(m: Any) -> Any:
+    return failure(lambda: m.unknown_ptx(torch.zeros(4).cuda()))
+
+
+@case
+def launch_limits(m: Any) -> Any:
+    x = torch.zeros(4).cuda()
+    return [failure(lambda a=a: m.launch_of(x, *a, True)) for a in ((1, 1024, 0), (1, 2048, 0), (0, 32, 0), (1, 32, 60000), (1, 300, 0))]
+
+
+@case
+def launch_unnoticed(m: Any) -> Any:
+    x = torch.zeros(4).cuda()
+    m.launch_of(x, 1, 2048, 0, False)
+    return x.tolist()
+
+
+@case
+def leaking(m: Any) -> Any:
+    m.leaking(256)
+    return shim.collect_reports(leaks=True)[-1]
+
+
+@case
+def order(m: Any) -> Any:
+    out = []
+    for schedule in (0, 1):
+        shim.set_schedule(schedule)
+        out.append(m.order(torch.zeros(8, dtype=torch.int32).cuda()).tolist())
+    shim.set_schedule(0)
+    return out
+
+
+@case
+def atomics(m: Any) -> Any:
+    return [t.tolist() for t in m.atomics(torch.arange(1000, dtype=torch.int32).cuda())]
+
+
+@case
+def overloads(m: Any) -> Any:
+    x = torch.arange(8.0).cuda()
+    return [[t.double().tolist() for t in m.overloads(x.to(dtype), 2.0)] for dtype in (torch.float32, torch.float64, torch.float16)]
+
+
+@case
+def grid_sum(m: Any) -> Any:
+    return m.grid_sum(torch.ones(4096).cuda()).tolist()
+
+
+@case
+def spinning(m: Any) -> Any:
+    return m.spinning(torch.zeros(8, dtype=torch.int32).cuda()).tolist()
+
+
+@case
+def symbols(m: Any) -> Any:
+    return m.symbols(torch.zeros(4).cuda()).tolist()
+
+
+@case
+def early_exit(m: Any) -> Any:
+    return m.early_exit(torch.ones(70).cuda()).tolist()
+
+
+@case
+def host_tensor(m: Any) -> Any:
+    return failure(lambda: m.early_exit(torch.ones(70)))
+
+
+@case
+def wrong_arguments(m: Any) -> Any:
+    out = []
+    for arguments in ((), (1,), (torch.zeros(2).cuda(), torch.zeros(2).cuda())):
+        try:
+            m.early_exit(*arguments)
+        except TypeError as error:
+            out.append(str(error).splitlines()[0])
+    return out
+
+
+@case
+def devices(m: Any) -> Any:
+    host = torch.randn(4, 4)
+    x = host.cuda()
+    x.add_(1)
+    layer = torch.nn.Linear(4, 4).to("cuda")
+    lstm = torch.nn.LSTM(4, 3).cuda()
+    results = {
+        "host_unchanged": not torch.equal(host, x.cpu()),
+        "devices": [str(t.device) for t in (x, x @ x, x[0], x.T, x.half(), torch.cat([x, x]), x.cpu(), torch.empty(2, device="cuda"))],
+        "made": [str(t.device) for t in (torch.zeros_like(x), torch.randn_like(x, device="cpu"), torch.ones(2).to("cuda:0"))],
+        "layers": [str(t.device) for t in (layer(x), layer.weight, lstm(x.view(4, 1, 4))[0], torch.softmax(x, -1))],
+        "is_cuda": [x.is_cuda, x.cpu().is_cuda],
+        "mixed": failure(lambda: x + host),
+        "numpy": type(_raised(x.numpy)).__name__,
+        "product": torch.allclose((x @ x).cpu(), (host + 1) @ (host + 1)),
+        "available": [torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.get_device_properties(0).warp_size],
+        "lstm": torch.allclose(lstm(x.view(4, 1, 4))[0].cpu(), lstm.cpu()(x.cpu().view(4, 1, 4))[0], atol=1e-6),
+        "resized": list(torch.empty(0, device="cuda").resize_(3, 2).shape),
+        "marked": [shim.device_of(shim.mark_cuda(host)), shim.device_of(shim.as_host(x))],
+    }
+    marked = shim.mark_cuda(host)
+    marked.zero_()
+    results["shares"] = host.abs().sum().item() == 0.0
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    end.record()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        results["elapsed"] = start.elapsed_time(end) >= 0
+    with torch.autocast("cuda", dtype=torch.float16):
+        results["autocast"] = str((x @ x).dtype)
+    return results
+
+
+def _raised(call: Callable[[], Any]) -> BaseException | None:
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def main(names: list[str]) -> int:
+    checked = "--unchecked" not in names
+    headers = build.prepare_headers(full=False)
+    shim.activate(headers, checked=checked)
+    module = load(SOURCE, "#include <tuple>", FUNCTIONS, checked=checked, name="hostcuda_cases")
+    out: dict[str, Any] = {}
+    for name in names:
+        if name.startswith("--"):
+            continue
+        shim.clear()
+        values = CASES[name](module)
+        out[name] = {"values": values, "reports": shim.collect_reports()}
+    sys.stdout.write("\n" + json.dumps(out) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
