@@ -38,8 +38,11 @@ from harness.model import PrecisionClass
 from harness.patterns import Marginals, describe_rearrangement, describe_transformation, moments
 from harness.precision import LIMITS, Limits, Place, TensorComparison
 
+ENTRY_BYTES = 40
+"""Temporaries of one entry: five float64 values, of which a GPU's norm needs one."""
+
 TEMPORARY_BYTES = 256 * 2**20
-"""Memory for float64 temporaries of one slice; four of them are alive at a time."""
+"""Memory for the float64 temporaries of one slice."""
 
 ZERO_SCALE = 1e-3
 """Scale of errors where the truth is all zero (absolute): cancellation of numbers near 1 in float32 leaves 1e-7."""
@@ -162,7 +165,7 @@ class _RealComparer:
         self.top = float(self.info.max)
         self.bits = actual.element_size() * 8
         self.device = actual.device
-        self.step = max(1, TEMPORARY_BYTES // 32)
+        self.step = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
         self.scale = 0.0
         self.careful = False
 
@@ -386,7 +389,7 @@ def _compare_exact(
     """Integers and bools, entry by entry; int64 on both sides so that types of different width compare."""
     marginals = Marginals(actual.shape)
     borrowed = torch.zeros((), dtype=torch.int64, device=actual.device)
-    step = max(1, TEMPORARY_BYTES // 32)
+    step = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
     for start, (a, t, r) in slices(step, actual, truth, reference) if actual.numel() else ():
         assert a is not None
         assert t is not None

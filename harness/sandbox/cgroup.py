@@ -94,9 +94,9 @@ def find_base(root: Path = _ROOT, membership: str = "/proc/self/cgroup") -> Path
     except OSError as error:
         raise CgroupUnavailable(f"{base} can't be read: {error.strerror}") from error
     if absent := [name for name in _CONTROLLERS if name not in offered]:
-        raise CgroupUnavailable(f"{base} does not offer the controllers {', '.join(absent)}")
+        raise CgroupUnavailable(f"the cgroup of this process does not offer the controllers {', '.join(absent)}")
     if not os.access(base, os.W_OK):
-        raise CgroupUnavailable(f"{base} belongs to another user and is not delegated")
+        raise CgroupUnavailable("the cgroup of this process belongs to another user and is not delegated")
     wanted = [name for name in _CONTROLLERS if name not in handed_on]
     if wanted:
         try:

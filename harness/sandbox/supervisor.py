@@ -151,8 +151,12 @@ def supervise(
         ready = {fd for fd, _ in poll.poll(max(0.0, look_at - time.monotonic()) * 1e3)}
         if zygote_alive in ready:
             break
-        if log_pipe in ready and not log.drain():
-            poll.unregister(log_pipe)
+        if log_pipe in ready:
+            whole = not log.truncated
+            if not log.drain():
+                poll.unregister(log_pipe)
+            if whole and log.truncated:  # told at once: whoever is killed before the next look would hide it
+                page.write(_account(log, memory.peak_bytes, largest, over_memory, over_disk, None))
         status, largest = _reap(target, status, largest)
     deadline = time.monotonic() + _SWEEP_S
     while True:
