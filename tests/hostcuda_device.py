@@ -1,6 +1,6 @@
 """What the tests of the host device run in a process of its own: activating the device changes torch for good.
 
-`python tests/hostcuda_device.py CASE...` prints one JSON object, case by case: {"case": {"values": ..., "reports": [...]}}.
+`python tests/hostcuda_device.py CASE...` prints one JSON object: {"case": {"values": ..., "reports": [...]}}.
 """
 
 from __future__ import annotations
@@ -21,9 +21,26 @@ SOURCE = Path(__file__).with_name("hostcuda_device.cu").read_text()
 """One extension for all cases, so that one compiler run serves them."""
 
 FUNCTIONS = [
-    "missing_barrier", "past_the_end", "past_shared", "past_local", "never_written", "misaligned", "divergent", "stuck_warp",
-    "asserting", "unknown_ptx", "launch_of", "leaking", "order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit",
-]  # fmt: skip
+    "missing_barrier",
+    "past_the_end",
+    "past_shared",
+    "past_local",
+    "never_written",
+    "misaligned",
+    "divergent",
+    "stuck_warp",
+    "asserting",
+    "unknown_ptx",
+    "launch_of",
+    "leaking",
+    "order",
+    "atomics",
+    "overloads",
+    "grid_sum",
+    "spinning",
+    "symbols",
+    "early_exit",
+]
 
 CASES: dict[str, Callable[[Any], Any]] = {}
 
@@ -95,7 +112,10 @@ def unknown_ptx(m: Any) -> Any:
 @case
 def launch_limits(m: Any) -> Any:
     x = torch.zeros(4).cuda()
-    return [failure(lambda a=a: m.launch_of(x, *a, True)) for a in ((1, 1024, 0), (1, 2048, 0), (0, 32, 0), (1, 32, 60000), (1, 300, 0))]
+    return [
+        failure(lambda a=a: m.launch_of(x, *a, True))
+        for a in ((1, 1024, 0), (1, 2048, 0), (0, 32, 0), (1, 32, 60000), (1, 300, 0))
+    ]
 
 
 @case
@@ -129,7 +149,10 @@ def atomics(m: Any) -> Any:
 @case
 def overloads(m: Any) -> Any:
     x = torch.arange(8.0).cuda()
-    return [[t.double().tolist() for t in m.overloads(x.to(dtype), 2.0)] for dtype in (torch.float32, torch.float64, torch.float16)]
+    return [
+        [t.double().tolist() for t in m.overloads(x.to(dtype), 2.0)]
+        for dtype in (torch.float32, torch.float64, torch.float16)
+    ]
 
 
 @case
@@ -177,14 +200,23 @@ def devices(m: Any) -> Any:
     lstm = torch.nn.LSTM(4, 3).cuda()
     results = {
         "host_unchanged": not torch.equal(host, x.cpu()),
-        "devices": [str(t.device) for t in (x, x @ x, x[0], x.T, x.half(), torch.cat([x, x]), x.cpu(), torch.empty(2, device="cuda"))],
-        "made": [str(t.device) for t in (torch.zeros_like(x), torch.randn_like(x, device="cpu"), torch.ones(2).to("cuda:0"))],
+        "devices": [
+            str(t.device)
+            for t in (x, x @ x, x[0], x.T, x.half(), torch.cat([x, x]), x.cpu(), torch.empty(2, device="cuda"))
+        ],
+        "made": [
+            str(t.device) for t in (torch.zeros_like(x), torch.randn_like(x, device="cpu"), torch.ones(2).to("cuda:0"))
+        ],
         "layers": [str(t.device) for t in (layer(x), layer.weight, lstm(x.view(4, 1, 4))[0], torch.softmax(x, -1))],
         "is_cuda": [x.is_cuda, x.cpu().is_cuda],
         "mixed": failure(lambda: x + host),
         "numpy": type(_raised(x.numpy)).__name__,
         "product": torch.allclose((x @ x).cpu(), (host + 1) @ (host + 1)),
-        "available": [torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.get_device_properties(0).warp_size],
+        "available": [
+            torch.cuda.is_available(),
+            torch.cuda.device_count(),
+            torch.cuda.get_device_properties(0).warp_size,
+        ],
         "lstm": torch.allclose(lstm(x.view(4, 1, 4))[0].cpu(), lstm.cpu()(x.cpu().view(4, 1, 4))[0], atol=1e-6),
         "resized": list(torch.empty(0, device="cuda").resize_(3, 2).shape),
         "marked": [shim.device_of(shim.mark_cuda(host)), shim.device_of(shim.as_host(x))],

@@ -1,0 +1,144 @@
+"""Builds for the host device: command lines, what compiling leaves behind, and the way back to torch's full headers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.hostcuda import build
+
+KERNEL = "__global__ void k(float* x) { x[threadIdx.x] *= 2.0f; }\n"
+LAUNCH = "k<<<1, 4>>>(x.data_ptr<float>());"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    name: str
+    cuda_sources: tuple[str, ...]
+    cpp_sources: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    extra_cflags: tuple[str, ...] = ()
+    extra_cuda_cflags: tuple[str, ...] = ()
+    extra_include_paths: tuple[str, ...] = ()
+
+
+@pytest.fixture(scope="module")
+def headers() -> build.PreparedHeaders:
+    return build.prepare_headers(full=False)
+
+
+def run(commands: Sequence[Sequence[str]], folder: Path) -> tuple[int, str]:
+    log = ""
+    for command in commands:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        log += done.stdout + done.stderr
+        if done.returncode != 0:
+            return done.returncode, log
+    return 0, log
+
+
+def test_prepare_writes_only_into_its_folder_and_parses_nothing(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    spec = Spec(name="m", cuda_sources=("not C++ at all <<<",), functions=("f",))
+    commands = build.prepare(spec, tmp_path / "b", checked=True, headers=headers)
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["job.json"]
+    job = json.loads((tmp_path / "b" / "job.json").read_text())
+    assert job["functions"] == {"f": "f"}
+    assert all(isinstance(word, str) for command in commands for word in command)
+
+
+def test_an_error_has_the_line_of_the_solution(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    source = KERNEL + "\n__global__ void broken(float* x) {\n  x[0] = undeclared;\n}\nvoid f() {}\n"
+    commands = build.prepare(
+        Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
+    )
+    code, log = run(commands, tmp_path)
+    error = build.interpret(log)
+    assert code != 0
+    assert error is not None
+    assert (error.file, error.line) == ("cuda.cu", 4)
+    assert "undeclared" in error.message
+
+
+def test_a_shared_variable_beyond_the_limit_does_not_compile(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    source = "__global__ void k() { __shared__ float s[13000]; s[0] = 1; }\nvoid f() { k<<<1, 1>>>(); }\n"
+    code, log = run(
+        build.prepare(
+            Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
+        ),
+        tmp_path,
+    )
+    assert code != 0
+    assert "48 KiB" in log
+
+
+def test_libraries_that_are_not_emulated_are_findings(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    source = "\n#include <cublas_v2.h>\n" + KERNEL + "void f() {}\n"
+    code, log = run(
+        build.prepare(
+            Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
+        ),
+        tmp_path,
+    )
+    assert code != 0
+    assert build.findings(tmp_path)["not_emulated"] == [{"line": 2, "construct": "cuBLAS (#include <cublas_v2.h>)"}]
+    assert "cublas_v2.h" in log
+
+
+def test_a_macro_given_as_flag_reaches_the_kernel(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    source = "#if SIZE != 7\n#error no\n#endif\n" + KERNEL + f"void f(torch::Tensor x) {{ {LAUNCH} }}\n"
+    spec = Spec(
+        name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=("-O3", "--use_fast_math", "-DSIZE=7")
+    )
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert code == 0, log
+    assert build.module_path(spec, tmp_path).exists()
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+
+
+def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path) -> None:
+    headers = build.prepare_headers(full=True)
+    source = (
+        "#include <torch/extension.h>\n"
+        + KERNEL
+        + f"int f(torch::Tensor x, py::dict d) {{ {LAUNCH} return py::len(d); }}\n"
+    )
+    spec = Spec(
+        name="m", cuda_sources=(source,), cpp_sources=("int f(torch::Tensor x, py::dict d);",), functions=("f",)
+    )
+    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
+    assert code == 0, log
+    assert build.module_path(spec, tmp_path).exists()
+    assert (tmp_path / "main_unit.cpp").exists()
+
+
+def test_preparing_twice_gives_the_same_and_costs_nothing(headers: build.PreparedHeaders) -> None:
+    before = headers.bridge.stat().st_mtime_ns
+    assert build.prepare_headers(full=False) == headers
+    assert headers.bridge.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("", None),
+        (
+            "cuda.cu:7:3: error: 'x' was not declared\ncuda.cu:9:1: error: more\n",
+            ("cuda.cu", 7, "'x' was not declared"),
+        ),
+        ("/usr/include/a.h:3: error: deep\nmain.cpp:2:1: fatal error: own\n", ("main.cpp", 2, "own")),
+        ("/usr/bin/ld: undefined reference to `f()'\n", ("", 0, "undefined reference to f()")),
+    ],
+)
+def test_interpret_finds_the_first_error_of_the_solution(log: str, expected: tuple[str, int, str] | None) -> None:
+    error = build.interpret(log)
+    assert (None if error is None else (error.file, error.line, error.message)) == expected
+
+
+def test_findings_of_a_hostile_folder_are_empty(tmp_path: Path) -> None:
+    (tmp_path / "findings.json").write_text('{"not_emulated": 3}')
+    assert build.findings(tmp_path)["not_emulated"] == []

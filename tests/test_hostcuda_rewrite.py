@@ -1,0 +1,163 @@
+"""What the rewriter makes of CUDA syntax. Nothing is compiled here."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.hostcuda.rewrite import rewrite
+from harness.hostcuda.tokens import balanced, blank, words
+
+
+def test_a_launch_becomes_a_call_that_evaluates_its_arguments_once() -> None:
+    text = rewrite("void f(float* x) { k<float, 4><<<dim3(1, 2), 32, 0, s>>>(x, n++); }").text
+    assert "<<<" not in text
+    assert "Configuration(dim3(1, 2), 32, 0, s)" in text
+    assert text.count("n++") == 1
+    assert "k<float, 4>(hostcuda_a...)" in text
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["k<<<1, 2>>>()", "ns::k<<<1, 2>>>(x)", "table[i]<<<1, 2>>>(x)", "k<T><<<g, b, m>>>(x, y)", "(*f)<<<1, 2>>>(x)"],
+)
+def test_every_form_of_callee_is_launched(call: str) -> None:
+    text = rewrite(f"void f() {{ {call}; }}").text
+    assert "<<<" not in text
+    assert text.count("hostcuda::start") == 1
+
+
+def test_launches_in_macros_and_in_lambdas_of_macro_arguments() -> None:
+    source = (
+        "#define RUN(K, T) \\\n  K<T><<<g, b>>>(x, \\\n    n)\n"
+        'void f() { DISPATCH(t, "n", ([&] { k<scalar_t><<<g, b>>>(x.data_ptr<scalar_t>()); })); RUN(k, float); }\n'
+    )
+    text = rewrite(source).text
+    assert "<<<" not in text
+    assert text.count("hostcuda::start") == 2
+    assert text.count("\n") == source.count("\n")
+    assert all(line.endswith("\\") for line in text.splitlines()[:2]), "a macro's lines stay joined"
+
+
+def test_a_launch_with_a_lambda_argument_keeps_the_lambda() -> None:
+    text = rewrite("void f() { k<<<1, 2>>>(n, [=] __device__(float v) { return v + c; }); }").text
+    assert ", n, [=] __device__(float v) { return v + c; })" in text
+
+
+def test_null_for_a_pointer_parameter_is_a_null_pointer() -> None:
+    text = rewrite("__global__ void k(float* x, int n) {}\nvoid f() { k<<<1, 2>>>(0, 0); k<<<1, 2>>>(NULL, 1); }").text
+    assert text.count("nullptr, 0)") == 1
+    assert text.count("nullptr, 1)") == 1
+
+
+def test_shared_variables_of_all_shapes() -> None:
+    source = (
+        "__global__ void k() {\n  __shared__ float a[4][8], *p;\n  __shared__ __align__(16) int4 v;\n"
+        "  extern __shared__ char raw[];\n}"
+    )
+    text = rewrite(source).text
+    assert "__shared__" not in text
+    assert "typedef float hostcuda_t2[4][8];" in text
+    assert "typedef float *hostcuda_t3;" in text
+    assert "typedef char hostcuda_t5[];" in text
+    assert text.count("SharedVariable<") == 3
+    assert text.count("dynamic_shared_as<") == 1
+
+
+def test_dynamic_shared_memory_at_namespace_scope_reaches_the_kernels_that_use_it() -> None:
+    source = "extern __shared__ float s[];\n__global__ void a() { s[0] = 1; }\n__global__ void b() { }\n"
+    lines = rewrite(source).text.splitlines()
+    assert lines[0].strip() == ""
+    assert "dynamic_shared_as" in lines[1]
+    assert "dynamic_shared_as" not in lines[2]
+
+
+def test_kernels_tell_their_name_parameters_and_bound() -> None:
+    found = rewrite(
+        "template <int N> __global__ void __launch_bounds__(N * 2, 1) k(const float* a, int (&b)[3], int = 2) {}\n"
+    )
+    assert found.kernels == ("k",)
+    assert 'HOSTCUDA_ENTER("k", "a,b,?", static_cast<int>(N * 2));' in found.text
+
+
+def test_device_variables_are_registered_and_functions_are_not() -> None:
+    text = rewrite("__constant__ float c[4];\nstatic __device__ int n = 3, m;\n__device__ float f(float x);\n").text
+    assert '(&c, sizeof(c), "c")' in text
+    assert '(&n, sizeof(n), "n")' in text
+    assert '(&m, sizeof(m), "m")' in text
+    assert text.count("SymbolRegistration") == 3
+
+
+def test_comments_and_strings_are_left_alone() -> None:
+    source = '// k<<<1, 2>>>(x);\nconst char* s = "k<<<1, 2>>>(x) __noinline__";\n/* __shared__ int a; */\n'
+    assert rewrite(source).text == source
+
+
+def test_an_empty_wait_gives_way() -> None:
+    assert "poll_hint" in rewrite("__device__ void f(volatile int* p) { while (*p == 0); }").text
+    assert "poll_hint" not in rewrite("__device__ void f(int n) { while (n > 0) { --n; } }").text
+
+
+def test_a_cooperative_launch_keeps_the_type_of_its_kernel() -> None:
+    calls = (
+        "cudaLaunchCooperativeKernel((void*)k<float>, g, b, a); cudaLaunchKernel(reinterpret_cast<void*>(k), g, b, a);"
+    )
+    text = rewrite(f"void f() {{ {calls} }}").text
+    assert "cudaLaunchCooperativeKernel(k<float>, g" in text
+    assert "cudaLaunchKernel(k, g" in text
+
+
+def test_ptx_that_cannot_be_emulated_is_found_with_its_line() -> None:
+    found = rewrite('__device__ void f() {\n\n  asm volatile("wgmma.fence.sync.aligned;");\n}\n')
+    assert [(f.line, "wgmma" in f.construct) for f in found.not_emulated] == [(3, True)]
+    assert "not_emulated" in found.text
+
+
+def test_lines_that_index_shared_arrays_are_known() -> None:
+    assert rewrite(
+        "__global__ void k() {\n __shared__ int a[2][2];\n int b[2];\n a[0][3] = 1;\n b[1] = 0;\n}"
+    ).subscript_lines == (4,)
+
+
+FRAGMENTS = [
+    "__global__ void k(float* x) {",
+    "}",
+    "k<<<1, 2>>>(x);",
+    "__shared__ float s[4];",
+    "<<<",
+    ">>>",
+    "__device__ int v;",
+    "extern __shared__ int e[];",
+    "\n#define M k<<<1,\\\n2>>>(x)\n",
+    '"text',
+    "/*",
+    "*/",
+    "é",
+    "while (1);",
+    'asm("bar.sync 0;");',
+    "__launch_bounds__(",
+    "(",
+    ")",
+    "\n",
+]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(" ".join))
+def test_any_text_keeps_its_number_of_lines(source: str) -> None:
+    assert rewrite(source).text.count("\n") == source.count("\n")
+
+
+def test_words_skips_literals_and_comments() -> None:
+    data = b'a \'b\' "c" // d\n/* e */ R"x(f)x" 1e5f g'
+    assert [word for word, _, _ in words(data)] == [b"a", b"g"]
+
+
+def test_balanced_and_blank() -> None:
+    data = b'f (a, ")", (b)) c'
+    assert balanced(data, 1) == data.index(b" c")
+    assert balanced(b"f(a", 1) is None
+    assert balanced(b"f a", 1) is None
+    out = bytearray(b"ab\ncd")
+    blank(out, 1, 4)
+    assert bytes(out) == b"a \n d"
