@@ -84,8 +84,8 @@ def prepare(
     """Writes what compiling needs into `folder`; returns the commands that, run in order there, make
     `module_path(spec, folder)`.
 
-    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken; without any, the sources
-    bind for themselves. The commands
+    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken; without any, the
+    sources bind for themselves. The commands
     read `folder`, the preparation and torch's installation, and write `folder` only. Nothing of the solution is
     parsed here.
     """

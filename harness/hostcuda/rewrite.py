@@ -135,7 +135,8 @@ def _without_noise(data: bytes) -> bytes:
     """The source with attributes blanked that the grammar stumbles over, byte for byte as long."""
     out = bytearray(data)
     for word, start, end in words(data):
-        if word in _BLANKED_WORDS or (word in _LAMBDA_WORDS and bytes(out[max(0, start - 64) : start]).rstrip().endswith(b"]")):
+        after_capture = bytes(out[max(0, start - 64) : start]).rstrip().endswith(b"]")
+        if word in _BLANKED_WORDS or (word in _LAMBDA_WORDS and after_capture):
             blank(out, start, end)
         elif word in _BLANKED_CALLS:
             close = balanced(data, end)

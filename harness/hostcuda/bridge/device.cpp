@@ -195,18 +195,19 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     Device getDevice() const override { return the_device; }
     void setDevice(Device) const override {}
     void uncheckedSetDevice(Device) const noexcept override {}
-    c10::Stream getStream(Device) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream getStream(Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::Stream getDefaultStream(Device) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::Stream getStreamFromGlobalPool(Device, bool) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
-    c10::Stream exchangeStream(c10::Stream) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    c10::Stream exchangeStream(c10::Stream) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::DeviceIndex deviceCount() const noexcept override { return 1; }
     bool queryStream(const c10::Stream&) const override { return true; }
     void synchronizeStream(const c10::Stream&) const override {}
-    void synchronizeDevice(c10::DeviceIndex) const override {}
+    // these two are younger than the oldest torch that is supported
+    virtual void synchronizeDevice(c10::DeviceIndex) const {}
     void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
     void block(void*, const c10::Stream&) const override {}
     bool queryEvent(void*) const override { return true; }
-    void synchronizeEvent(void*) const override {}
+    virtual void synchronizeEvent(void*) const {}
     void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
     void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 };

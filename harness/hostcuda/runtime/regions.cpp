@@ -95,9 +95,16 @@ void region_add(const void* base, std::size_t bytes, RegionKind kind, bool fresh
     if (name != nullptr) std::strncpy(region->name, name, sizeof region->name - 1);
     std::unique_lock<std::shared_mutex> lock(mutex);
     region->number = ++made;
-    auto& slot = regions()[region->base];
-    if (slot != nullptr) drop_cells(*slot);
-    slot = std::move(region);
+    // Whatever is known of these addresses from before is no more: memory that others own goes without a word.
+    Map& map = regions();
+    auto place = map.upper_bound(region->base);
+    if (place != map.begin() && std::prev(place)->second->base + std::prev(place)->second->bytes > region->base) --place;
+    while (place != map.end() && place->second->base < region->base + region->bytes) {
+        drop_cells(*place->second);
+        place = map.erase(place);
+    }
+    const std::uintptr_t key = region->base;
+    map.emplace(key, std::move(region));
 }
 
 bool region_remove(const void* base) {
