@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from harness.hostcuda import build, load, shim
+from harness.hostcuda import build, shim
+from harness.hostcuda.loader import load
 
 SOURCE = Path(__file__).with_name("hostcuda_device.cu").read_text()
 """One extension for all cases, so that one compiler run serves them."""
@@ -40,6 +41,7 @@ FUNCTIONS = [
     "spinning",
     "symbols",
     "early_exit",
+    "cub_calls",
 ]
 
 CASES: dict[str, Callable[[Any], Any]] = {}
@@ -173,6 +175,11 @@ def symbols(m: Any) -> Any:
 @case
 def early_exit(m: Any) -> Any:
     return m.early_exit(torch.ones(70).cuda()).tolist()
+
+
+@case
+def cub_calls(m: Any) -> Any:
+    return [t.tolist() for t in m.cub_calls(torch.arange(100.0).cuda())]
 
 
 @case

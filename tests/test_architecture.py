@@ -31,6 +31,8 @@ UNTRUSTED = (
     "harness.build.calls",
     "harness.build.inject",
     "harness.hostcuda.shim",
+    "harness.hostcuda.loader",
+    "harness.hostcuda.runner",
 )
 """Modules that run in one process with a submission. They are started by name, never imported by trusted ones."""
 

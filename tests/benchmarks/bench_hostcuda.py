@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from harness.hostcuda import build, load, shim
+from harness.hostcuda import build, shim
+from harness.hostcuda.loader import load
 from harness.hostcuda.shim import _need
 
 NAIVE = """
