@@ -226,7 +226,11 @@ def overall(findings: Sequence[Finding], *, unmatched: Sequence[str] = ()) -> Fa
     failure = chosen.failure
     assert failure is not None
     # The form of an answer does not depend on its inputs; only values do.
-    suffix = "" if chosen.variant == "own" or chosen.judgement is None else f" (on {chosen.variant.replace('_', ' ')} inputs)"
+    suffix = (
+        ""
+        if chosen.variant == "own" or chosen.judgement is None
+        else f" (on {chosen.variant.replace('_', ' ')} inputs)"
+    )
     share = f"; {len(failed)} of {len(findings)} calls wrong" if 1 < len(failed) < len(findings) else ""
     if unmatched and failure.status in (Status.wrong_value, Status.low_precision):
         return Failure(
