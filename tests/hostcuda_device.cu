@@ -1,5 +1,6 @@
 #include <torch/extension.h>
 #include <cooperative_groups.h>
+#include <cub/cub.cuh>
 #include <cuda_runtime.h>
 #include <c10/cuda/CUDAException.h>
 namespace cg = cooperative_groups;
@@ -201,4 +202,30 @@ torch::Tensor early_exit(torch::Tensor x) {
     auto y = torch::empty({3}, torch::TensorOptions().device(torch::kCUDA));
     early_exit_kernel<<<3, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
     return y;
+}
+
+__global__ void cub_kernel(const float* x, float* sums, int* ranks, int n) {
+    using Reduce = cub::BlockReduce<float, 64>;
+    using Scan = cub::BlockScan<int, 64>;
+    __shared__ typename Reduce::TempStorage reduce;
+    __shared__ typename Scan::TempStorage scan;
+    int i = blockIdx.x * 64 + threadIdx.x;
+    float v = i < n ? x[i] : 0.0f;
+    float sum = Reduce(reduce).Sum(v);
+    __syncthreads();
+    float most = Reduce(reduce).Reduce(v, cub::Max());
+    if (threadIdx.x == 0) sums[2 * blockIdx.x] = sum, sums[2 * blockIdx.x + 1] = most;
+    int rank;
+    Scan(scan).ExclusiveSum(v > 50.0f ? 1 : 0, rank);
+    ranks[i] = rank;
+}
+std::vector<torch::Tensor> cub_calls(torch::Tensor x) {
+    auto sums = torch::empty({4}, x.options()), ranks = torch::empty({128}, x.options().dtype(torch::kInt32));
+    cub_kernel<<<2, 64>>>(x.data_ptr<float>(), sums.data_ptr<float>(), ranks.data_ptr<int>(), x.numel());
+    auto total = torch::empty({1}, x.options());
+    size_t bytes = 0;
+    cub::DeviceReduce::Sum(nullptr, bytes, x.data_ptr<float>(), total.data_ptr<float>(), (int)x.numel());
+    auto storage = torch::empty({(int64_t)bytes}, x.options().dtype(torch::kUInt8));
+    cub::DeviceReduce::Sum(storage.data_ptr(), bytes, x.data_ptr<float>(), total.data_ptr<float>(), (int)x.numel());
+    return {sums, ranks, total};
 }

@@ -28,7 +28,7 @@ BROKEN = [
     "launch_unnoticed",
     "host_tensor",
 ]
-UNCHECKED = ["order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit", "devices"]
+UNCHECKED = ["order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit", "devices", "cub_calls"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -172,6 +172,15 @@ def test_kernels_compute_what_they_say(mode: str) -> None:
     assert results(mode, "overloads") == [doubled] * 3
     assert results(mode, "symbols") == [4.5, 3.5, 2.5, 1.5]
     assert results(mode, "early_exit") == [32.0, 32.0, 6.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_reductions_and_scans_of_cub(mode: str) -> None:
+    sums, ranks, total = results(mode, "cub_calls")
+    assert sums == [sum(range(64)), 63.0, sum(range(64, 100)), 99.0]
+    assert ranks[:64] == [max(0, i - 51) for i in range(64)]
+    assert ranks[64:] == [min(i, 36) for i in range(64)]
+    assert total == [sum(range(100))]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

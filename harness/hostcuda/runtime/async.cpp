@@ -4,17 +4,14 @@
 #include "report.h"
 #include "state.h"
 
-extern "C" void __tsan_write_range(void* p, std::size_t bytes);
-extern "C" void __tsan_read_range(void* p, std::size_t bytes);
-
 namespace hostcuda {
 
 namespace {
 
 void carry_out(const AsyncCopy& copy) {
     if (hostcuda_checked()) {
-        __tsan_read_range(const_cast<void*>(copy.from), copy.kept);
-        __tsan_write_range(copy.to, copy.bytes);
+        check_range(copy.from, copy.kept, false, copy.site);
+        check_range(copy.to, copy.bytes, true, copy.site);
     }
     std::memcpy(copy.to, copy.from, copy.kept);
     std::memset(static_cast<char*>(copy.to) + copy.kept, 0, copy.bytes - copy.kept);
@@ -41,7 +38,7 @@ void async_copy(void* shared, const void* source, unsigned bytes, unsigned kept)
     }
     Thread& thread = *current_worker->thread;
     if (thread.copies == nullptr) thread.copies = std::make_unique<AsyncCopies>();
-    thread.copies->list.push_back({shared, source, bytes, kept, thread.copies->group});
+    thread.copies->list.push_back({shared, source, bytes, kept, thread.copies->group, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0))});
 }
 
 void async_commit() {

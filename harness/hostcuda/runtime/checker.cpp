@@ -386,22 +386,6 @@ inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t 
     }
 }
 
-void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t site) {
-    Worker* worker = current_worker;
-    if (worker == nullptr || bytes == 0) return;
-    auto address = reinterpret_cast<std::uintptr_t>(p);
-    if (address - worker->stack_low < worker->stack_bytes) return;
-    while (bytes >= 4 && (address & 3) == 0) {
-        if (write) check<4, true, true>(*worker, address, site);
-        else check<4, false, true>(*worker, address, site);
-        address += 4, bytes -= 4;
-    }
-    for (; bytes != 0; ++address, --bytes) {
-        if (write) check<1, true, true>(*worker, address, site);
-        else check<1, false, true>(*worker, address, site);
-    }
-}
-
 // An atomic update: conflicts with plain accesses, not with other atomics; may carry a release or an acquire.
 template <unsigned bytes>
 void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool writes) {
@@ -486,6 +470,22 @@ void check_volatile(void* p, std::uintptr_t site) {
 }
 
 }  // namespace
+
+void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t site) {
+    Worker* worker = current_worker;
+    if (worker == nullptr || bytes == 0) return;
+    auto address = reinterpret_cast<std::uintptr_t>(p);
+    if (address - worker->stack_low < worker->stack_bytes) return;
+    while (bytes >= 4 && (address & 3) == 0) {
+        if (write) check<4, true, true>(*worker, address, site);
+        else check<4, false, true>(*worker, address, site);
+        address += 4, bytes -= 4;
+    }
+    for (; bytes != 0; ++address, --bytes) {
+        if (write) check<1, true, true>(*worker, address, site);
+        else check<1, false, true>(*worker, address, site);
+    }
+}
 
 std::uint32_t serial_owner(std::uint32_t serial) { return serial_owners[serial]; }
 void set_serial_owner(std::uint32_t serial, std::uint32_t block) { serial_owners[serial] = block; }

@@ -56,6 +56,7 @@ struct AsyncCopy {
     void* to;
     const void* from;
     unsigned bytes, kept, group;
+    std::uintptr_t site;
 };
 struct AsyncCopies {
     std::vector<AsyncCopy> list;
@@ -252,7 +253,7 @@ void note_solution_module(const void* address_inside);
 void flush_pending(Worker& worker);
 void settle_doubt(Worker& worker);
 void flush_floods(Worker& worker);
-void on_fence(Worker& worker);
+void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t site);  // as if the calling thread accessed it
 std::uint32_t serial_owner(std::uint32_t serial);
 void set_serial_owner(std::uint32_t serial, std::uint32_t block);
 
