@@ -79,9 +79,11 @@ class _Torch:
 
 
 def default_cache() -> Path:
-    """Where preparations are kept: `$HARNESS_CACHE`, else the user's cache folder."""
-    root = os.environ.get("HARNESS_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "harness-hostcuda"
+    """The build cache's own folder: `$HARNESS_CACHE`, else `kernel-harness` in the user's cache folder."""
+    if given := os.environ.get("HARNESS_CACHE"):
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kernel-harness"
 
 
 _ASK_TORCH = """
