@@ -95,13 +95,23 @@ def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | Non
         except (OSError, subprocess.SubprocessError):
             continue
         current: int | None = None
+        fallback: dict[tuple[str, int], int] = {}
         for line in done.stdout.splitlines():
             if line.startswith("0x"):
                 current = int(line, 16) + 2
                 continue
             file, _, number = line.partition(":")
             number = number.split(" ")[0]
-            own = file.rsplit("/", 1)[-1] in ("cuda.cu", "main.cpp")
-            if current is not None and own and number.isdigit() and out.get((module, current)) is None:
+            name = file.rsplit("/", 1)[-1]
+            if current is None or not number.isdigit():
+                continue
+            if name in ("cuda.cu", "main.cpp") and out.get((module, current)) is None:
                 out[(module, current)] = int(number)
+            elif name in ("unit.cpp", "cuda_unit.cpp"):
+                # With DWARF 5, GNU addr2line names the unit's own file for rows before the first change of file in a
+                # sequence; the number is the one of the `#line` before, so of `cuda.cu`.
+                fallback.setdefault((module, current), int(number))
+        for site, number_there in fallback.items():
+            if out[site] is None:
+                out[site] = number_there
     return out
