@@ -18,6 +18,7 @@ STATUS_OF_KIND: Mapping[str, Status] = {
     "uninitialised_read": Status.uninitialised_read,
     "barrier_error": Status.barrier_error,
     "launch_error": Status.cuda_error,
+    "assertion": Status.cuda_error,
     "not_emulated": Status.not_emulated,
 }
 """Kinds that decide the status. A kind that is not here (a leak, say) is evidence only."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,9 @@ class LocalExecutor:
     def wait_ready(self) -> None:
         """Return once every referee stands. Raises `ExecutorError` where a device is missing."""
         for worker in list(self._all):
-            worker.wait_ready()
+            # One that died is replaced by the first task that meets it.
+            with suppress(RefereeLost):
+                worker.wait_ready()
 
     def judge(self, task: Task) -> Outcome:
         worker = self._idle.get()

@@ -1,0 +1,132 @@
+"""From files to records with real builders, referees and contestants: neighbours survive, resume skips, a referee that
+dies is replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.build import default_root
+from harness.catalog import CatalogError
+from harness.config import Machine, RunConfig, resolve
+from harness.environment import collect
+from harness.model import DeviceKind, Status
+from harness.pipeline import SolutionFinished, evaluate_run
+from harness.store import RunStore
+
+PROBLEM = """
+import torch
+SIZE = 64
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.rand(SIZE, SIZE) - 0.5]
+def get_init_inputs():
+    return []
+"""
+
+SOLUTION = """
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        {body}
+"""
+
+BODIES = {
+    "19_right": "return torch.clamp(x, min=0)",
+    "19_wrong": "return x",
+    "19_dies": "import os; os._exit(1)",
+    "19_raises": "raise RuntimeError('on purpose')",
+}
+EXPECTED = {
+    "19_right": Status.passed,
+    "19_wrong": Status.wrong_value,
+    "19_dies": Status.crashed,
+    "19_raises": Status.runtime_error,
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RunConfig:
+    level = tmp_path / "problems" / "level1"
+    level.mkdir(parents=True)
+    (level / "19_relu.py").write_text(PROBLEM)
+    folder = tmp_path / "solutions" / "somebody" / "level1"
+    folder.mkdir(parents=True)
+    for name, body in BODIES.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(SOLUTION).format(body=body))
+    return resolve(
+        machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
+        run_id="run",
+        options={
+            "paths": [tmp_path / "solutions"],
+            "problems": tmp_path / "problems",
+            "out": tmp_path / "results",
+            "workload": "full",
+            "cache_dir": default_root(),
+            "min_samples": 4,
+            "relative_half_width": 0.9,
+            "budget_s": 5.0,
+        },
+    )
+
+
+def test_each_has_its_record_and_resume_evaluates_only_what_is_missing(config: RunConfig) -> None:
+    events: list[object] = []
+    summary = evaluate_run(config, environment=collect(), on_event=events.append)
+    found = {Path(record.solution).stem: record for record in summary.records}
+    assert {name: record.status for name, record in found.items()} == EXPECTED
+    assert found["19_right"].speedup is not None
+    assert all(found[name].speedup is None for name in EXPECTED if name != "19_right")
+    assert len([event for event in events if isinstance(event, SolutionFinished)]) == len(EXPECTED)
+
+    folder = config.paths[0] / "somebody" / "level1"
+    (folder / "19_wrong.py").write_text((folder / "19_right.py").read_text())
+    again = RunConfig(**{name: getattr(config, name) for name in config.__slots__} | {"resume": True})
+    resumed = evaluate_run(again, environment=collect())
+    assert [Path(record.solution).stem for record in resumed.records] == ["19_wrong"]
+    assert resumed.skipped == 3
+    with RunStore.open(config.run_dir) as store:
+        assert {record.status for record in store.records()} == {
+            Status.passed,
+            Status.crashed,
+            Status.runtime_error,
+        }
+        assert len(store.records()) == len(EXPECTED)
+
+
+def test_a_referee_that_is_killed_is_replaced_and_nothing_is_lost(config: RunConfig) -> None:
+    killed: list[int] = []
+
+    def kill_a_worker() -> None:
+        deadline = time.monotonic() + 60
+        while not killed and time.monotonic() < deadline:
+            found = subprocess.run(
+                ["pgrep", "-P", str(os.getpid()), "-f", "harness.executors.worker"], capture_output=True, text=True
+            )
+            for pid in found.stdout.split():
+                os.kill(int(pid), signal.SIGKILL)
+                killed.append(int(pid))
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=kill_a_worker)
+    thread.start()
+    summary = evaluate_run(config, environment=collect())
+    thread.join()
+    assert killed
+    assert {Path(record.solution).stem: record.status for record in summary.records} == EXPECTED
+
+
+def test_an_unknown_workload_is_said_before_anything_runs(config: RunConfig) -> None:
+    wrong = RunConfig(**{name: getattr(config, name) for name in config.__slots__} | {"workload": "huge"})
+    with pytest.raises(CatalogError, match="declares no workload 'huge'"):
+        evaluate_run(wrong, environment=collect())
+    assert not wrong.run_dir.exists()
