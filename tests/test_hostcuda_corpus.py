@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "hostcuda"))
 import compare
 import corpus_entries
 import host_runner
+
 from results import Result
 
 CORPUS = {entry.name: entry for entry in corpus_entries.corpus()}

@@ -32,6 +32,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import corpus_entries as entries
+
 from results import Finding, Result
 
 HERE = Path(__file__).resolve().parent

@@ -30,9 +30,9 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(ROOT)]
 
 import corpus_entries as entries  # noqa: E402
-from results import Finding, Result  # noqa: E402
 
 from harness.hostcuda import build as host_build  # noqa: E402
+from results import Finding, Result  # noqa: E402
 
 BATCH = 10
 RUN_LIMIT_S = 300
