@@ -19,6 +19,7 @@ import torch
 
 from harness.bench import Bench
 from harness.devices import Device, open_device
+from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
 from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, run_rounds
 from harness.messages import Attach, Burst, BurstDone, CallMode, Load
@@ -163,6 +164,7 @@ class Referee:
     def __init__(self, config: RefereeConfig, zygote: Zygote, *, device: Device | None = None) -> None:
         self.config = config
         self.device = device or open_device(config.device, config.device_index)
+        self.monitor = GpuMonitor(self.device.uuid)
         self._zygote = zygote
         # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
         self._secret = random.Random(secrets.randbits(256))
@@ -260,6 +262,7 @@ class _Session:
         begin: float,
     ) -> None:
         self._config = referee.config
+        self._monitor = referee.monitor
         self._secret = referee._secret
         self._variants = referee._variants(task.problem)
         self._bench = bench
@@ -394,6 +397,7 @@ class _Session:
         bench, config = self._bench, self._config
         verifier = self._verifier()
         findings: list[Finding] = []
+        states: list[GpuState | None] = []
 
         def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
             latest = verifier.check(turns, done, with_reference=False)
@@ -413,7 +417,7 @@ class _Session:
                 deadline_s=self._deadline,
             ),
             secret=self._secret,
-            between=lambda: None,
+            between=lambda: states.append(self._monitor.read()),
         )
         self._evidence["timed_calls_verified"] = len(findings)
         failure = overall(findings, unmatched=self._unmatched)
@@ -430,7 +434,7 @@ class _Session:
             reason=judged.reason,
             speedup=judged.speedup,
             evidence=self._evidence,
-            timing=judged.timing,
+            timing={**judged.timing, "gpu_after_rounds": [state.to_json() for state in states if state is not None]},
             labels=tuple(self._labels),
         )
 

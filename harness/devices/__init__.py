@@ -71,6 +71,11 @@ class Device(Protocol):
         """The GPU's name as its driver gives it; None on the host device."""
         ...
 
+    @property
+    def uuid(self) -> str | None:
+        """The GPU's UUID, by which NVML finds it; None on the host device."""
+        ...
+
     def allocate(self, nbytes: int) -> Arena:
         """Shareable zeroed memory (referee side). Raises `DeviceError` where there is not enough."""
         ...

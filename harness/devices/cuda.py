@@ -125,6 +125,10 @@ class CudaDevice:
     def name(self) -> str | None:
         return torch.cuda.get_device_name(self.index)
 
+    @property
+    def uuid(self) -> str | None:
+        return str(torch.cuda.get_device_properties(self.index).uuid)
+
     def _properties(self) -> Any:
         driver = _driver()
         prop = driver.CUmemAllocationProp()

@@ -73,6 +73,10 @@ class HostDevice:
     def name(self) -> str | None:
         return None
 
+    @property
+    def uuid(self) -> str | None:
+        return None
+
     def allocate(self, nbytes: int) -> HostArena:
         fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC)
         try:
