@@ -337,7 +337,8 @@ def test_remembered_answers_are_wrong(referee: Referee, tmp_path: Path, body: st
 
 
 def test_a_clock_that_lies_is_found_out(referee: Referee, device: DeviceKind, tmp_path: Path) -> None:
-    # Sleeps in every call and claims that it took a microsecond.
+    # Sleeps in every call and claims that it took a microsecond. Far longer than a loaded machine's bursts differ by:
+    # the rule's power is what the referee's own bursts allow, and other work on the machine widens that.
     source = HEAD + textwrap.dedent(
         """
         import time, sys
@@ -354,14 +355,14 @@ def test_a_clock_that_lies_is_found_out(referee: Referee, device: DeviceKind, tm
             pass
         class ModelNew(torch.nn.Module):
             def forward(self, x):
-                time.sleep(0.02)
+                time.sleep(0.4)
                 return torch.softmax(x, 1)
         """
     )
     outcome = judge(referee, source, tmp_path, timed=True)
     if outcome.status is Status.passed:
         assert outcome.timing is not None
-        assert outcome.timing["solution"]["device"]["median_s"] > 0.01
+        assert outcome.timing["solution"]["device"]["median_s"] > 0.1
         assert "unexplained_time" in outcome.labels
     else:
         assert outcome.status is Status.disqualified, outcome
