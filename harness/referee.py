@@ -348,7 +348,7 @@ class _Session:
         return self._guest.burst(burst, timeout_s)
 
     def _verification(self) -> tuple[list[Finding], BurstDone]:
-        """Calls over every variant, made like any others: the contestant can't tell them from timed ones.
+        """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
 
         As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
         costs one call's time limit.
