@@ -37,8 +37,8 @@ class Zygote:
     process and so of its children; `log_path` receives what it says on stderr.
 
     `wrapper` is a command to run the process under ("compute-sanitizer", ..., its descriptors inherited), and
-    `private_network` puts both into a network that holds only a loopback: children whose policy says
-    `share_network` can then talk to the tool over TCP, and to nothing else.
+    `enclosed` puts both, and all children, among processes and in a network of their own: children whose policy says
+    `under_tool` keep the variables that the tool set and can talk to it over sockets, and to nothing else.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class Zygote:
         log_path: Path | None = None,
         *,
         wrapper: Sequence[str] = (),
-        private_network: bool = False,
+        enclosed: bool = False,
     ) -> None:
         self._start = process.Start(
             preload=tuple(preload),
             env=dict(env or {}),
             log_path=log_path,
             wrapper=tuple(wrapper),
-            private_network=private_network,
+            enclosed=enclosed,
         )
         self._lock = threading.RLock()
         self._life = self._begin()
@@ -137,7 +137,7 @@ def _run(confined: Confined) -> int:
 
 
 def _main() -> None:
-    confined = serve(int(sys.argv[1]), tuple(sys.argv[3:]), private_network=sys.argv[2] == "private")
+    confined = serve(int(sys.argv[1]), tuple(sys.argv[3:]), place=sys.argv[2])
     if confined is None:
         os._exit(0)
     # What serve held is out of reach here: the target's callers are this function and nothing else.

@@ -269,8 +269,8 @@ def test_a_tool_around_the_zygote_is_reached_and_the_machine_is_not(tmp_path: Pa
     with socket.create_server(("127.0.0.1", 0)) as server:
         ports = {"tool": 4242, "machine": server.getsockname()[1]}
         wrapper = (sys.executable, str(TARGETS / "tool.py"), str(ports["tool"]))
-        with Zygote(env={"PYTHONPATH": str(TARGETS)}, wrapper=wrapper, private_network=True) as own:
-            shared = SandboxPolicy(readable=(TARGETS,), share_network=True)
+        with Zygote(env={"PYTHONPATH": str(TARGETS)}, wrapper=wrapper, enclosed=True) as own:
+            shared = SandboxPolicy(readable=(TARGETS,), under_tool=True)
             with own.spawn("attacks:call_tool", shared, tmp_path / "log") as child:
                 assert child.report.strength == "full"
                 child.channel.send(ports)
@@ -283,7 +283,7 @@ def test_a_tool_around_the_zygote_is_reached_and_the_machine_is_not(tmp_path: Pa
 
 
 def test_sharing_the_machines_network_is_not_full_strength(zygote: Zygote, tmp_path: Path) -> None:
-    shared = SandboxPolicy(readable=(TARGETS,), share_network=True)
+    shared = SandboxPolicy(readable=(TARGETS,), under_tool=True)
     with zygote.spawn("honest:sleep", shared, tmp_path / "log") as child:
         assert child.report.strength != "full"
         assert "network" in child.report.missing["network_namespace"]

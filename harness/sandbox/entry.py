@@ -45,7 +45,7 @@ class Ground:
 
     `pid_namespace` is a descriptor of the zygote's own one where it can make others, `other_user` a user and group
     id that a child can change to (None: `other_user_lack` says why not, empty where it was never to be expected).
-    `private_network` says that the zygote's network reaches nothing but the tool it runs under.
+    `enclosed` says that the zygote's network and processes are its own and those of the tool it runs under.
     """
 
     view: view.SystemView
@@ -56,7 +56,7 @@ class Ground:
     other_user_lack: str
     cgroup_base: Path | None
     cgroup_lack: str
-    private_network: bool
+    enclosed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +129,15 @@ class Job:
     def _enter_namespaces(self) -> None:
         if self.ground.pid_namespace is not None:
             self.findings.have("pid_namespace")
+        elif self.ground.enclosed:
+            self.findings.have("pid_namespace")
+            self.findings.have("pid_namespace_shared_with_zygote")
         else:
             self.findings.lack("pid_namespace", self.ground.admin_lack)
         if not self.walled:
             return
         for name, flag in _NAMESPACES.items():
-            if name == "network_namespace" and self.policy.share_network:
+            if name == "network_namespace" and self.policy.under_tool:
                 self._share_network()
                 continue
             if not self.ground.admin:
@@ -149,7 +152,7 @@ class Job:
             system.set_host_name(_HOST_NAME)
 
     def _share_network(self) -> None:
-        if self.ground.private_network:
+        if self.ground.enclosed:
             self.findings.have("network_namespace")
             self.findings.have("network_shared_with_zygote")
         else:
@@ -250,7 +253,7 @@ class Job:
                 writable=writable,
                 devices=devices,
                 listed=["/"] if self.scratch is None else [],
-                network=self.policy.share_network,
+                network=self.policy.under_tool,
             )
             self.findings.have("landlock")
             self.findings.have(f"landlock_abi_{version}")
@@ -259,14 +262,17 @@ class Job:
         system.prctl(system.PR_SET_DUMPABLE, 0)
         self.findings.have("not_dumpable")
         try:
-            seccomp.install(network=self.policy.share_network)
+            seccomp.install(network=self.policy.under_tool)
             self.findings.have("seccomp")
         except OSError as error:
             self.findings.lack("seccomp", error)
 
     def _set_environment(self) -> None:
         tmp = "/tmp" if self.scratch is None else self.scratch
-        wanted = environment.inside(os.environ, self.policy.env, home=self.home, tmp=tmp)
+        added = dict(self.policy.env)
+        if self.policy.under_tool and self.ground.enclosed:
+            added = environment.set_by_tool(os.environ) | added
+        wanted = environment.inside(os.environ, added, home=self.home, tmp=tmp)
         for name in set(os.environ) - set(wanted):
             del os.environ[name]
         os.environ.update(environment.only_visible(wanted))

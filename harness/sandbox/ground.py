@@ -27,11 +27,12 @@ _SMALL_USERS = 4336
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """How `enter` went; in the server only."""
+    """How `enter` went; in the server only. `host_pid` tells this zygote from every other on the machine."""
 
     admin: bool
     admin_lack: str
     host_pid: int
+    enclosed: bool = False
 
 
 def enter(on_fork: Callable[[], None]) -> Entered:
@@ -67,7 +68,17 @@ def enter(on_fork: Callable[[], None]) -> Entered:
     return Entered(admin=admin, admin_lack=lack, host_pid=int(os.readlink("/proc/self")))
 
 
-def survey(entered: Entered, *, private_network: bool) -> Ground:
+def enclosed(outer_pid: int) -> Entered:
+    """Go on inside `enclosure`, whose process outside is `outer_pid`.
+
+    Children get no process ids of their own, by which the tool around them would lose them.
+    """
+    system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+    system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+    return Entered(admin=True, admin_lack="", host_pid=outer_pid, enclosed=True)
+
+
+def survey(entered: Entered) -> Ground:
     """Look at the machine; called after the preload, whose libraries count among what children need to see."""
     shown = view.discover()
     try:
@@ -76,7 +87,7 @@ def survey(entered: Entered, *, private_network: bool) -> Ground:
         base, cgroup_lack = None, str(error)
     user, user_lack = _other_user(entered, shown)
     pid_namespace = None
-    if entered.admin:
+    if entered.admin and not entered.enclosed:
         pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     return Ground(
         view=shown,
@@ -87,7 +98,7 @@ def survey(entered: Entered, *, private_network: bool) -> Ground:
         other_user_lack=user_lack,
         cgroup_base=base,
         cgroup_lack=cgroup_lack,
-        private_network=private_network,
+        enclosed=entered.enclosed,
     )
 
 

@@ -41,7 +41,8 @@ class SandboxPolicy:
     readable one. `env` is added to the scrubbed environment. Limits: `max_processes` counts threads too (the kernel
     does); `max_file_bytes` bounds one file; `max_disk_bytes` all that lies in `writable`; `max_scratch_bytes` each
     of the private `/tmp`, home and `/dev/shm`, whose use counts as memory; `max_cpu_s` is a backstop per process.
-    `share_network` leaves the child in its zygote's network; only for a zygote whose network is private.
+    `under_tool` leaves the child in its zygote's network, with the variables that the tool around the zygote set; only
+    for a zygote that is enclosed.
     """
 
     mode: Mode = "auto"
@@ -58,7 +59,7 @@ class SandboxPolicy:
     max_scratch_bytes: int = 4 * GIB
     max_open_files: int = 4096
     max_cpu_s: int = 6 * 3600
-    share_network: bool = False
+    under_tool: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -72,7 +73,7 @@ class SandboxPolicy:
                 raise ValueError(f"{name} of a sandbox policy must be positive, not {getattr(self, name)}")
 
     def to_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = {name: getattr(self, name) for name in ("mode", "gpu", "share_network")}
+        value: dict[str, Any] = {name: getattr(self, name) for name in ("mode", "gpu", "under_tool")}
         value["env"] = dict(self.env)
         value |= {name: [str(path) for path in getattr(self, name)] for name in _PATHS}
         return value | {name: getattr(self, name) for name in _LIMITS}
@@ -82,7 +83,7 @@ class SandboxPolicy:
         """The inverse of `to_json`; both ends are the harness's own. Raises `KeyError`, `ValueError`."""
         fields: dict[str, Any] = {name: tuple(Path(path) for path in value[name]) for name in _PATHS}
         fields |= {name: int(value[name]) for name in _LIMITS}
-        fields |= {name: bool(value[name]) for name in ("gpu", "share_network")}
+        fields |= {name: bool(value[name]) for name in ("gpu", "under_tool")}
         return cls(mode=value["mode"], env=dict(value["env"]), **fields)
 
 

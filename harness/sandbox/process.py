@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import harness
+from harness.sandbox.enclosure import HOST_PID
 from harness.sandbox.environment import scrub
 
 
@@ -25,7 +26,7 @@ class Start:
     env: Mapping[str, str] = field(default_factory=dict)
     log_path: Path | None = None
     wrapper: tuple[str, ...] = ()
-    private_network: bool = False
+    enclosed: bool = False
 
 
 def start(theirs: socket.socket, what: Start) -> subprocess.Popen[bytes]:
@@ -45,11 +46,11 @@ def start(theirs: socket.socket, what: Start) -> subprocess.Popen[bytes]:
     environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
     environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
     python = [sys.executable, "-P", "-m"]
-    network = "private" if what.private_network else "own"
-    command = [*python, "harness.zygote", str(theirs.fileno()), network, *what.preload]
+    place = f"enclosed:{HOST_PID}" if what.enclosed else "own"
+    command = [*python, "harness.zygote", str(theirs.fileno()), place, *what.preload]
     command = [*what.wrapper, *command]
-    if what.private_network:
-        command = [*python, "harness.sandbox.netless", *command]
+    if what.enclosed:
+        command = [*python, "harness.sandbox.enclosure", *command]
     with open(what.log_path or os.devnull, "ab") as log:
         return subprocess.Popen(
             command,

@@ -57,16 +57,20 @@ class _Child:
     retry_reason: str = ""
 
 
-def serve(channel_fd: int, preload: tuple[str, ...], *, private_network: bool) -> Confined | None:
-    """Be a zygote. Returns None when the owner is gone, and in each confined child what it is to run."""
+def serve(channel_fd: int, preload: tuple[str, ...], *, place: str) -> Confined | None:
+    """Be a zygote. Returns None when the owner is gone, and in each confined child what it is to run.
+
+    `place` is `own`, or `enclosed:PID` where `enclosure` (process PID outside) stands around this process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's business
     channel = Channel(socket.socket(fileno=channel_fd))
-    entered = ground.enter(channel.close)
+    _, enclosed, outer = place.partition("enclosed:")
+    entered = ground.enclosed(int(outer)) if enclosed else ground.enter(channel.close)
     began_s = time.monotonic()
     try:
         for name in preload:
             importlib.import_module(name)
-        base = ground.survey(entered, private_network=private_network)
+        base = ground.survey(entered)
         _refuse_open_gpu()
     except BaseException:
         with suppress(ChannelClosed):
