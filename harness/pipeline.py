@@ -24,9 +24,9 @@ from harness.environment import Environment
 from harness.executors import Executor
 from harness.executors.local import LocalExecutor
 from harness.model import DeviceKind, Failure, Problem, Record, Solution, Status, Workload, one_line
-from harness.referee import Outcome, RefereeConfig, Task
 from harness.reference import load_reference
 from harness.store import RunStore, timestamp
+from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 
 

@@ -11,7 +11,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,20 +22,12 @@ from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
 from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, run_rounds
 from harness.messages import Attach, Burst, BurstDone, CallMode, Load
-from harness.model import (
-    DeviceKind,
-    Failure,
-    InputRules,
-    PrecisionClass,
-    Problem,
-    Status,
-    Workload,
-    one_line,
-)
+from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
 from harness.reference import ProblemError
 from harness.reports import failure_of_reports
 from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
-from harness.sandbox import Mode, SandboxPolicy
+from harness.sandbox import SandboxPolicy
+from harness.tasks import Outcome, RefereeConfig, Task
 from harness.timing import Settled, judge_times
 from harness.verify import Finding, Verifier, overall, summarise
 from harness.zygote import Zygote
@@ -48,114 +39,6 @@ STRESS_DRAWS = 2
 
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefereeConfig:
-    """What holds for every solution that a referee judges; the fields are `RunConfig`'s."""
-
-    device: DeviceKind
-    device_index: int
-    sandbox: Mode
-    checked: bool
-    device_policy: str
-    seeds: int
-    load_timeout_s: float
-    call_timeout_s: float
-    solution_timeout_s: float
-    min_samples: int
-    sets_per_burst: int
-    relative_half_width: float
-    budget_s: float
-    memory_limit_bytes: int
-    host_runtime: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RefereeConfig:
-        return cls(**{**value, "device": DeviceKind(value["device"])})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """One solution to judge. `modules` are its prebuilt extensions, `readable` the folders they lie in.
-
-    `timed` is False where times would mean nothing: CUDA sources executed on the CPU.
-    """
-
-    problem: Problem
-    workload: Workload
-    source: str
-    filename: str
-    modules: tuple[Mapping[str, Any], ...]
-    readable: tuple[Path, ...]
-    log_path: Path
-    timed: bool
-
-    def to_json(self) -> dict[str, Any]:
-        problem = self.problem
-        return {
-            "problem": {
-                "id": problem.id,
-                "name": problem.name,
-                "path": str(problem.path),
-                "source": problem.source,
-                "digest": problem.digest,
-                "precision": problem.precision.value,
-                "variants": list(problem.rules.variants),
-            },
-            "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
-            "source": self.source,
-            "filename": self.filename,
-            "modules": [dict(module) for module in self.modules],
-            "readable": [str(path) for path in self.readable],
-            "log_path": str(self.log_path),
-            "timed": self.timed,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Task:
-        problem = value["problem"]
-        return cls(
-            problem=Problem(
-                id=problem["id"],
-                name=problem["name"],
-                path=Path(problem["path"]),
-                source=problem["source"],
-                digest=problem["digest"],
-                precision=PrecisionClass(problem["precision"]),
-                rules=InputRules(variants=tuple(problem["variants"])),
-            ),
-            workload=Workload(**value["workload"]),
-            source=value["source"],
-            filename=value["filename"],
-            modules=tuple(value["modules"]),
-            readable=tuple(Path(path) for path in value["readable"]),
-            log_path=Path(value["log_path"]),
-            timed=value["timed"],
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The verdict with its evidence, in the record's terms."""
-
-    status: Status
-    reason: str
-    speedup: float | None = None
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    timing: Mapping[str, Any] | None = None
-    labels: tuple[str, ...] = ()
-    detail: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Outcome:
-        return cls(**{**value, "status": Status(value["status"]), "labels": tuple(value["labels"])})
 
 
 class Referee:
@@ -273,6 +156,9 @@ class _Session:
         self._deadline = begin + self._config.solution_timeout_s
         self._labels: list[str] = []
         self._unmatched: tuple[str, ...] = ()
+        # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
+        self._bursts_s = {"solution": 0.0, "reference": 0.0}
+        evidence["bursts_s"] = self._bursts_s
 
     def run(self) -> Outcome:
         self._timed("load", self._load)
@@ -345,7 +231,9 @@ class _Session:
             coerce_device=self._config.device_policy == "coerce",
         )
         timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
-        return self._guest.burst(burst, timeout_s)
+        done, wall_s = self._guest.burst(burst, timeout_s)
+        self._bursts_s["solution"] += wall_s
+        return done, wall_s
 
     def _verification(self) -> tuple[list[Finding], BurstDone]:
         """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
@@ -419,6 +307,7 @@ class _Session:
             secret=self._secret,
             between=lambda: states.append(self._monitor.read()),
         )
+        self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
         self._evidence["timed_calls_verified"] = len(findings)
         failure = overall(findings, unmatched=self._unmatched)
         if failure is not None:

@@ -18,7 +18,7 @@ LAYERS = {
     "pure": "claims comparison digest extract messages numerics patterns precision reports roofline scoring screen "
     "sizes stats trees variants wire",
     "edges": "catalog config devices environment gpustate hostcuda inputs kernelbench reference store",
-    "stages": "audit bench build contestant guest measure oracle sandbox timing verify zygote",
+    "stages": "audit bench build contestant guest measure oracle sandbox tasks timing verify zygote",
     "control": "executors pipeline referee",
     "outside": "api cli doctor report transcripts __main__",
 }
@@ -37,7 +37,19 @@ UNTRUSTED = (
 """Modules that run in one process with a submission. They are started by name, never imported by trusted ones."""
 
 JUDGES = frozenset(
-    {"bench", "catalog", "comparison", "inputs", "numerics", "oracle", "referee", "reference", "store", "verify"}
+    {
+        "bench",
+        "catalog",
+        "comparison",
+        "inputs",
+        "numerics",
+        "oracle",
+        "referee",
+        "reference",
+        "store",
+        "tasks",
+        "verify",
+    }
 )
 """Units that hold the reference, seeds, tolerances, verdicts or results."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # so that a worker can start its zygote before it imports torch
-    from harness.referee import Outcome, Task
+    from harness.tasks import Outcome, Task
 
 
 class ExecutorError(Exception):

@@ -18,7 +18,7 @@ from typing import Any
 from harness.executors import ExecutorError
 from harness.executors.worker import MAX_TASK_BYTES
 from harness.model import Status, one_line
-from harness.referee import Outcome, RefereeConfig, Task
+from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, WireError, pair
 
 START_TIMEOUT_S = 180.0

@@ -32,7 +32,8 @@ def main(fd: int) -> None:
     with Zygote(preload=(*PRELOADED, *extra), log_path=Path(start["log_path"])) as zygote:
         # Only now, so that this process and its zygote import torch at the same time (3 to 5 s each).
         from harness.devices import DeviceError
-        from harness.referee import Referee, RefereeConfig, Task
+        from harness.referee import Referee
+        from harness.tasks import RefereeConfig, Task
 
         config = RefereeConfig.from_json(start["config"])
         try:

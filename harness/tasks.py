@@ -1,0 +1,123 @@
+"""What the conductor hands to a referee and gets back: configuration, one task, one outcome, as JSON objects.
+
+Trusted side; plain values without torch, so that a conductor that only passes them on starts at once. No contestant
+ever sees one: a task holds the problem's source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
+from harness.sandbox import Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefereeConfig:
+    """What holds for every solution that a referee judges; the fields are `RunConfig`'s."""
+
+    device: DeviceKind
+    device_index: int
+    sandbox: Mode
+    checked: bool
+    device_policy: str
+    seeds: int
+    load_timeout_s: float
+    call_timeout_s: float
+    solution_timeout_s: float
+    min_samples: int
+    sets_per_burst: int
+    relative_half_width: float
+    budget_s: float
+    memory_limit_bytes: int
+    host_runtime: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RefereeConfig:
+        return cls(**{**value, "device": DeviceKind(value["device"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One solution to judge. `modules` are its prebuilt extensions, `readable` the folders they lie in.
+
+    `timed` is False where times would mean nothing: CUDA sources executed on the CPU.
+    """
+
+    problem: Problem
+    workload: Workload
+    source: str
+    filename: str
+    modules: tuple[Mapping[str, Any], ...]
+    readable: tuple[Path, ...]
+    log_path: Path
+    timed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        problem = self.problem
+        return {
+            "problem": {
+                "id": problem.id,
+                "name": problem.name,
+                "path": str(problem.path),
+                "source": problem.source,
+                "digest": problem.digest,
+                "precision": problem.precision.value,
+                "variants": list(problem.rules.variants),
+            },
+            "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
+            "source": self.source,
+            "filename": self.filename,
+            "modules": [dict(module) for module in self.modules],
+            "readable": [str(path) for path in self.readable],
+            "log_path": str(self.log_path),
+            "timed": self.timed,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Task:
+        problem = value["problem"]
+        return cls(
+            problem=Problem(
+                id=problem["id"],
+                name=problem["name"],
+                path=Path(problem["path"]),
+                source=problem["source"],
+                digest=problem["digest"],
+                precision=PrecisionClass(problem["precision"]),
+                rules=InputRules(variants=tuple(problem["variants"])),
+            ),
+            workload=Workload(**value["workload"]),
+            source=value["source"],
+            filename=value["filename"],
+            modules=tuple(value["modules"]),
+            readable=tuple(Path(path) for path in value["readable"]),
+            log_path=Path(value["log_path"]),
+            timed=value["timed"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The verdict with its evidence, in the record's terms."""
+
+    status: Status
+    reason: str
+    speedup: float | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    timing: Mapping[str, Any] | None = None
+    labels: tuple[str, ...] = ()
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Outcome:
+        return cls(**{**value, "status": Status(value["status"]), "labels": tuple(value["labels"])})
