@@ -151,10 +151,14 @@ def one_line(text: str, *, limit: int = 500) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One set of sizes for a problem: values for module globals; empty means the file as shipped."""
+    """One set of sizes for a problem: values for module globals; empty means the file as shipped.
+
+    `precision` is the class that answers must reach here; None means the problem's own.
+    """
 
     name: str
     sizes: Mapping[str, int | float | bool | str] = field(default_factory=dict)
+    precision: PrecisionClass | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

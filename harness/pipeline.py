@@ -1,33 +1,45 @@
-"""From solution files to records: build all, judge one after another, append each as it finishes.
+"""From solution files to records: build ahead, judge on every slot, append each record as it finishes.
 
-Trusted side; the conductor. Builds run in sandboxed builders, many at once, ahead of the referees; solutions of one
-problem follow one another, so that a referee keeps that problem ready. It prints nothing: whoever calls gets events.
+Trusted side; the conductor. Threads build and judge through an `Executor`; the calling thread alone writes records
+and tells events, so that whoever calls needs no lock. It prints nothing, and imports no torch: the referees do that
+meanwhile.
 """
 
 from __future__ import annotations
 
+import errno
+import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from harness.build import PRELOAD, BuildCache, BuildOutcome, Toolchain, build_solution, open_toolchain
-from harness.build.arguments import describe
-from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
+from harness.build import BuildCache
 from harness.config import RunConfig
 from harness.environment import Environment
-from harness.executors import Executor
+from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.local import LocalExecutor
-from harness.model import DeviceKind, Failure, Problem, Record, Solution, Status, Workload, one_line
-from harness.reference import load_reference
-from harness.store import RunStore, timestamp
-from harness.tasks import Outcome, RefereeConfig, Task
-from harness.zygote import Zygote
+from harness.model import Problem, Record, Solution, Status, one_line
+from harness.planning import Job, is_done, plan
+from harness.schedule import Ready, Schedule
+from harness.signature import signature
+from harness.store import RunStore, StoreUnavailable, timestamp
+from harness.tasks import Outcome, Task
+
+AHEAD = 32
+"""Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
+files, and several problems must be among them so that each slot finds one of its own."""
+
+MAX_SLOTS_LOST = 2
+"""Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
+
+GRACE_S = 20.0
+"""How long after an interrupt the solutions being judged may take to get their records."""
+
+MACHINE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +62,20 @@ class BuildFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolutionFinished:
-    """One solution has its record, which is on disk."""
+    """One solution has its record, which is on disk. `slot` is the title of what judged it; None where none did."""
 
     record: Record
+    slot: str | None = None
 
 
-Event = RunStarted | BuildFinished | SolutionFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """Something that whoever watches should know: a slot out of service, an interrupt being heeded."""
+
+    message: str
+
+
+Event = RunStarted | BuildFinished | SolutionFinished | Noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,47 +88,24 @@ class RunSummary:
     wall_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One solution with what it is held against."""
-
-    solution: Solution
-    problem: Problem
-    workload: Workload
-
-
-def plan(config: RunConfig) -> tuple[Catalog, list[Job]]:
-    """Every solution that the configuration names, grouped by problem. Raises `CatalogError` listing all faults."""
-    catalog = load_problems(config.problems)
-    solutions = find_solutions(config.paths, catalog, problem_id=config.problem)
-    jobs = []
-    faults = []
-    for solution in solutions:
-        problem = catalog[solution.problem_id]
-        if config.precision is not None:
-            problem = replace(problem, precision=config.precision)
-        workload = problem.workloads.get(config.workload)
-        if workload is None:
-            known = ", ".join(problem.workloads)
-            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {known}")
-            continue
-        jobs.append(Job(solution=solution, problem=problem, workload=workload))
-    if faults:
-        raise CatalogError(sorted(set(faults)))
-    return catalog, sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
-
-
 def evaluate_run(
-    config: RunConfig, *, environment: Environment, on_event: Callable[[Event], None] = lambda event: None
+    config: RunConfig,
+    *,
+    environment: Environment,
+    on_event: Callable[[Event], None] = lambda event: None,
+    executor: Executor | None = None,
 ) -> RunSummary:
     """Evaluate everything that `config` names and append the records to its run folder.
 
-    Raises `CatalogError` (wrong call, before anything is compiled), `StoreError`, `ExecutorError` or `MachineError`
-    (the machine can't). Whatever happens to one solution leaves the others alone. On `KeyboardInterrupt` every
-    process is ended; what is finished is on disk.
+    `executor` is used and left open; without one, this machine's is opened for the run. Raises `CatalogError` (wrong
+    call, before anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full), `ExecutorError`, `CacheError`
+    or `MachineError` (the machine can't). Whatever happens to one solution leaves the others alone.
+
+    On `KeyboardInterrupt` nothing new begins; what is being judged gets `GRACE_S` to finish and its record, or ends at
+    once on a second one; then it is raised. Everything that is finished is on disk, and `--resume` does the rest.
     """
     begin = time.perf_counter()
-    _, jobs = plan(config)
+    jobs = plan(config)
     settings = config.to_json()
     store = (
         RunStore.resume(config.run_dir, config=settings)
@@ -117,190 +114,233 @@ def evaluate_run(
     )
     with store:
         finished = store.finished() if config.resume else {}
-        pending = [job for job in jobs if not _is_done(job, config, finished)]
+        pending = [job for job in jobs if not is_done(job, config, finished)]
+        del finished
         on_event(RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending)))
-        records: list[Record] = []
         if pending:
-            _Run(config, environment, store, on_event, records).run(pending)
-    return RunSummary(
-        run_dir=config.run_dir,
-        records=tuple(records),
-        skipped=len(jobs) - len(pending),
-        wall_s=time.perf_counter() - begin,
-    )
+            with ExitStack() as stack:
+                logs = config.run_dir / "logs"
+                used = executor or stack.enter_context(LocalExecutor(config, environment, logs))
+                _Run(config, environment, store, on_event, used, pending).run()
+        wanted = {job.solution.label for job in pending}
+        records = tuple(record for record in store.records() if record.solution in wanted)
+        wall_s = time.perf_counter() - begin
+        store.note_session({"evaluated": len(pending), "skipped": len(jobs) - len(pending), "wall_s": wall_s})
+    return RunSummary(run_dir=config.run_dir, records=records, skipped=len(jobs) - len(pending), wall_s=wall_s)
 
 
-def _is_done(job: Job, config: RunConfig, finished: Any) -> bool:
-    identity = (job.problem.id, job.solution.label, config.device.value, job.workload.name)
-    held = finished.get(identity)
-    return (
-        held is not None
-        and held.status is not Status.harness_error
-        and held.solution_digest == job.solution.digest
-        and held.problem_digest == job.problem.digest
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """What a thread tells the calling one."""
+
+    event: Event | None = None
+    record: Record | None = None
+    slot: Slot | None = None
+    lost: SlotLost | None = None
+    error: BaseException | None = None
+    left: bool = False
 
 
-def describe_arguments(problem: Problem) -> dict[str, Any] | None:
-    """Shapes of the constructor's arguments and of one call's inputs, at the small workload where there is one.
-
-    None where the problem does not tell; then what a solution compiles late is built where it runs.
-    """
-    workload = problem.workloads.get("small", Workload(name="full"))
-    try:
-        reference = load_reference(problem, workload)
-        with torch.device("meta"):
-            inputs = reference.get_inputs()
-        return describe(reference.init_inputs(), inputs)
-    except Exception:
-        # Whatever is wrong with the problem, the referee finds it and says so; here it only costs time.
-        return None
-
-
-def referee_configs(config: RunConfig, device_count: int, host_runtime: str | None) -> list[RefereeConfig]:
-    """One referee's configuration for each device."""
-    return [
-        RefereeConfig(
-            host_runtime=host_runtime,
-            device=config.device,
-            device_index=index,
-            sandbox=config.sandbox,
-            checked=config.checked,
-            device_policy=config.device_policy,
-            seeds=config.seeds,
-            load_timeout_s=config.load_timeout_s,
-            call_timeout_s=config.call_timeout_s,
-            solution_timeout_s=config.solution_timeout_s,
-            min_samples=config.timing.min_samples,
-            sets_per_burst=config.timing.sets_per_burst,
-            relative_half_width=config.timing.relative_half_width,
-            budget_s=config.timing.budget_s,
-            memory_limit_bytes=config.memory_limit_bytes,
-        )
-        for index in range(device_count)
-    ]
-
-
-@dataclass(slots=True)
 class _Run:
-    """State of one run between start and end."""
+    """One run between start and end."""
 
-    config: RunConfig
-    environment: Environment
-    store: RunStore
-    on_event: Callable[[Event], None]
-    records: list[Record]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    described: dict[str, dict[str, Any] | None] = field(default_factory=dict)
-
-    def run(self, jobs: Sequence[Job]) -> None:
-        config = self.config
-        logs = config.run_dir / "logs"
-        logs.mkdir(exist_ok=True)
-        gpus = len(self.environment.gpus) if config.device is DeviceKind.CUDA else 1
-        toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked)
-        cache = BuildCache(config.cache_dir)
-        runtime = next((str(folder) for folder in toolchain.runtime), None)
-        with (
-            LocalExecutor(referee_configs(config, max(1, min(gpus, 1)), runtime), logs / "_referee.log") as executor,
-            Zygote(preload=PRELOAD, log_path=logs / "_builder.log") as zygote,
-            ThreadPoolExecutor(config.jobs, thread_name_prefix="build") as builders,
-            ThreadPoolExecutor(executor.slots, thread_name_prefix="judge") as judges,
-        ):
-            try:
-                self._flow(jobs, builders, judges, executor, zygote, toolchain, cache)
-            except BaseException:
-                builders.shutdown(wait=False, cancel_futures=True)
-                judges.shutdown(wait=False, cancel_futures=True)
-                executor.close()
-                zygote.close()
-                raise
-
-    def _flow(
+    def __init__(
         self,
-        jobs: Sequence[Job],
-        builders: ThreadPoolExecutor,
-        judges: ThreadPoolExecutor,
+        config: RunConfig,
+        environment: Environment,
+        store: RunStore,
+        on_event: Callable[[Event], None],
         executor: Executor,
-        zygote: Zygote,
-        toolchain: Toolchain,
-        cache: BuildCache,
+        jobs: list[Job],
     ) -> None:
-        building = {builders.submit(self._build, job, zygote, toolchain, cache): job for job in jobs}
-        judging: set[Future[Record]] = set()
-        # Builds are under way while the referees start; a device that is missing ends the run here.
-        executor.wait_ready()
-        while building or judging:
-            futures: list[Future[Any]] = [*building, *judging]
-            done, _ = wait(futures, return_when=FIRST_COMPLETED)
-            for built in [future for future in building if future in done]:
-                job, outcome = building.pop(built), built.result()
-                failed = outcome.failure is not None
-                self.on_event(BuildFinished(solution=job.solution, wall_s=outcome.wall_s, failed=failed))
-                if failed:
-                    outcome.release()
-                    self._finish(self._record_of_build(job, outcome))
-                else:
-                    judging.add(judges.submit(self._judge, job, outcome, executor))
-            for judged in [future for future in judging if future in done]:
-                judging.remove(judged)
-                self._finish(judged.result())
-
-    def _build(self, job: Job, zygote: Zygote, toolchain: Toolchain, cache: BuildCache) -> BuildOutcome:
-        return build_solution(
-            job.solution.source,
-            job.solution.path.name,
-            zygote=zygote,
-            toolchain=toolchain,
-            cache=cache,
-            log_path=self.store.log_path(job.solution.label),
-            timeout_s=self.config.compile_timeout_s,
-            sandbox=self.config.sandbox,
-            arguments=self._arguments(job.problem),
+        self._config = config
+        self._environment = environment
+        self._store = store
+        self._on_event = on_event
+        self._executor = executor
+        self._slots = list(executor.slots)
+        self._builders = max(1, min(executor.builders, len(jobs)))
+        self._schedule: Schedule[Job, Built] = Schedule(
+            ((job.problem.digest, job) for job in jobs), ahead=AHEAD + self._builders
         )
+        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._losses: dict[str, int] = {}
+        self._cache: BuildCache | None = None
+        self._signatures: dict[str, Mapping[str, Any] | None] = {}
+        self._asking = threading.Lock()
+        self._judging = 0
+        self._done = 0
+        self._total = len(jobs)
+        self._lost: list[str] = []
 
-    def _arguments(self, problem: Problem) -> dict[str, Any] | None:
+    def run(self) -> None:
+        """Everything to its record. Raises what ends the run."""
+        threads = [("build", self._build_all, ()) for _ in range(self._builders)]
+        threads += [("judge", self._judge_all, (slot,)) for slot in self._slots]  # type: ignore[misc]
+        for name, target, arguments in threads:
+            threading.Thread(target=self._guarded, args=(target, *arguments), name=name, daemon=True).start()
+        running = len(threads)
+        try:
+            while running:
+                running -= self._heed(self._messages.get())
+        except KeyboardInterrupt:
+            self._finish_what_runs(running)
+            raise
+        finally:
+            self._schedule.stop()
+            for ready in self._schedule.left_over():
+                ready.built.release()
+        if self._done < self._total:
+            why = "; ".join(self._lost)
+            raise ExecutorError(f"no device is left to judge {self._total - self._done} solutions: {why}")
+
+    def _finish_what_runs(self, running: int) -> None:
+        self._schedule.stop()
+        if self._judging:
+            several = "s" if self._judging > 1 else ""
+            what = f"finishing the {self._judging} solution{several} being judged; interrupt again to end at once"
+            self._on_event(Noted(message=f"interrupted: {what}"))
+        deadline = time.monotonic() + GRACE_S
+        while running and self._judging:
+            try:
+                running -= self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                return
+
+    def _heed(self, message: _Message) -> int:
+        """Do what a thread asks for; 1 if it was its last word."""
+        if message.error is not None:
+            raise message.error
+        if message.event is not None:
+            self._on_event(message.event)
+        if message.lost is not None:
+            self._lost.append(str(message.lost))
+            self._on_event(Noted(message=f"out of service: {message.lost}"))
+            if len(self._lost) == len(self._slots):
+                self._schedule.stop()
+        if message.record is not None:
+            self._store.append(message.record)
+            self._done += 1
+            title = message.slot.title if message.slot is not None else None
+            self._on_event(SolutionFinished(record=message.record, slot=title))
+        return int(message.left)
+
+    def _guarded(self, target: Callable[..., None], *arguments: Any) -> None:
+        """A thread's life: whatever it can't handle ends the run, and is raised by the calling thread."""
+        try:
+            target(*arguments)
+        except OSError as error:
+            if error.errno in MACHINE_ERRORS:
+                where = f"{error.filename or self._config.run_dir}"
+                error = StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
+            self._messages.put(_Message(error=error))
+        except BaseException as error:
+            self._messages.put(_Message(error=error))
+        finally:
+            self._messages.put(_Message(left=True))
+
+    def _build_all(self) -> None:
+        while (found := self._schedule.next_build()) is not None:
+            problem, job = found
+            built = self._executor.build(
+                Order(
+                    source=job.solution.source,
+                    filename=job.solution.path.name,
+                    arguments=self._signature(job.problem),
+                    log_path=self._store.log_path(job.solution.label),
+                )
+            )
+            failed = built.failure is not None
+            event = BuildFinished(solution=job.solution, wall_s=built.wall_s, failed=failed)
+            if failed:
+                built.release()
+                record = self._record_of_build(job, built)
+                self._messages.put(_Message(event=event, record=record))
+                self._schedule.settled()
+            else:
+                self._messages.put(_Message(event=event))
+                self._schedule.built(Ready(job=job, problem=problem, built=built))
+
+    def _signature(self, problem: Problem) -> Mapping[str, Any] | None:
         """What `ModelNew` is constructed with and called with, as shapes, so that builds find all they need."""
-        with self.lock:
-            if problem.digest not in self.described:
-                self.described[problem.digest] = describe_arguments(problem)
-            return self.described[problem.digest]
+        with self._asking:
+            if self._cache is None:
+                self._cache = BuildCache(self._config.cache_dir, self._config.cache_limit_bytes)
+            if problem.digest not in self._signatures:
+                self._signatures[problem.digest] = signature(problem, self._cache)
+            return self._signatures[problem.digest]
 
-    def _judge(self, job: Job, built: BuildOutcome, executor: Executor) -> Record:
-        begin = time.perf_counter()
-        log_path = self.store.log_path(job.solution.label)
+    def _judge_all(self, slot: Slot) -> None:
+        while (ready := self._schedule.take(slot.name)) is not None:
+            with self._asking:
+                self._judging += 1
+            try:
+                record = self._judge(slot, ready)
+            except SlotLost as lost:
+                self._lose(slot, ready, lost)
+                return
+            finally:
+                with self._asking:
+                    self._judging -= 1
+            ready.built.release()
+            self._messages.put(_Message(record=record, slot=slot))
+            self._schedule.judged()
+
+    def _lose(self, slot: Slot, ready: Ready[Job, Built], lost: SlotLost) -> None:
+        """The slot gives up; its solution goes to another, unless it took several with it."""
+        label = ready.job.solution.label
+        with self._asking:
+            self._losses[label] = self._losses.get(label, 0) + 1
+            often = self._losses[label] >= MAX_SLOTS_LOST
+        if often:
+            reason = one_line(f"{MAX_SLOTS_LOST} devices went out of service while they judged it: {lost}")
+            outcome = Outcome(status=Status.harness_error, reason=reason)
+            record = self._record(ready.job, outcome, ready.built, slot.environment, ready.built.wall_s)
+            ready.built.release()
+            self._messages.put(_Message(record=record, slot=slot))
+            self._schedule.judged()
+        else:
+            self._schedule.give_back(slot.name, ready)
+        self._messages.put(_Message(lost=lost))
+
+    def _judge(self, slot: Slot, ready: Ready[Job, Built]) -> Record:
+        begin, begin_unix_s = time.perf_counter(), time.time()
+        job, built = ready.job, ready.built
+        log_path = self._store.log_path(job.solution.label)
         run_log = log_path.with_name(log_path.name + ".run")
         task = Task(
             problem=job.problem,
             workload=job.workload,
             source=job.solution.source,
             filename=job.solution.path.name,
-            modules=built.injected(),
-            readable=built.readable,
+            modules=(),
+            readable=(),
             log_path=run_log,
-            timed=self.config.device is DeviceKind.CUDA or not built.has_cuda_sources,
+            timed=not (built.has_cuda_sources and self._config.device == "host"),
         )
-        try:
-            outcome = executor.judge(task)
-        finally:
-            built.release()
+        outcome = self._executor.judge(slot, task, built)
+        took_s = time.perf_counter() - begin
+        ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
+        outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
         _join_logs(log_path, run_log, outcome.detail)
-        return self._record(job, outcome, built.to_json(), built.wall_s + time.perf_counter() - begin)
+        return self._record(job, outcome, built, slot.environment, built.wall_s + took_s)
 
-    def _record_of_build(self, job: Job, built: BuildOutcome) -> Record:
-        assert built.failure is not None
-        failure: Failure = built.failure
-        _join_logs(self.store.log_path(job.solution.label), None, failure.detail)
+    def _record_of_build(self, job: Job, built: Built) -> Record:
+        failure = built.failure
+        assert failure is not None
+        _join_logs(self._store.log_path(job.solution.label), None, failure.detail)
         outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
-        return self._record(job, outcome, built.to_json(), built.wall_s)
+        return self._record(job, outcome, built, self._environment.for_record(self._config.device), built.wall_s)
 
-    def _record(self, job: Job, outcome: Outcome, build: dict[str, Any], wall_s: float) -> Record:
+    def _record(
+        self, job: Job, outcome: Outcome, built: Built, environment: Mapping[str, Any], wall_s: float
+    ) -> Record:
         return Record(
             problem=job.problem.id,
             author=job.solution.author,
             solution=job.solution.label,
             sample=job.solution.sample,
-            device=self.config.device,
+            device=self._config.device,
             workload=job.workload.name,
             status=outcome.status,
             reason=one_line(outcome.reason),
@@ -308,19 +348,13 @@ class _Run:
             speedup=outcome.speedup,
             evidence=outcome.evidence,
             timing=outcome.timing,
-            build=build,
-            environment=self.environment.for_record(self.config.device),
+            build=built.to_json(),
+            environment=environment,
             solution_digest=job.solution.digest,
             problem_digest=job.problem.digest,
             finished_at=timestamp(),
             wall_s=wall_s,
         )
-
-    def _finish(self, record: Record) -> None:
-        with self.lock:
-            self.store.append(record)
-            self.records.append(record)
-        self.on_event(SolutionFinished(record=record))
 
 
 def _join_logs(log_path: Path, run_log: Path | None, detail: str) -> None:

@@ -13,6 +13,8 @@ work unchanged. Beside the files of a folder there may be a `workloads.yaml`, of
         workloads:                   # name -> values for the file's module-level constants
           full: {}                   # always exists; empty means the file as it is
           small: {M: 45, K: 150, N: 77}      # for audits and the host device; lists stand for tuples
+          half: {dtype: bfloat16}    # where the file has a constant dtype = "float32"
+        precisions: {half: bf16}     # class of a workload that needs another one than the problem's
         inputs:
           variants: [zero_mean, large_values, structured]   # stress inputs within the domain; default: all; [] for none
         notes: free text
@@ -29,7 +31,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ PROBLEM_FILE = re.compile(r"(\d{1,6})_([^/]*)\.py")
 _FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _WORKLOAD = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _WANTED = re.compile(r"(?:.*/)?([A-Za-z0-9_-]+)/0*(\d+)(?:_[^/]*)?")
-_KEYS = frozenset({"precision", "workloads", "inputs", "notes", "flops", "bytes"})
+_KEYS = frozenset({"precision", "precisions", "workloads", "inputs", "notes", "flops", "bytes"})
 
 
 class CatalogError(Exception):
@@ -257,12 +259,22 @@ class _Entry:
         self._findings.append(f"{self._where}: {text}")
 
     def precision(self) -> PrecisionClass:
-        value = self._held.get("precision", PrecisionClass.FP32.value)
+        return self._class("precision", self._held.get("precision", PrecisionClass.FP32.value))
+
+    def _class(self, key: str, value: object) -> PrecisionClass:
         try:
             return PrecisionClass(value)
         except ValueError:
-            self.note(f"precision {value!r:.60}; it is one of {', '.join(PrecisionClass)}")
+            self.note(f"{key} {value!r:.60}; it is one of {', '.join(PrecisionClass)}")
             return PrecisionClass.FP32
+
+    def _precisions(self, workloads: Mapping[str, Workload]) -> dict[str, PrecisionClass]:
+        """Classes of single workloads."""
+        held = self._held.get("precisions", {})
+        if not isinstance(held, dict) or not set(held) <= set(workloads):
+            self.note(f"precisions is a mapping of workloads ({', '.join(workloads)}) to classes, not {held!r:.60}")
+            return {}
+        return {name: self._class(f"precisions, {name}:", value) for name, value in held.items()}
 
     def workloads(self) -> dict[str, Workload]:
         result = {"full": Workload(name="full")}
@@ -282,6 +294,8 @@ class _Entry:
                     except SizeError as error:
                         self.note(f"workload {name}: {error}")
                 result[name] = Workload(name=name, sizes=dict(sizes))
+        for name, precision in self._precisions(result).items():
+            result[name] = replace(result[name], precision=precision)
         return result
 
     def rules(self) -> InputRules:
