@@ -1,9 +1,9 @@
 """Runs a command among processes and in a network of its own: a working loopback, no other process, nothing else.
 
-Imports the system calls. Trusted code: `python -m harness.sandbox.enclosure COMMAND...`. For tools that watch processes
-from outside (compute-sanitizer): they find them by process id and talk to them over sockets, so tool, zygote and
-children must share both namespaces, and none of them may see or reach the machine's. Where the words of COMMAND hold
-`HOST_PID`, the id of the calling process outside takes its place.
+Imports the system calls and `tool`. Trusted code: `python -m harness.sandbox.enclosure COMMAND...`. For tools that
+watch processes from outside (compute-sanitizer): they find them by process id and talk to them over sockets, so tool,
+zygote and children must share both namespaces, and none of them may see or reach the machine's. Where the words of
+COMMAND hold `HOST_PID`, the id of the calling process outside takes its place.
 
 The calling process waits; its end, or its parent's, is the end of everything inside.
 """
@@ -19,8 +19,7 @@ import sys
 from typing import NoReturn
 
 from harness.sandbox import system
-
-HOST_PID = "@host-pid@"
+from harness.sandbox.tool import HOST_PID
 
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
@@ -49,6 +48,7 @@ def main(command: list[str]) -> NoReturn:
     system.mount("proc", "/proc", "proc", system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC)
     own = os.fork()
     if own == 0:
+        os.umask(0)  # the tool makes a pipe for each process it learns of, and children run as another user
         os.execvp(command[0], command)
     while True:  # the first process inherits what loses its parent
         ended, status = os.wait()

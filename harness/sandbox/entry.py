@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from harness.sandbox import environment, filesystem, landlock, limits, seccomp, supervisor, system, view
+from harness.sandbox import environment, filesystem, landlock, limits, seccomp, supervisor, system, tool, view
 from harness.sandbox.cgroup import ChildCgroup
 from harness.sandbox.policy import Findings, SandboxPolicy
 from harness.sandbox.supervisor import AccountPage
@@ -45,7 +45,8 @@ class Ground:
 
     `pid_namespace` is a descriptor of the zygote's own one where it can make others, `other_user` a user and group
     id that a child can change to (None: `other_user_lack` says why not, empty where it was never to be expected).
-    `enclosed` says that the zygote's network and processes are its own and those of the tool it runs under.
+    `enclosed` says that the zygote's network and processes are its own and those of the tool it runs under;
+    `host_pid` tells it from every other zygote.
     """
 
     view: view.SystemView
@@ -57,6 +58,7 @@ class Ground:
     cgroup_base: Path | None
     cgroup_lack: str
     enclosed: bool
+    host_pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +223,8 @@ class Job:
         os.setsid()
         os.dup2(self.log_write, 1)
         os.dup2(self.log_write, 2)
-        system.close_descriptors({self.channel, *self.fds, self.ready})
+        kept = tool.descriptors() if self.ground.enclosed else set()
+        system.close_descriptors({self.channel, *self.fds, self.ready, *kept})
         for fd in (self.channel, *self.fds, self.ready):
             os.set_inheritable(fd, False)
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -271,7 +274,7 @@ class Job:
         tmp = "/tmp" if self.scratch is None else self.scratch
         added = dict(self.policy.env)
         if self.policy.under_tool and self.ground.enclosed:
-            added = environment.set_by_tool(os.environ) | added
+            added = tool.variables(os.environ) | added
         wanted = environment.inside(os.environ, added, home=self.home, tmp=tmp)
         for name in set(os.environ) - set(wanted):
             del os.environ[name]

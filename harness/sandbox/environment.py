@@ -19,18 +19,12 @@ _PASSED = frozenset(
     }
 )
 _PASSED_PREFIXES = ("LC_",)
-_TOOL_PREFIXES = ("CUDA_INJECTION", "NVIDIA_PROCESS_INJECTION", "NVTX_INJECTION", "NV_SANITIZER", "NV_TPS")
 _SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
 def scrub(environment: Mapping[str, str]) -> dict[str, str]:
     """The part of `environment` that may reach a zygote and its children."""
     return {k: v for k, v in environment.items() if k in _PASSED or k.startswith(_PASSED_PREFIXES)}
-
-
-def set_by_tool(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a tool around a zygote added to it, so that its libraries work in the children too: injection settings."""
-    return {name: value for name, value in environment.items() if name.startswith(_TOOL_PREFIXES) or name == "LD_PRELOAD"}
 
 
 def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: str, tmp: str) -> dict[str, str]:

@@ -75,6 +75,7 @@ def enclosed(outer_pid: int) -> Entered:
     """
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+    os.umask(0o022)  # `enclosure` lifted it for the tool
     return Entered(admin=True, admin_lack="", host_pid=outer_pid, enclosed=True)
 
 
@@ -99,6 +100,7 @@ def survey(entered: Entered) -> Ground:
         cgroup_base=base,
         cgroup_lack=cgroup_lack,
         enclosed=entered.enclosed,
+        host_pid=entered.host_pid,
     )
 
 

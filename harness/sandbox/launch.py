@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.sandbox import filesystem, system
+from harness.sandbox import filesystem, system, tool
 from harness.sandbox.cgroup import ChildCgroup
 from harness.sandbox.entry import Confined, Ground, Job, answer
 from harness.sandbox.policy import Findings, SandboxPolicy
@@ -76,7 +76,8 @@ def launch(
         return Launched(pid=pid, ready=ready, alive=alive, page=page, cgroup=cgroup)
     try:
         forget()
-        system.close_descriptors({channel, *fds, log_file, *own})
+        kept = tool.descriptors() if ground.enclosed else set()
+        system.close_descriptors({channel, *fds, log_file, *own, *kept})
         job = Job(
             target=target,
             policy=policy,

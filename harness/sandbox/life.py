@@ -12,12 +12,13 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.sandbox import process
+from harness.sandbox import freeze, process
 from harness.sandbox.policy import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable
 from harness.wire import Channel, WireError, pair
 
@@ -69,6 +70,18 @@ class Child:
         """Kill it if it still runs, and close the channel."""
         self.kill()
         self.channel.close()
+
+    def pause(self) -> float:
+        """Stop everything in it; the `time.perf_counter()` at which the last process was told.
+
+        One that has ended counts as stopped. Raises `StopError` where something keeps running away.
+        """
+        return freeze.stop(self.pid) if self.pid is not None else time.perf_counter()
+
+    def resume(self) -> None:
+        """Let it go on after a `pause`."""
+        if self.pid is not None:
+            freeze.resume(self.pid)
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""

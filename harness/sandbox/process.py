@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import harness
-from harness.sandbox.enclosure import HOST_PID
 from harness.sandbox.environment import scrub
+from harness.sandbox.tool import HOST_PID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.sandbox import ground, limits, supervisor
+from harness.sandbox import ground, limits, supervisor, tool
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup
 from harness.sandbox.entry import Confined, Ground
 from harness.sandbox.launch import Launched, launch
@@ -154,6 +154,7 @@ class _Server:
         fds: tuple[int, ...],
         retry_reason: str = "",
     ) -> Confined | None:
+        policy = tool.policy_under(policy)
         own = ground.for_child(self._ground, id, policy)
         reason = retry_reason or ("" if own.admin else own.admin_lack)
         scratch = tempfile.mkdtemp(prefix="harness-") if reason or policy.mode == "off" else None
@@ -204,7 +205,7 @@ class _Server:
             return None, self._ground.cgroup_lack
         try:
             memory, processes = policy.max_memory_bytes, policy.max_processes
-            name = f"harness-{os.readlink('/proc/self')}-{id}"
+            name = f"harness-{self._ground.host_pid}-{id}"
             return ChildCgroup(base, name, max_memory_bytes=memory, max_processes=processes), ""
         except CgroupUnavailable as error:
             return None, str(error)

@@ -1,0 +1,69 @@
+"""Stops every process of a sandbox while it is not its turn, and lets them go on; from outside, by its owner.
+
+Imports `limits`. Trusted side. A submission's threads live on between the calls that it is asked for: they could fill
+in answers after the reply, compute on the next inputs while those are being drawn, or keep the cores busy while the
+reference is timed. SIGSTOP can't be caught, blocked or ignored, and where it comes from an outer pid namespace not
+even a first process is spared.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+from harness.sandbox.limits import descendants
+
+STOP_TIMEOUT_S = 5.0
+"""How long to chase processes that go on making new ones; a sandbox has at most some thousand."""
+
+_RUNS = frozenset("RS")
+"""States in /proc of a thread that may be in its own code when looked at next. One in a system call that can't be
+interrupted (D) meets the signal before it returns to it."""
+
+
+class StopError(Exception):
+    """The processes could not all be stopped in time: only code that runs away from the signal does that."""
+
+
+def stop(root: int) -> float:
+    """Stop every process below `root` (a supervisor, which itself goes on).
+
+    Returns the `time.perf_counter()` at which the last of them was told. Raises `StopError`.
+    """
+    told_s = time.perf_counter()
+    deadline_s = told_s + STOP_TIMEOUT_S
+    told: set[int] = set()
+    while True:
+        found = descendants(root)
+        if fresh := [pid for pid in found if pid not in told]:
+            _signal(fresh, signal.SIGSTOP)
+            told_s = time.perf_counter()
+            told.update(fresh)
+        elif not any(_running(pid) for pid in found):
+            return told_s
+        if time.perf_counter() > deadline_s:
+            raise StopError(f"{len(found)} processes could not be stopped within {STOP_TIMEOUT_S:g} s")
+
+
+def resume(root: int) -> None:
+    """Let every process below `root` go on."""
+    _signal(descendants(root), signal.SIGCONT)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _running(pid: int) -> bool:
+    """Whether any thread of this process may still be in its own code."""
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                # The name in parentheses may hold anything, more parentheses too.
+                if chr(file.read().rpartition(b")")[2].lstrip()[0]) in _RUNS:
+                    return True
+    return False
