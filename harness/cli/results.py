@@ -12,11 +12,13 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import Json, print_json, print_text, put, say
+from harness.cli.output import Json, option, print_json, print_text, put, say
+from harness.feedback import feedback as feedback_text
 from harness.model import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.scoring import By, Metric, leaderboard
+from harness.sources import SourceFinder
 from harness.store import RunStore, StoreError, find_runs, merge
 
 
@@ -25,18 +27,31 @@ def show_command(
     solution: Annotated[
         str | None, typer.Argument(metavar="SOLUTION", help="A solution of it, or a part of its name.")
     ] = None,
+    feedback: Annotated[
+        bool, typer.Option("--feedback", help="Say in plain text what failed and where, or how good it is.")
+    ] = False,
+    solutions: Annotated[
+        list[Path] | None, option("--solutions", "Folder of sources to quote from.  [solutions, and the run's own]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a run, or everything known about one solution of it, compiler output included.
+
+    With --feedback: a text for the solution's author, a model or a person, with the first compiler error, where the
+    outputs differ, races, or what bounds its speed. Without SOLUTION it is that of every solution of the run.
 
     \b
     Examples:
       harness show results/20260131-120000-1f9c
       harness show results/20260131-120000-1f9c some-model/level1/16_naive.py
       harness show results/20260131-120000-1f9c 16_naive --json
+      harness show results/20260131-120000-1f9c 16_naive --feedback
     """
     store = RunStore.open(run)
     records = store.records()
+    if feedback:
+        _show_feedback(store, records if solution is None else _matching(records, solution), solutions, as_json)
+        return
     if solution is None:
         if as_json:
             print_json({"run": store.head, "notes": store.notes, "records": [item.to_json() for item in records]})
@@ -50,6 +65,30 @@ def show_command(
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
         put(*(terminal.record_page(item, log) for item, log in chosen))
+
+
+def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None, as_json: bool) -> None:
+    finder = SourceFinder(source_roots(solutions, [store]))
+    texts = [(item, feedback_text(item, source=finder.source_of(item), log=_log(store, item))) for item in records]
+    if as_json:
+        print_json([{"solution": item.solution, "status": item.status.value, "feedback": text} for item, text in texts])
+    else:
+        print_text("\n".join(text for _, text in texts))
+
+
+def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:
+    """Where sources may lie: the folders that were named, else `solutions` and what the runs say they evaluated."""
+    if solutions:
+        for path in solutions:
+            if not path.exists():
+                raise StoreError(f"{path}: no such folder of solutions; leave --solutions out, or name another")
+        return list(solutions)
+    roots = [Path("solutions")]
+    for store in stores:
+        config = store.head.get("config")
+        paths = config.get("paths") if isinstance(config, dict) else None
+        roots += [Path(item).expanduser() for item in paths or () if isinstance(item, str) and item not in ("", ".")]
+    return list(dict.fromkeys(roots))
 
 
 def _log(store: RunStore, record: Record) -> str | None:

@@ -109,8 +109,12 @@ def speedup_with_interval(ratio: float | None, low: float | None, high: float | 
 
 
 def share(part: float | None) -> str:
-    """`83 %`, `0.4 %`."""
-    return ABSENT if part is None else f"{part * 100:.0f} %" if part == 0 or part >= 0.1 else f"{part * 100:.1f} %"
+    """`83 %`, `0.4 %`, `below 0.1 %`."""
+    if part is None:
+        return ABSENT
+    if 0 < part < 0.001:
+        return "below 0.1 %"
+    return f"{part * 100:.0f} %" if part == 0 or part >= 0.1 else f"{part * 100:.1f} %"
 
 
 def value(name: str, held: Any) -> str:

@@ -1,0 +1,156 @@
+"""What an author of a correct solution is told: how fast, against what limit, what bounds it, what its kernels use.
+
+Pure; see the package. The hints name what the numbers show; they promise nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.feedback import evidence as read
+from harness.model import DeviceKind, Record
+from harness.report import format as show
+
+Section = tuple[str, Sequence[str]]
+
+MAX_KERNELS = 8
+
+SMALL_GAP_S = 20e-6
+"""Call latency beyond the device time that an ordinary launch from Python explains."""
+
+NEAR_LIMIT, FAR_FROM_LIMIT = 0.85, 0.5
+"""Shares of the speed of light from which on little is left to gain, and below which much is."""
+
+BOUNDS = {
+    "memory": "moving the least bytes between memory and chip",
+    "compute": "the reference's arithmetic at the peak rate of the precision class",
+    "launch": "launching one kernel",
+}
+
+
+def sections(record: Record) -> list[Section]:
+    """The sections for a record that passed."""
+    return [
+        ("Result", _result(record)),
+        ("Limit", _limit(record)),
+        ("Kernels", _kernels(record)),
+        ("What the numbers suggest", _suggestions(record)),
+    ]
+
+
+def _result(record: Record) -> list[str]:
+    lines = []
+    timing = read.mapping(record.timing)
+    speed = read.mapping(timing, "speedup")
+    if record.speedup is None:
+        cpu = record.device is DeviceKind.HOST
+        lines.append("Right. Not timed, since GPU code ran on the CPU." if cpu else "Right. Not timed.")
+    else:
+        lines.append(f"Right, and {_ratio(record.speedup, speed)}.")
+        own, reference = _device(timing, "solution"), _device(timing, "reference")
+        if (mine := read.number(own, "median_s")) is not None:
+            took = f"A call takes {show.duration(mine)}"
+            if (theirs := read.number(reference, "median_s")) is not None:
+                took += f", eager's {show.duration(theirs)}"
+            lines.append(f"{took} (median of {read.whole(own, 'samples') or 'some'} calls, {_clock(timing)}).")
+        lines += _baselines(timing)
+    variants = read.mapping(record.evidence, "variants")
+    calls = sum(read.whole(read.mapping(row), "calls") or 0 for row in variants.values())
+    if calls:
+        more = read.whole(record.evidence, "timed_calls_verified")
+        timed = f" and {more} timed calls" if more else ""
+        named = ", ".join(show.line(name.replace("_", " "), 40) for name in sorted(variants))
+        lines.append(f"Checked: {calls} calls on inputs of {len(variants)} kinds ({named}){timed}.")
+    return lines
+
+
+def _ratio(speedup: float, speed: Mapping[str, Any]) -> str:
+    low, high = read.number(speed, "low"), read.number(speed, "high")
+    shown = show.speedup_with_interval(speedup, low, high)
+    if low is not None and high is not None and low <= 1.0 <= high:
+        return f"as fast as eager: {shown}, and the 95 % interval holds 1"
+    return f"{'faster' if speedup > 1 else 'slower'} than eager: {shown}, the 95 % interval in brackets"
+
+
+def _clock(timing: Mapping[str, Any]) -> str:
+    return f"by {show.line(read.text(timing, 'clock') or 'the device', 40)}"
+
+
+def _device(timing: Mapping[str, Any], side: str) -> Mapping[str, Any]:
+    return read.mapping(timing, side, "device")
+
+
+def _baselines(timing: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, row in read.mapping(timing, "baselines").items():
+        held = read.mapping(row)
+        if (ratio := read.number(held, "speedup")) is not None:
+            shown = show.speedup_with_interval(ratio, read.number(held, "low"), read.number(held, "high"))
+            lines.append(f"Against {show.line(name, 60)}: {shown}.")
+    return lines
+
+
+def _limit(record: Record) -> list[str]:
+    light = read.mapping(record.timing, "speed_of_light")
+    least, bound = read.number(light, "sol_time_s"), read.text(light, "bound")
+    if least is None or bound not in BOUNDS:
+        return []
+    lines = [f"Bound by {bound}: {BOUNDS[bound]} takes at least {show.duration(least)} on this GPU."]
+    if (fraction := read.number(light, "fraction")) is not None:
+        reached = f"This solution reaches {show.share(fraction)} of that speed of light"
+        theirs = read.number(light, "reference_fraction")
+        lines.append(reached + (f"; eager reaches {show.share(theirs)}." if theirs is not None else "."))
+    if (launch := read.number(light, "launch_s")) is not None:
+        lines.append(f"An empty kernel takes {show.duration(launch)} here: no call can be shorter.")
+    if source := read.text(light, "peaks_source"):
+        known = {"datasheet": "the datasheet's peaks", "measured": "peaks measured on this GPU"}
+        lines.append(f"Reckoned with {known.get(source, 'peaks from ' + show.line(source, 60))}.")
+    return lines
+
+
+def _kernels(record: Record) -> list[str]:
+    held = read.rows(record.build, "kernels")
+    lines = []
+    for row in held[:MAX_KERNELS]:
+        parts = [f"{registers} registers a thread"] if (registers := read.whole(row, "registers")) else []
+        if shared := read.whole(row, "shared_bytes"):
+            parts.append(f"{show.size(shared)} of static shared memory a block")
+        spilled = _spilled(row)
+        parts.append(f"spills {show.size(spilled)} a thread to memory" if spilled else "no spills")
+        if stack := read.whole(row, "stack_bytes"):
+            parts.append(f"{show.size(stack)} of stack a thread")
+        lines.append(f"{show.line(row.get('kernel', 'a kernel'), 120)}: {', '.join(parts)}")
+    if len(held) > MAX_KERNELS:
+        lines.append(f"and {len(held) - MAX_KERNELS} more")
+    return lines
+
+
+def _spilled(row: Mapping[str, Any]) -> int:
+    return (read.whole(row, "spill_stores_bytes") or 0) + (read.whole(row, "spill_loads_bytes") or 0)
+
+
+def _suggestions(record: Record) -> list[str]:
+    timing = read.mapping(record.timing)
+    light = read.mapping(timing, "speed_of_light")
+    fraction, bound = read.number(light, "fraction"), read.text(light, "bound")
+    lines = []
+    if fraction is not None and fraction >= NEAR_LIMIT:
+        lines.append("Close to the limit: what is left to gain needs another algorithm or fewer bytes.")
+    elif fraction is not None and fraction < FAR_FROM_LIMIT:
+        if bound == "memory":
+            lines.append("Far from the memory limit: look at coalescing, wide loads, and how often data is read again.")
+        elif bound == "compute":
+            lines.append("Far from the arithmetic limit: look at reuse in registers and shared memory.")
+        elif bound == "launch":
+            lines.append("Short work in several launches: fusing them, or a CUDA graph, saves most of the time.")
+    if any(_spilled(row) for row in read.rows(record.build, "kernels")):
+        lines.append("Registers spill to memory: smaller tiles a thread, or a launch bound, may avoid that.")
+    device = read.number(_device(timing, "solution"), "median_s")
+    latency = read.number(read.mapping(timing, "solution", "latency"), "median_s")
+    if device is not None and latency is not None and latency - device > max(SMALL_GAP_S, 0.5 * device):
+        gap = show.duration(latency - device)
+        lines.append(f"A single call takes {gap} longer than the GPU works: Python, allocation, launches.")
+    if record.evidence.get("kernelbench_would_pass") is False:
+        lines.append("KernelBench's own rule (allclose) would have failed it, though it is as exact as asked for here.")
+    return lines

@@ -1,0 +1,58 @@
+"""The text of a record: heading, then the sections that its status calls for.
+
+Pure; see the package. Every fragment that a submission had a say in goes through `report.format`, so that the text
+can be printed, logged or put into a prompt as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.feedback import failed, passed
+from harness.model import Record, Status, digest_text
+from harness.report import format as show
+
+Section = tuple[str, Sequence[str]]
+"""A heading and its lines."""
+
+
+def feedback(record: Record, *, source: str | None = None, log: str | None = None) -> str:
+    """What the author of `record`'s solution can use, as plain text that ends with a line end.
+
+    `source` is the solution's file; it is quoted only where it is the very file that was judged (by its digest).
+    `log` is the text of its log; the end of it is quoted where an exception ended the solution.
+    """
+    if source is not None and record.solution_digest and digest_text(source) != record.solution_digest:
+        source = None
+    sections: list[Section] = [("", _heading(record))]
+    if record.status is Status.passed:
+        sections += passed.sections(record)
+    else:
+        sections += failed.sections(record, source=source, log=log)
+    sections.append(("Labels", [f"{show.line(name, 60)}: {_label(name)}" for name in record.labels]))
+    parts = []
+    for heading, lines in sections:
+        if not lines:
+            continue
+        indent = "  " if heading else ""
+        parts.append("\n".join([*([heading] if heading else []), *(f"{indent}{line}".rstrip() for line in lines)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(record: Record) -> list[str]:
+    status = record.status.value.replace("_", " ")
+    where = f"{show.line(record.problem, 60)}, {show.line(record.solution, 160)}"
+    device = " on the host device (CUDA sources on the CPU)" if record.device.value == "host" else ""
+    return [f"{where}: {status}{device}", show.explain(record.status)]
+
+
+LABELS = {
+    "static_buffer": "every call returns the same memory; a caller who keeps two results sees the second in both",
+    "coerced_device": "an output was on another device and was copied over inside the timed call",
+    "unexplained_time": "the claimed times did not explain the harness's own clock; the longer times count",
+}
+"""What a label means to the author."""
+
+
+def _label(name: str) -> str:
+    return LABELS.get(name, "noted by the harness; it convicts nobody")

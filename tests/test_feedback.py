@@ -1,0 +1,249 @@
+"""Feedback texts: golden ones for real records, and what must hold for any record, hostile ones included."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.feedback import feedback
+from harness.model import DeviceKind, Record, Status, digest_text
+from harness.sources import SourceFinder
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden" / "feedback"
+
+
+def records(path: Path) -> list[Record]:
+    return [Record.from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+KEPT = [item for name in ("h200", "host") for item in records(HERE / "golden" / "records" / f"{name}.jsonl")]
+COMMITTED = [item for path in sorted((HERE.parent / "results").glob("*/records.jsonl")) for item in records(path)]
+SOURCES = {digest_text(text): text for path in (HERE / "golden" / "sources").iterdir() if (text := path.read_text())}
+
+
+def name_of(record: Record) -> str:
+    return f"{record.device.value}-{Path(record.solution).stem}-{record.status.value}"
+
+
+@pytest.mark.parametrize("record", KEPT, ids=name_of)
+def test_the_text_is_the_golden_one(record: Record) -> None:
+    text = feedback(record, source=SOURCES.get(record.solution_digest))
+    assert text == (GOLDEN / f"{name_of(record)}.txt").read_text(encoding="utf-8")
+
+
+def test_every_golden_text_has_its_record() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {name_of(record) for record in KEPT}
+
+
+def expected_values(held: Any) -> list[float]:
+    """Every float under a key `expected`, however deep."""
+    if isinstance(held, dict):
+        own = [held["expected"]] if isinstance(held.get("expected"), float) else []
+        return own + [value for inner in held.values() for value in expected_values(inner)]
+    return [value for inner in held for value in expected_values(inner)] if isinstance(held, list) else []
+
+
+def test_there_are_committed_records_with_expected_values() -> None:
+    assert sum(len(expected_values(dict(record.evidence))) for record in COMMITTED) >= 4
+
+
+@pytest.mark.parametrize("record", COMMITTED, ids=name_of)
+def test_of_expected_values_two_digits_are_told_and_of_seeds_nothing(record: Record) -> None:
+    text = feedback(record)
+    assert record.status.value.replace("_", " ") in text
+    assert "seed" not in text
+    for value in expected_values(dict(record.evidence)):
+        for digits in range(3, 17):
+            more = f"{value:.{digits}g}"
+            if len(more.replace(".", "").replace("-", "").strip("0")) > 2:
+                assert more not in text.replace(f"got {more}", "")
+    for told in re.findall(r"expected about (\S+)", text):
+        number = told.rstrip(";,)").split("e")[0]
+        assert len(number.replace(".", "").replace("-", "").lstrip("0")) <= 2, told
+
+
+def failing(status: Status, **changes: Any) -> Record:
+    base: dict[str, Any] = {
+        "problem": "level1/16",
+        "author": "ann",
+        "solution": "ann/level1/16_x.py",
+        "device": DeviceKind.CUDA,
+        "workload": "full",
+        "status": status,
+        "reason": "as tested",
+    }
+    return Record(**{**base, **changes})
+
+
+@pytest.mark.parametrize("status", [item for item in Status if item is not Status.passed])
+def test_every_status_has_a_text_without_any_evidence(status: Status) -> None:
+    text = feedback(failing(status))
+    assert "as tested" in text
+    assert text.endswith("\n")
+
+
+def output(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "output",
+        "dtype": "float32",
+        "shape": [64, 66],
+        "count": 4224,
+        "rms_error": 0.3,
+        "rest_rms_error": 1e-8,
+        "wrong": 128,
+        "first": {"index": [0, 0], "got": 1.0, "expected": 2.345678},
+        "worst": None,
+        "unwritten": 0,
+        "non_finite_mismatches": 0,
+        "limits": {"rms": 1e-4, "max": 1e-3, "note": ""},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("every 33rd column", "how threads map to indices"),
+        ("the last 2 columns (the last partial tile of 64)", "bounds check of the last tile"),
+        ("transposed", "rows and columns are swapped"),
+        ("a constant factor: everything is 2 times what is expected", "one factor"),
+        ("all zero", "may not have run"),
+        ("scattered over 3 % of the places", "suspect a race"),
+    ],
+)
+def test_a_pattern_is_told_with_what_it_suggests(pattern: str, hint: str) -> None:
+    text = feedback(failing(Status.wrong_value, evidence={"outputs": [output(pattern=pattern)]}))
+    assert f"pattern: {pattern}" in text
+    assert hint in text
+    assert "expected about 2.3\n" in text
+    assert "the other values are right" in text
+
+
+def test_unwritten_values_are_named_before_their_pattern() -> None:
+    text = feedback(failing(Status.wrong_value, evidence={"outputs": [output(unwritten=12, pattern="all zero")]}))
+    assert "12 values were never written" in text
+    assert "never written: look at the grid" in text
+    assert "may not have run" not in text
+
+
+def test_failing_on_one_kind_of_inputs_alone_says_what_that_suggests() -> None:
+    variants = {"own": {"calls": 3, "failed": 0}, "structured": {"calls": 2, "failed": 2}}
+    text = feedback(failing(Status.wrong_value, evidence={"variants": variants}))
+    assert "an index that is off at a border" in text
+    both = {name: {"calls": 3, "failed": 1} for name in variants}
+    assert "an index that is off" not in feedback(failing(Status.wrong_value, evidence={"variants": both}))
+
+
+ERROR = {"tool": "nvcc", "message": "expected a ';'", "file": "cuda source 1", "line": 2, "solution_line": 3}
+
+
+def test_a_compiler_error_is_quoted_from_the_file_that_was_judged_and_from_no_other() -> None:
+    source = "a = 1\nb = 2\nc = 3 broken\nd = 4\n"
+    record = failing(Status.compile_error, build={"compiler_error": ERROR}, solution_digest=digest_text(source))
+    text = feedback(record, source=source)
+    assert "cuda source 1, line 2 (line 3 of the solution): expected a ';'" in text
+    assert "> 3 | c = 3 broken" in text
+    assert "| " not in feedback(record, source=source + "# edited since\n")
+
+
+def test_the_end_of_the_log_shows_the_exception_and_not_all_before_it() -> None:
+    log = "".join(f"line {n}\n" for n in range(100)) + "RuntimeError: shapes do not match\n"
+    text = feedback(failing(Status.runtime_error), log=log)
+    assert "RuntimeError: shapes do not match" in text
+    assert "[… 86 lines before]" in text
+    assert "line 10\n" not in text
+
+
+REPORT = {"kind": "data_race", "kernel": "k", "line": 3, "other_line": 5, "message": "racing", "thread": [1, 0, 0]}
+
+
+def test_one_race_seen_from_both_threads_is_told_once() -> None:
+    swapped = {**REPORT, "line": 5, "other_line": 3}
+    text = feedback(failing(Status.data_race, evidence={"reports": [REPORT, swapped]}))
+    assert text.count("data race in k") == 1
+
+
+def test_a_line_of_cuda_text_is_found_in_the_file_only_where_it_stands_there() -> None:
+    source = 'import torch\nCUDA = r"""\n__global__ void k(float* x) {\n  x[0] = 1;\n}\n"""\n'
+    record = failing(Status.data_race, evidence={"reports": [REPORT]}, solution_digest=digest_text(source))
+    assert "line 3 of the CUDA source is line 4 of the solution:" in feedback(record, source=source)
+    built = "CUDA = '__global__ void k(float* x) {\\n' + \\\n  '  x[0] = 1;\\n}'\n"
+    record = failing(Status.data_race, evidence={"reports": [REPORT]}, solution_digest=digest_text(built))
+    assert "of the solution:" not in feedback(record, source=built)
+
+
+HOSTILE = "\x1b[2J\u202e\x07evil\r"
+
+
+def hostile(held: Any) -> Any:
+    """The same structure with every text replaced."""
+    if isinstance(held, dict):
+        return {key: hostile(value) for key, value in held.items()}
+    if isinstance(held, list | tuple):
+        return [hostile(value) for value in held]
+    return HOSTILE if isinstance(held, str) else held
+
+
+@pytest.mark.parametrize("record", KEPT, ids=name_of)
+def test_texts_of_a_submission_act_on_no_terminal(record: Record) -> None:
+    bad = Record(
+        problem=HOSTILE,
+        author=HOSTILE,
+        solution=HOSTILE,
+        device=record.device,
+        workload="full",
+        status=record.status,
+        reason=record.reason,
+        labels=(HOSTILE,),
+        speedup=record.speedup,
+        evidence=hostile(dict(record.evidence)),
+        timing=hostile(dict(record.timing)) if record.timing else None,
+        build=hostile(dict(record.build)) if record.build else None,
+    )
+    text = feedback(bad, log=HOSTILE)
+    assert not set(text) & set("\x1b\u202e\x07\r")
+
+
+@pytest.mark.parametrize("junk", [None, 7, "text", [1, "x", None], {"a": {"b": [[]]}}, float("inf")])
+def test_evidence_of_another_shape_is_passed_over(junk: Any) -> None:
+    names = ("outputs", "variants", "reports", "state", "error", "audit")
+    for name in names:
+        assert "as tested" in feedback(failing(Status.wrong_value, evidence={name: junk}))
+    timing = dict.fromkeys(("speedup", "solution", "reference", "speed_of_light", "baselines", "clock"), junk)
+    build = {"kernels": junk, "compiler_error": junk}
+    passed = failing(Status.passed, speedup=2.0, timing=timing, build=build)
+    assert "faster than eager: 2.00x" in feedback(passed)
+
+
+def test_a_spill_a_launch_floor_and_a_slow_call_are_named() -> None:
+    timing = {
+        "clock": "CUDA events",
+        "solution": {"device": {"median_s": 4e-6, "samples": 9}, "latency": {"median_s": 60e-6}},
+        "reference": {"device": {"median_s": 8e-6, "samples": 9}},
+        "speedup": {"low": 1.9, "high": 2.1},
+        "speed_of_light": {"sol_time_s": 1.8e-6, "bound": "launch", "launch_s": 1.8e-6, "fraction": 0.45},
+    }
+    kernel = {"kernel": "k", "registers": 255, "spill_stores_bytes": 96, "spill_loads_bytes": 32}
+    text = feedback(failing(Status.passed, speedup=2.0, timing=timing, build={"kernels": [kernel]}))
+    assert "spills 128 B a thread to memory" in text
+    assert "An empty kernel takes 1.80 µs here" in text
+    assert "takes 56.0 µs longer than the GPU works" in text
+    assert "fusing them" in text
+
+
+def test_sources_are_found_by_digest_and_not_through_links(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "a.py").write_text("a = 1\n")
+    (outside / "secret.py").write_text("s = 1\n")
+    (inside / "link.py").symlink_to(outside / "secret.py")
+    finder = SourceFinder([inside, tmp_path / "missing"])
+    assert finder.source_of(failing(Status.crashed, solution_digest=digest_text("a = 1\n"))) == "a = 1\n"
+    assert finder.source_of(failing(Status.crashed, solution_digest=digest_text("s = 1\n"))) is None
+    assert finder.source_of(failing(Status.crashed)) is None
