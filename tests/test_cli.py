@@ -17,7 +17,7 @@ import yaml
 
 from harness.catalog import find_solutions, load_problems
 from harness.cli import main
-from harness.cli.app import COMMANDS, PROBLEMS_COMMANDS
+from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.evaluate import Ran, View
 from harness.config import RunConfig
 from harness.environment import Environment, MachineError
@@ -420,7 +420,9 @@ def test_the_doctor_agrees_with_itself(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [*([name] for name in COMMANDS), *(["problems", name] for name in PROBLEMS_COMMANDS)], ids=" ".join
+    "command",
+    [*([name] for name in COMMANDS), *([group, name] for group, (_, held) in GROUPS.items() for name in held)],
+    ids=" ".join,
 )
 def test_every_command_has_help_with_an_example(call: Call, command: list[str]) -> None:
     done = call(*command, "--help")

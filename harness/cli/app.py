@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import evaluate, files, machine, results
+from harness.cli import evaluate, exchange, files, machine, results
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -27,6 +27,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {"list": files.problems_list, "show": files.problems_show}
+IMPORT_COMMANDS: dict[str, Callable[..., None]] = {"kernelbench": exchange.import_kernelbench}
+EXPORT_COMMANDS: dict[str, Callable[..., None]] = {"kernelbench": exchange.export_kernelbench}
+
+GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+    "problems": ("The problems there are.", PROBLEMS_COMMANDS),
+    "import": ("Other tools' results into runs.", IMPORT_COMMANDS),
+    "export": ("Runs into other tools' files.", EXPORT_COMMANDS),
+}
+"""Command with sub-commands -> its help and these."""
 
 
 def main(arguments: Sequence[str] | None = None, *, run: evaluate.Evaluate = evaluate.evaluate) -> int:
@@ -53,10 +62,11 @@ def _app() -> typer.Typer:
     app.callback(invoke_without_command=True)(_root)
     for name, command in COMMANDS.items():
         app.command(name)(guarded(command))
-    problems = typer.Typer(help="The problems there are.", no_args_is_help=True, rich_markup_mode=None)
-    for name, command in PROBLEMS_COMMANDS.items():
-        problems.command(name)(guarded(command))
-    app.add_typer(problems, name="problems")
+    for group, (help_text, commands) in GROUPS.items():
+        made = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None)
+        for name, command in commands.items():
+            made.command(name)(guarded(command))
+        app.add_typer(made, name=group)
     return app
 
 

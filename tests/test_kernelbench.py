@@ -1,0 +1,309 @@
+"""KernelBench's files read and written: its metrics, odd forms, a run that the leaderboard understands, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.kernelbench import (
+    KernelBenchError,
+    Sample,
+    export_run,
+    import_results,
+    metrics,
+    pass_at_k_document,
+    read_baseline,
+    read_eval_results,
+)
+from harness.kernelbench.importing import LABEL, OTHER_HARDWARE
+from harness.model import DeviceKind, Record, Status, digest_text
+from harness.scoring import By, leaderboard
+from harness.store import RunStore
+
+GPU = "NVIDIA H100 80GB HBM3"
+
+
+def entry(sample: int = 0, *, compiled: bool = True, correct: bool = True, ms: float = -1.0, **metadata: Any) -> Any:
+    stats = {"mean": ms, "std": 0.1, "min": ms, "max": ms, "num_trials": 100} if ms > 0 else {}
+    return {
+        "sample_id": sample,
+        "compiled": compiled,
+        "correctness": correct,
+        "metadata": {"hardware": GPU, "device": "cuda:0", **metadata},
+        "runtime": ms,
+        "runtime_stats": stats,
+    }
+
+
+def write(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))  # NaN is written as their scripts write it
+    return path
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A run folder as their scripts leave it: several samples, the older form, null, NaN, and failures of each kind."""
+    folder = tmp_path / "runs" / "some_model"
+    write(
+        folder / "eval_results.json",
+        {
+            "1": [entry(0, ms=0.2), entry(1, correct=False, correctness_issue="Output mismatch")],
+            "2": entry(correct=False, correctness_issue="Output shape mismatch: Expected [4], got [5]"),
+            "3": [entry(ms=0.3)],
+            "4": None,
+            "5": [None, entry(1, compiled=False, correct=False, compilation_error="no `;`", ms=-1.0)],
+            "10": [entry(correct=False, runtime_error="boom", runtime_error_name="builtins.RuntimeError")],
+            "11": [entry(correct=False, max_difference=["0.5", "0.25"]) | {"runtime": math.nan}],
+            "12": [entry(compiled=False, correct=False, cuda_error="CUDA Error: illegal access")],
+        },
+    )
+    times = {"mean": 0.1, "std": 0.0, "min": 0.1, "max": 0.1, "num_trials": 100, "hardware": GPU, "device": "cuda:0"}
+    write(
+        folder / "baseline_time_torch.json",
+        {
+            "level1": {
+                "1_one.py": times,
+                "2_two.py": times,
+                "3_three.py": None,
+                "4_four.py": times,
+                "13_thirteen.py": {**times, "mean": math.nan},
+            },
+            "level2": {"1_other.py": times},
+        },
+    )
+    (folder / "level_1_problem_1_sample_0_kernel.py").write_text("class ModelNew: ...\n")
+    return folder
+
+
+def test_the_metrics_of_the_public_test_vectors() -> None:
+    found = metrics([1, 0, 1, 1, 0], [0.1, 0.15, 0.2, 0.05, 0.3], [0.2, 0.15, 0.3, 0.01, 0.2])
+    assert found.geomean == pytest.approx(1.185631101, abs=1e-9)
+    assert (found.fast_p[1.0], found.fast_p[0.5]) == (0.2, 0.4)
+    found = metrics([1, 1, 1, 1, 0], [0.24, 0.31, 100.0, 0.0001, 0.3], [0.3, 0.3, 200.0, 0.0001, 0.3])
+    assert found.geomean == pytest.approx(0.801816719, abs=1e-9)
+    assert (found.fast_p[1.0], found.fast_p[0.5], found.fast_p[0.0]) == (0.2, 0.6, 0.8)
+    assert set(found.fast_p) == {0.0, 0.5, 0.8, 1.0, 1.5, 2.0}
+
+
+@pytest.mark.parametrize("absent", [-1.0, math.nan, math.inf, 0.0, None])
+def test_a_failure_or_a_missing_time_can_not_spoil_a_mean(absent: float | None) -> None:
+    found = metrics([1, 0, 1], [1.0, 1.0, absent], [0.5, absent, 0.5])
+    assert found.geomean == 2.0
+    assert (found.correct, found.fast_p[0.0], found.fast_p[1.0]) == (2, 2 / 3, 1 / 3)
+    assert metrics([0, 0], [1.0, 1.0], [absent, absent]).geomean is None
+
+
+def test_pass_at_k_has_their_keys_and_values() -> None:
+    samples = [Sample(problem=1, sample=n, compiled=True, correct=n < 2) for n in range(4)]
+    samples += [Sample(problem=2, sample=0), Sample(problem=2, sample=1)]
+    found = pass_at_k_document(samples, ks=(1, 2, 4))
+    # 1 - C(2, 2) / C(4, 2)
+    assert found["problems"]["1"] == {
+        "total_samples": 4,
+        "correct_samples": 2,
+        "pass@1": pytest.approx(0.5),
+        "pass@2": pytest.approx(5 / 6),
+        "pass@4": 1.0,
+    }
+    assert found["problems"]["2"] == {"total_samples": 2, "correct_samples": 0, "pass@1": 0.0, "pass@2": 0.0}
+    assert found["averages"] == {
+        "avg_pass@1": pytest.approx(0.25),
+        "avg_pass@2": pytest.approx(5 / 12),
+        "avg_pass@4": pytest.approx(0.5),
+    }
+    assert found["metadata"]["pass@4_count"] == 1
+    assert found["metadata"]["total_evaluated_samples"] == 6
+    json.dumps(found, allow_nan=False)
+
+
+def test_import_makes_a_run_that_the_leaderboard_understands(theirs: Path, tmp_path: Path) -> None:
+    done = import_results(
+        theirs / "eval_results.json",
+        tmp_path / "run",
+        level=1,
+        author="some_model",
+        baseline=theirs / "baseline_time_torch.json",
+    )
+    held = {(item.problem, item.sample): item for item in RunStore.open(tmp_path / "run").records()}
+    assert {key: item.status for key, item in held.items()} == {
+        ("level1/1", 0): Status.passed,
+        ("level1/1", 1): Status.wrong_value,
+        ("level1/2", 0): Status.wrong_shape,
+        ("level1/3", 0): Status.passed,
+        ("level1/4", 0): Status.harness_error,
+        ("level1/5", 0): Status.harness_error,
+        ("level1/5", 1): Status.compile_error,
+        ("level1/10", 0): Status.runtime_error,
+        ("level1/11", 0): Status.wrong_value,
+        ("level1/12", 0): Status.cuda_error,
+    }
+    first = held["level1/1", 0]
+    assert first.speedup == pytest.approx(0.5)
+    assert first.timing is not None
+    assert first.timing["solution"]["device"]["mean_s"] == pytest.approx(0.2e-3)
+    assert first.labels == (LABEL,)
+    assert first.solution_digest == digest_text("class ModelNew: ...\n")
+    assert held["level1/3", 0].speedup is None
+    assert "no `;`" in held["level1/5", 1].reason
+    # 8 problems with results, and one that only the baseline has.
+    assert (done.metrics.problems, done.metrics.correct) == (9, 2)
+    assert done.metrics.geomean == pytest.approx(0.5)
+    assert done.metrics.fast_p[0.0] == pytest.approx(2 / 9)
+    (row,) = leaderboard(done.records, by=By.author)
+    assert (row.passed, row.results, row.unjudged) == (2, 7, 2)
+    assert row.speedup == pytest.approx(0.5)
+    assert any("2 null entries" in note for note in done.notes)
+
+
+def test_a_baseline_from_another_gpu_is_labelled(theirs: Path, tmp_path: Path) -> None:
+    times = {"mean": 0.1, "hardware": "NVIDIA L40S"}
+    baseline = write(tmp_path / "b.json", {"level1": {"1_one.py": times}})
+    done = import_results(theirs / "eval_results.json", tmp_path / "run", level=1, author="m", baseline=baseline)
+    assert [item.problem for item in done.records if OTHER_HARDWARE in item.labels] == ["level1/1"]
+    assert any("different GPUs" in note for note in done.notes)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"x": []}', "is no problem number"),
+        ('{"1": [{"compiled": true}]}', "correctness is true or false"),
+        ('{"1": [{"compiled": true, "correctness": true, "sample_id": -1}]}', "sample_id"),
+        ('{"1": [3]}', "problem 1, entry 0"),
+    ],
+)
+def test_what_can_not_be_understood_is_named(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "eval_results.json"
+    path.write_text(content)
+    with pytest.raises(KernelBenchError, match=said) as caught:
+        read_eval_results(path, level=1)
+    assert str(path) in str(caught.value)
+
+
+def test_a_sample_given_twice_and_a_strange_baseline_are_errors(tmp_path: Path) -> None:
+    twice = write(tmp_path / "e.json", {"1": [entry(0), entry(0)]})
+    with pytest.raises(KernelBenchError, match="problem 1 has sample 0 twice"):
+        read_eval_results(twice, level=1)
+    with pytest.raises(KernelBenchError, match="no level"):
+        read_baseline(write(tmp_path / "b.json", {"hard": {}}))
+    with pytest.raises(KernelBenchError, match="no problem's file name"):
+        read_baseline(write(tmp_path / "b.json", {"level1": {"matmul.py": None}}))
+
+
+def record(problem: int, sample: int | None, status: Status, *, ms: float | None = None, author: str = "ann") -> Record:
+    timing = None
+    if ms is not None:
+        timing = {
+            "solution": {"samples_s": [[ms / 1e3, ms / 1e3], [ms / 1e3]]},
+            "reference": {"samples_s": [[0.004, 0.002], [0.003]]},
+        }
+    name = f"{problem}_x.py" if sample is None else f"{problem}_x_sample{sample}.py"
+    return Record(
+        problem=f"level1/{problem}",
+        author=author,
+        solution=f"{author}/level1/{name}",
+        sample=sample,
+        device=DeviceKind.CUDA,
+        workload="full",
+        status=status,
+        reason="said so",
+        speedup=3.0 / ms if ms else None,
+        timing=timing,
+        environment={"gpu": GPU},
+    )
+
+
+def test_export_writes_their_keys_units_and_absent_values(tmp_path: Path) -> None:
+    records = [
+        record(16, 0, Status.passed, ms=1.5),
+        record(16, 3, Status.wrong_value),
+        record(16, None, Status.compile_error),
+        record(17, None, Status.harness_error),
+        record(9, None, Status.passed),
+    ]
+    done = export_run(records, tmp_path, file_names={"level1/16": "16_matmul.py", "level1/9": "9_nine.py"})
+    assert {path.name for path in done.files} == {
+        "eval_results.json",
+        "baseline_time_torch.json",
+        "pass_at_k_results.json",
+    }
+    results = json.loads((tmp_path / "eval_results.json").read_text())
+    assert list(results) == ["9", "16"]
+    assert [item["sample_id"] for item in results["16"]] == [0, 1, 3]
+    first, second, third = results["16"]
+    assert set(first) == {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
+    assert first["runtime"] == pytest.approx(1.5)
+    assert set(first["runtime_stats"]) == {"mean", "std", "min", "max", "num_trials", "hardware", "device"}
+    assert (second["compiled"], second["correctness"], second["runtime"], second["runtime_stats"]) == (
+        False,
+        False,
+        -1.0,
+        {},
+    )
+    assert (third["compiled"], third["correctness"]) == (True, False)
+    # Right but not timed: correct, and no time.
+    assert (results["9"][0]["correctness"], results["9"][0]["runtime"]) == (True, -1.0)
+    baseline = json.loads((tmp_path / "baseline_time_torch.json").read_text())
+    assert baseline["level1"]["16_matmul.py"]["mean"] == pytest.approx(3.0)
+    assert json.loads((tmp_path / "pass_at_k_results.json").read_text())["problems"]["16"]["correct_samples"] == 1
+    assert any("1 left out" in note for note in done.notes)
+
+
+def test_what_is_exported_comes_back_the_same(tmp_path: Path) -> None:
+    records = [
+        record(16, 0, Status.passed, ms=1.5),
+        record(16, 1, Status.low_precision),
+        record(17, 0, Status.timeout),
+        record(18, 0, Status.disqualified),
+    ]
+    export_run(records, tmp_path / "kb", file_names={})
+    done = import_results(
+        tmp_path / "kb" / "eval_results.json",
+        tmp_path / "run",
+        level=1,
+        author="ann",
+        baseline=tmp_path / "kb" / "baseline_time_torch.json",
+        pass_at_k=tmp_path / "kb" / "pass_at_k_results.json",
+    )
+    assert [(r.problem, r.sample, r.status) for r in done.records] == [(r.problem, r.sample, r.status) for r in records]
+    assert done.records[0].speedup == pytest.approx(2.0)
+    assert done.notes == ()
+
+
+def test_several_authors_get_a_folder_each_and_mixed_workloads_are_refused(tmp_path: Path) -> None:
+    two = [record(1, None, Status.passed, ms=1.0), record(1, None, Status.wrong_value, author="bob")]
+    export_run(two, tmp_path / "both", file_names={})
+    assert (tmp_path / "both" / "ann" / "level1" / "eval_results.json").is_file()
+    # The reference was timed beside ann's solution; it is the same reference for bob.
+    assert (tmp_path / "both" / "bob" / "level1" / "baseline_time_torch.json").is_file()
+    export_run(two, tmp_path / "one", file_names={}, author="bob")
+    assert (tmp_path / "one" / "eval_results.json").is_file()
+    with pytest.raises(KernelBenchError, match="nothing to export"):
+        export_run(two, tmp_path / "none", file_names={}, level=2)
+
+
+def test_the_commands(theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "results" / "their-run"
+    baseline = theirs / "baseline_time_torch.json"
+    call = ["import", "kernelbench", str(theirs / "eval_results.json"), "--baseline", str(baseline)]
+    assert main([*call, "--level", "1", "--out", str(run)]) == 0
+    shown = capsys.readouterr()
+    assert "fast_0.5" in shown.out
+    assert "avg_pass@1" in shown.out
+    assert main(["leaderboard", str(run), "--csv", "-"]) == 0
+    assert "some_model" in capsys.readouterr().out
+    assert main(["export", "kernelbench", str(run), "--out", str(tmp_path / "back"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["files"]) == 3
+    back = json.loads((tmp_path / "back" / "eval_results.json").read_text())
+    assert back["1"][0]["runtime"] == pytest.approx(0.2)
+    assert main([*call, "--level", "7", "--out", str(tmp_path / "x")]) == 2
+    assert "has no times for level7" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
