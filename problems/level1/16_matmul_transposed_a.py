@@ -17,7 +17,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(K, M), torch.rand(K, N)]
+    return [torch.randn(K, M), torch.randn(K, N)]
 
 
 def get_init_inputs():

@@ -17,7 +17,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(M, K), torch.rand(N, K)]
+    return [torch.randn(M, K), torch.randn(N, K)]
 
 
 def get_init_inputs():

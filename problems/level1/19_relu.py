@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(batch_size, dim)]
+    return [torch.randn(batch_size, dim)]
 
 
 def get_init_inputs():

@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(N, N), torch.rand(N, N)]
+    return [torch.randn(N, N), torch.randn(N, N)]
 
 
 def get_init_inputs():

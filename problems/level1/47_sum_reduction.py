@@ -22,7 +22,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(batch_size, dim1, dim2)]
+    return [torch.randn(batch_size, dim1, dim2)]
 
 
 def get_init_inputs():

@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(M, K), torch.rand(K, 1)]
+    return [torch.randn(M, K), torch.randn(K, 1)]
 
 
 def get_init_inputs():

@@ -17,7 +17,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(M, K), torch.rand(K, N)]
+    return [torch.randn(M, K), torch.randn(K, N)]
 
 
 def get_init_inputs():

@@ -21,7 +21,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(batch_size, length)]
+    return [torch.randn(batch_size, length)]
 
 
 def get_init_inputs():

@@ -16,7 +16,10 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(batch_size, num_classes), torch.randint(0, num_classes, (batch_size,))]
+    # The size of the scores and the region of the labels differ from draw to draw, and with them the loss.
+    scores = torch.randn(batch_size, num_classes) * (0.5 + 2.5 * torch.rand(1)) + torch.linspace(-3, 3, num_classes)
+    region = torch.randint(0, num_classes, (1,)) + torch.randint(0, num_classes // 8, (batch_size,))
+    return [scores, region % num_classes]
 
 
 def get_init_inputs():

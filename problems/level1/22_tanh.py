@@ -1,0 +1,24 @@
+"""Hyperbolic tangent."""
+
+import torch
+import torch.nn as nn
+
+batch_size = 16384
+dim = 8192
+dtype = "float32"
+
+
+class Model(nn.Module):
+    """Takes tanh(x) of every element."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: any shape. Returns the same shape."""
+        return torch.tanh(x)
+
+
+def get_inputs():
+    return [torch.randn(batch_size, dim, dtype=getattr(torch, dtype))]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,25 @@
+"""Smooth rectifier."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+batch_size = 16384
+dim = 8192
+dtype = "float32"
+
+
+class Model(nn.Module):
+    """Takes log(1 + exp(x)) of every element."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: any shape. Returns the same shape."""
+        return F.softplus(x)
+
+
+def get_inputs():
+    return [torch.randn(batch_size, dim, dtype=getattr(torch, dtype)) * 2]
+
+
+def get_init_inputs():
+    return []

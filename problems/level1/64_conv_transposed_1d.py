@@ -1,0 +1,30 @@
+"""Transposed convolution of sequences."""
+
+import torch
+import torch.nn as nn
+
+batch_size = 16
+in_channels = 128
+out_channels = 128
+kernel_size = 3
+length = 65536
+
+
+class Model(nn.Module):
+    """One-dimensional transposed convolution with a bias."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose1d(in_channels, out_channels, kernel_size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: (batch_size, in_channels, length). Returns (batch_size, out_channels, new length)."""
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(batch_size, in_channels, length)]
+
+
+def get_init_inputs():
+    return [in_channels, out_channels, kernel_size]

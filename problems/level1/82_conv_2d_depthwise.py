@@ -1,0 +1,32 @@
+"""Convolution of every channel of an image by itself."""
+
+import torch
+import torch.nn as nn
+
+batch_size = 16
+in_channels = 64
+out_channels = in_channels
+kernel_size = 3
+groups = in_channels
+height = 512
+width = 512
+
+
+class Model(nn.Module):
+    """Two-dimensional depthwise convolution with a bias."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, groups: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, groups=groups)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: (batch_size, in_channels, height, width). Returns (batch_size, out_channels, new height, new width)."""
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(batch_size, in_channels, height, width)]
+
+
+def get_init_inputs():
+    return [in_channels, out_channels, kernel_size, groups]
