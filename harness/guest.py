@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.messages import Attach, Broken, Burst, BurstDone, Load, Loaded, MessageError, Stage, parse_reply
 from harness.model import Failure, Status, one_line
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
+from harness.sandbox.freeze import StopError
 from harness.wire import FrameTimeout, WireError
 from harness.zygote import Zygote
 
@@ -38,12 +39,17 @@ class GuestFailed(Exception):
 
 
 class Guest:
-    """One contestant process. A context manager: it is dead when the block ends."""
+    """One contestant process. A context manager: it is dead when the block ends.
+
+    It runs only while it is asked something: after each reply all its threads and processes are stopped, so that none
+    can write to the arena late, look at the next inputs early, or disturb the reference.
+    """
 
     def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
         self._child = zygote.spawn(CONTESTANT, policy, log_path)
         self._memory_limit_bytes = memory_limit_bytes
         self._exit: ExitReport | None = None
+        self._stopped_s = time.perf_counter()
 
     @property
     def sandbox(self) -> SandboxReport:
@@ -73,13 +79,13 @@ class Guest:
         return reply
 
     def burst(self, request: Burst, timeout_s: float) -> tuple[BurstDone, float]:
-        """The claims, and the seconds that the burst took by the referee's own clock.
+        """The claims, and the seconds from the request until everything was stopped, by the referee's own clock.
 
         Raises `GuestFailed`; a reply with another number of claims than calls is a protocol failure.
         """
         start = time.perf_counter()
         reply = self._ask(request, (), Stage.CALL, timeout_s)
-        wall_s = time.perf_counter() - start
+        wall_s = self._stopped_s - start
         if not isinstance(reply, BurstDone) or len(reply.claims) != len(request.calls):
             raise GuestFailed(_protocol("burst", reply))
         return reply, wall_s
@@ -88,9 +94,14 @@ class Guest:
         self, request: Attach | Load | Burst, fds: tuple[int, ...], stage: Stage, timeout_s: float
     ) -> Loaded | BurstDone | Broken:
         try:
+            self._child.resume()
             self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)
             received = self._child.channel.receive(timeout_s)
+            self._stopped_s = self._child.pause()
             reply = parse_reply(received.message)
+        except StopError as error:
+            self._exit = self._child.kill()
+            raise GuestFailed(_protocol(stage.value, error)) from error
         except FrameTimeout:
             self._exit = self._child.kill()
             if self._exit.cause == "memory_limit":
