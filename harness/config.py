@@ -1,15 +1,16 @@
 """A YAML file and the command line, resolved into one `RunConfig` in which every value is settled.
 
-Imports only the vocabulary; trusted side. Reads one YAML file and nothing else of the machine: what depends
-on the machine (is there a GPU, how many cores) arrives as a `Machine`. Later layers win: defaults, then the
-file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that names the key
-and where it stands.
+Imports only the vocabulary; trusted side. Reads one YAML file, and of the machine only which folder is for caches
+(`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later layers win:
+defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that
+names the key and where it stands.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -34,6 +35,12 @@ BYTES_PER_BUILD = 3 * GIB
 """Host memory that one nvcc on a source with torch's headers may take; bounds how many builds run at once."""
 MEMORY_LIMIT_BYTES = 32 * GIB
 """Host memory a contestant may use by default; less where the machine has less (see `resolve`)."""
+
+CACHE_LIMIT_BYTES = 20 * GIB
+"""What built modules may take by default. One takes 0.5 to 3 MB: room for some ten thousand."""
+
+SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
+"""`2/8`: the second of eight parts."""
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A run id is one folder name, safe on every file system and in a shell."""
@@ -73,7 +80,8 @@ class RunConfig:
     """One run, settled: nothing here is left to be guessed later. `None` in `problem` and `precision` means
     "as each solution's path" and "as each problem declares". Timeouts are per build, per load (import and
     constructor), per call of `forward`, and per solution after its build (verification and timing
-    together)."""
+    together). `workers` is how many solutions are judged at once: None is one for each visible GPU, or one on
+    the host device. `shard` is `i/n`, the part of all solutions that this run is about; None is all."""
 
     paths: tuple[Path, ...]
     problem: str | None
@@ -96,6 +104,9 @@ class RunConfig:
     timing: TimingConfig
     memory_limit_bytes: int
     cache_dir: Path
+    cache_limit_bytes: int
+    workers: int | None
+    shard: str | None
 
     @property
     def run_dir(self) -> Path:
@@ -199,6 +210,19 @@ def _bytes(value: object) -> int:
     return value
 
 
+def _optional_count(value: object) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _shard(value: object) -> str | None:
+    if value is None:
+        return None
+    match = SHARD.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match[1]) > int(match[2]):
+        raise ValueError("i/n with i from 1 to n, such as 2/8")
+    return match[0]
+
+
 def _choice(*names: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         # YAML 1.1 reads a bare `off` as false, and `sandbox: off` means the word.
@@ -244,10 +268,24 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "call_timeout_s": (_positive, 60.0),
     "solution_timeout_s": (_positive, 300.0),
     "memory_limit_bytes": (_bytes, NOT_GIVEN),
-    "cache_dir": (_path, Path("~/.cache/kernel-harness")),
+    "cache_dir": (_path, NOT_GIVEN),
+    "cache_limit_bytes": (_bytes, CACHE_LIMIT_BYTES),
+    "workers": (_optional_count, None),
+    "shard": (_shard, None),
 }
 """Key -> (parser, default). The same names in the YAML file, in `options` and in `RunConfig`. Besides these
 the file may hold `timing`, a mapping of `TIMING_KEYS`."""
+
+
+def cache_root() -> Path:
+    """Where caches go that nobody gave a place: `HARNESS_CACHE`, else `kernel-harness` below `XDG_CACHE_HOME` or
+    `~/.cache`."""
+    if given := os.environ.get("HARNESS_CACHE"):
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    # The XDG rules: what is not absolute does not count.
+    return (Path(base) if base and os.path.isabs(base) else Path("~/.cache").expanduser()) / "kernel-harness"
+
 
 _PATH_KEYS = ("problems", "out", "cache_dir")
 
@@ -293,9 +331,9 @@ def resolve(
     values["jobs"] = values["jobs"] or max(1, min(at_once, machine.memory_bytes // BYTES_PER_BUILD))
     # A quarter stays for the referee, whose truth and inputs may be as large as what the contestant holds.
     values["memory_limit_bytes"] = values["memory_limit_bytes"] or min(
-        MEMORY_LIMIT_BYTES, machine.memory_bytes * 3 // 4
+        MEMORY_LIMIT_BYTES, machine.memory_bytes * 3 // 4 // (values["workers"] or 1)
     )
-    values["cache_dir"] = values["cache_dir"].expanduser()
+    values["cache_dir"] = (values["cache_dir"] or cache_root()).expanduser()
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
 
 

@@ -11,6 +11,7 @@ import errno
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -98,8 +99,8 @@ def evaluate_run(
     """Evaluate everything that `config` names and append the records to its run folder.
 
     `executor` is used and left open; without one, this machine's is opened for the run. Raises `CatalogError` (wrong
-    call, before anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full), `ExecutorError`, `CacheError`
-    or `MachineError` (the machine can't). Whatever happens to one solution leaves the others alone.
+    call, before anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full), `ExecutorError`,
+    `CacheError` or `MachineError` (the machine can't). Whatever happens to one solution leaves the others alone.
 
     On `KeyboardInterrupt` nothing new begins; what is being judged gets `GRACE_S` to finish and its record, or ends at
     once on a second one; then it is raised. Everything that is finished is on disk, and `--resume` does the rest.
@@ -138,7 +139,8 @@ class _Message:
     slot: Slot | None = None
     lost: SlotLost | None = None
     error: BaseException | None = None
-    left: bool = False
+    left: str | None = None
+    """The kind of thread whose last word this is."""
 
 
 class _Run:
@@ -175,14 +177,14 @@ class _Run:
 
     def run(self) -> None:
         """Everything to its record. Raises what ends the run."""
-        threads = [("build", self._build_all, ()) for _ in range(self._builders)]
-        threads += [("judge", self._judge_all, (slot,)) for slot in self._slots]  # type: ignore[misc]
-        for name, target, arguments in threads:
-            threading.Thread(target=self._guarded, args=(target, *arguments), name=name, daemon=True).start()
-        running = len(threads)
+        running = Counter({"build": self._builders, "judge": len(self._slots)})
+        for _ in range(self._builders):
+            self._start("build", self._build_all)
+        for slot in self._slots:
+            self._start("judge", self._judge_all, slot)
         try:
-            while running:
-                running -= self._heed(self._messages.get())
+            while running.total():
+                self._heed(self._messages.get(), running)
         except KeyboardInterrupt:
             self._finish_what_runs(running)
             raise
@@ -192,23 +194,26 @@ class _Run:
                 ready.built.release()
         if self._done < self._total:
             why = "; ".join(self._lost)
-            raise ExecutorError(f"no device is left to judge {self._total - self._done} solutions: {why}")
+            raise ExecutorError(
+                f"no device is left to judge {self._total - self._done} solutions ({why}); --resume does them once "
+                f"that is mended"
+            )
 
-    def _finish_what_runs(self, running: int) -> None:
+    def _finish_what_runs(self, running: Counter[str]) -> None:
         self._schedule.stop()
         if self._judging:
             several = "s" if self._judging > 1 else ""
             what = f"finishing the {self._judging} solution{several} being judged; interrupt again to end at once"
             self._on_event(Noted(message=f"interrupted: {what}"))
         deadline = time.monotonic() + GRACE_S
-        while running and self._judging:
+        while running["judge"]:
             try:
-                running -= self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
+                self._heed(self._messages.get(timeout=max(0.0, deadline - time.monotonic())), running)
             except queue.Empty:
                 return
 
-    def _heed(self, message: _Message) -> int:
-        """Do what a thread asks for; 1 if it was its last word."""
+    def _heed(self, message: _Message, running: Counter[str]) -> None:
+        """Do what a thread asks for."""
         if message.error is not None:
             raise message.error
         if message.event is not None:
@@ -223,21 +228,27 @@ class _Run:
             self._done += 1
             title = message.slot.title if message.slot is not None else None
             self._on_event(SolutionFinished(record=message.record, slot=title))
-        return int(message.left)
+        if message.left is not None:
+            running[message.left] -= 1
 
-    def _guarded(self, target: Callable[..., None], *arguments: Any) -> None:
+    def _start(self, kind: str, target: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=self._live, args=(kind, target, *arguments), name=kind, daemon=True).start()
+
+    def _live(self, kind: str, target: Callable[..., None], *arguments: Any) -> None:
         """A thread's life: whatever it can't handle ends the run, and is raised by the calling thread."""
         try:
             target(*arguments)
         except OSError as error:
             if error.errno in MACHINE_ERRORS:
-                where = f"{error.filename or self._config.run_dir}"
-                error = StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
-            self._messages.put(_Message(error=error))
+                where = error.filename or self._config.run_dir
+                problem = StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
+                self._messages.put(_Message(error=problem))
+            else:
+                self._messages.put(_Message(error=error))
         except BaseException as error:
             self._messages.put(_Message(error=error))
         finally:
-            self._messages.put(_Message(left=True))
+            self._messages.put(_Message(left=kind))
 
     def _build_all(self) -> None:
         while (found := self._schedule.next_build()) is not None:

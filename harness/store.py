@@ -1,8 +1,8 @@
 """Results on disk: append-only records, what a run was, its logs; resume and merge.
 
     <out>/<run-id>/run.yaml         format, when it started, configuration, environment
-    <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is
-    written <out>/<run-id>/logs/            one file a solution
+    <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is written
+    <out>/<run-id>/logs/            one file a solution
 
 Imports only the vocabulary; trusted side, and no submission can write here. Lines are never changed or
 removed, except that a last line cut short by a kill is dropped when the run is resumed. Where one identity
@@ -13,6 +13,7 @@ no lock.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -21,6 +22,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +44,15 @@ Identity = tuple[str, str, str, str]
 
 class StoreError(Exception):
     """A results folder can't be read, or can't be written as asked. The message names it and what to do."""
+
+
+class StoreUnavailable(StoreError):
+    """The machine can't write results (any more): the disk is full, read-only or broken. Not the call's fault."""
+
+
+MIN_FREE_BYTES = 2**20
+"""With less than this free on the results' disk no verdict is written: what a solution or a compiler met may have been
+the full disk, and not its own fault."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -89,6 +100,8 @@ class RunStore:
         """What was odd when the folder was read, such as a last line cut short: for the user to see."""
         self._lines = lines
         self._descriptor = descriptor
+        # While it is being written, records are on the disk only: a run may have very many.
+        self._end = os.fstat(descriptor).st_size if descriptor is not None else 0
 
     @classmethod
     def create(cls, folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunStore:
@@ -102,7 +115,7 @@ class RunStore:
             _write_run_yaml(folder, {"format": RUN_FORMAT, "run_id": folder.name, "started_at": timestamp(), **head})
             _sync_folder(folder)
         except OSError as error:
-            raise StoreError(f"{folder}: can't be written: {error.strerror or error}; choose another --out") from error
+            raise _unwritable(folder, error, "choose another --out") from error
         return cls(folder, lines=[], notes=(), descriptor=descriptor)
 
     @classmethod
@@ -122,7 +135,7 @@ class RunStore:
         try:
             (folder / "logs").mkdir(exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT)
-            lines, notes, good_bytes = _read(folder)
+            _, notes, good_bytes = _read(folder)
             os.ftruncate(descriptor, good_bytes)
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
@@ -130,8 +143,8 @@ class RunStore:
             head["resumed_at"] = [*head.get("resumed_at", []), timestamp()]
             _write_run_yaml(folder, head)
         except OSError as error:
-            raise StoreError(f"{folder}: can't be written: {error.strerror or error}") from error
-        return cls(folder, lines=lines, notes=notes, descriptor=descriptor)
+            raise _unwritable(folder, error, "mend that, then resume it") from error
+        return cls(folder, lines=[], notes=notes, descriptor=descriptor)
 
     @classmethod
     def open(cls, folder: Path) -> RunStore:
@@ -149,8 +162,10 @@ class RunStore:
         return _load_run_yaml(self.folder)
 
     def append(self, record: Record) -> None:
-        """Add one line and wait until it is on the disk. Raises `StoreError` (read-only, disk full, NaN
-        inside)."""
+        """Add one line and wait until it is on the disk, all of it or nothing.
+
+        Raises `StoreUnavailable` (disk full, read-only), `StoreError` (opened for reading, NaN inside).
+        """
         if self._descriptor is None:
             raise StoreError(f"{self.folder}: opened for reading; create or resume it to write")
         try:
@@ -158,25 +173,54 @@ class RunStore:
         except (TypeError, ValueError) as error:
             raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
         try:
+            self._check_room(len(line))
+            # An append that broke off, by an exception or an interrupt, left a part of a line.
+            os.ftruncate(self._descriptor, self._end)
             done = 0
             while done < len(line):
                 done += os.write(self._descriptor, line[done:])
             os.fsync(self._descriptor)
         except OSError as error:
-            raise StoreError(f"{self.folder}: can't be written: {error.strerror or error}") from error
-        self._lines.append(record)
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._end)
+            raise StoreUnavailable(
+                f"{self.folder}: can't be written: {error.strerror or error}; mend that (make room), "
+                f"then --resume --run-id {self.folder.name} continues; what is finished is there"
+            ) from error
+        self._end += len(line)
+
+    def _check_room(self, needed_bytes: int) -> None:
+        assert self._descriptor is not None
+        disk = os.fstatvfs(self._descriptor)
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES + needed_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _all(self) -> list[Record]:
+        return self._lines if self._descriptor is None else _read(self.folder)[0]
 
     def records(self) -> list[Record]:
         """The records that count, one an identity, in the order in which each was last written."""
         newest: dict[Identity, Record] = {}
-        for record in self._lines:
+        for record in self._all():
             newest.pop(record.identity, None)
             newest[record.identity] = record
         return list(newest.values())
 
     def history(self) -> list[Record]:
         """Every line, oldest first, those superseded by a later one included."""
-        return list(self._lines)
+        return list(self._all())
+
+    def note_session(self, value: Mapping[str, Any]) -> None:
+        """Add to `run.yaml` what one call did: `sessions` holds one entry for each that came to its end.
+
+        Raises `StoreUnavailable`.
+        """
+        head = self.head
+        try:
+            head["sessions"] = [*head.get("sessions", []), {"ended_at": timestamp(), **value}]
+            _write_run_yaml(self.folder, head)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
 
     def finished(self) -> dict[Identity, Record]:
         """What a resumed run need not do again. A `harness_error` is no answer and so not among these. The
@@ -242,6 +286,12 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
             merged.append(record)
     notes = tuple(f"{item.folder}: {note}" for item in opened for note in item.notes)
     return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=notes)
+
+
+def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:
+    """A full or broken disk is the machine's fault; a folder that this user may not write is the call's."""
+    kind = StoreUnavailable if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else StoreError
+    return kind(f"{folder}: can't be written: {error.strerror or error}; {hint}")
 
 
 def _shared(values: Any) -> dict[str, Any]:
@@ -321,8 +371,12 @@ def _load_run_yaml(folder: Path) -> dict[str, Any]:
 def _write_run_yaml(folder: Path, value: Mapping[str, Any]) -> None:
     """Whole or not at all: a kill in the middle leaves the old file."""
     draft = folder / f".run.yaml.{os.getpid()}"
-    with draft.open("w", encoding="utf-8") as stream:
-        yaml.safe_dump(dict(value), stream, sort_keys=False, allow_unicode=True, width=100)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(folder / "run.yaml")
+    try:
+        with draft.open("w", encoding="utf-8") as stream:
+            yaml.safe_dump(dict(value), stream, sort_keys=False, allow_unicode=True, width=100)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(folder / "run.yaml")
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

@@ -17,9 +17,9 @@ LAYERS = {
     "vocabulary": "model",
     "pure": "claims comparison digest extract messages numerics patterns precision reports roofline scoring screen "
     "sizes stats trees variants wire",
-    "edges": "catalog config devices environment gpustate hostcuda inputs kernelbench reference sources store",
-    "stages": "audit bench build contestant guest measure oracle sandbox tasks timing verify zygote",
-    "control": "executors pipeline referee",
+    "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sources store",
+    "stages": "audit bench build contestant guest health measure oracle sandbox signature tasks timing verify zygote",
+    "control": "executors pipeline planning referee schedule",
     "outside": "api cli doctor feedback report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""

@@ -5,7 +5,7 @@ Importing this does not import torch.
 """
 
 from harness.build.builder import build_solution
-from harness.build.cache import BuildCache, CachedModule, CacheError, default_root
+from harness.build.cache import BuildCache, CachedModule, CacheError
 from harness.build.diagnostics import CompilerError, Diagnostics, KernelResources
 from harness.build.host import HostToolchain
 from harness.build.native import NvccToolchain
@@ -13,6 +13,7 @@ from harness.build.opening import PRELOAD, open_toolchain
 from harness.build.outcome import BuildOutcome, BuiltModule
 from harness.build.spec import ExtensionSpec, SourceFile, SpecError
 from harness.build.toolchain import BuildReport, Plan, Toolchain
+from harness.config import cache_root as default_root
 
 __all__ = [
     "PRELOAD",

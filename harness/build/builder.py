@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.build import harvesting
-from harness.build.cache import BuildCache
+from harness.build.cache import BuildCache, CacheError
 from harness.build.compiling import Compiler, Tried, harness_error, read_log
 from harness.build.diagnostics import CompilerError
 from harness.build.outcome import BuildOutcome
@@ -63,7 +63,10 @@ def build_solution(
     Raises `SandboxUnavailable` (a strict sandbox that can't be had), `CacheError`, `MachineError`.
     """
     begin = time.monotonic()
-    work = cache.scratch()
+    try:
+        work = cache.scratch()
+    except OSError as error:
+        raise CacheError(f"the build cache {cache.root} can't be written: {error.strerror or error}") from error
     try:
         work.chmod(0o755)
         build = _Build(
@@ -81,6 +84,9 @@ def build_solution(
             work=work,
         )
         failure = build.run()
+        if failure is not None and (lack := cache.lacks_room()) is not None:
+            # Whatever the tools said then, it may have been this: no verdict on the submission.
+            raise CacheError(lack)
         return build.outcome(failure, time.monotonic() - begin)
     finally:
         shutil.rmtree(work, ignore_errors=True)

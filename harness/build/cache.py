@@ -1,8 +1,8 @@
 """Built modules on disk under the address of their content, shared by concurrent runs.
 
-Edge, trusted side. Imports the vocabulary only. An entry is a folder `entries/ab/abcd…/` that holds `entry.json`
-(metadata, size and SHA-256 of the module) and, for a build, `module.so`. It appears whole, by renaming, and is never
-changed. An entry whose module is not what its metadata says is removed and counts as a miss.
+Edge, trusted side. Imports only `config`, for the default limit. An entry is a folder `entries/ab/abcd…/` that holds
+`entry.json` (metadata, size and SHA-256 of the module) and, for a build, `module.so`. It appears whole, by renaming,
+and is never changed. An entry whose module is not what its metadata says is removed and counts as a miss.
 
 Whoever uses an entry holds a shared lock on its folder; eviction takes only folders that it can lock for itself, oldest
 use first. Whoever builds one holds a lock on its key, so that concurrent runs compile it once.
@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEFAULT_MAX_BYTES = 20 * 2**30
-"""A module takes 0.5 to 3 MB: room for some ten thousand."""
+from harness.config import CACHE_LIMIT_BYTES
 
 MAX_MODULE_BYTES = 2**30
+MIN_FREE_BYTES = 2 * 2**20
+"""With less than this free on the cache's disk, what a compiler says tells nothing about a solution."""
 _MODULE = "module.so"
 _ENTRY = "entry.json"
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -81,7 +82,7 @@ class CachedModule:
 class BuildCache:
     """Entries below `root`, at most about `max_bytes` of them. Safe for concurrent threads and processes."""
 
-    def __init__(self, root: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(self, root: Path, max_bytes: int = CACHE_LIMIT_BYTES) -> None:
         self.root = root
         self.max_bytes = max_bytes
         self._entries = root / "entries"
@@ -167,6 +168,13 @@ class BuildCache:
         """A new empty folder on the cache's file system. The caller removes it."""
         return Path(tempfile.mkdtemp(prefix="work-", dir=self._drafts))
 
+    def lacks_room(self) -> str | None:
+        """Why nothing more can be built here, with what to do: the disk is full. None where it is not."""
+        disk = os.statvfs(self.root)
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
+            return f"the disk of the build cache {self.root} is full: make room, or name another by --cache"
+        return None
+
     def size_bytes(self) -> int:
         """What all entries take."""
         return sum(size for _, size, _ in self._listing())
@@ -246,14 +254,6 @@ class BuildCache:
         finally:
             os.close(fd)
         return True
-
-
-def default_root() -> Path:
-    """`HARNESS_CACHE`, else `kernel-harness` below `XDG_CACHE_HOME` or `~/.cache`."""
-    if given := os.environ.get("HARNESS_CACHE"):
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "kernel-harness"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import evaluate, exchange, files, machine, results
+from harness.cli import evaluate, exchange, files, machine, results, timeline
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -24,6 +24,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "merge": results.merge_command,
     "doctor": machine.doctor_command,
     "warmup": machine.warmup_command,
+    "timeline": timeline.timeline_command,
 }
 
 PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {"list": files.problems_list, "show": files.problems_show}

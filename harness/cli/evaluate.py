@@ -7,33 +7,39 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Protocol
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import environment
-from harness.catalog import find_solutions, load_problems
 from harness.cli.output import INTERRUPTED, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
 from harness.config import RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Status
 from harness.report import board, terminal
+from harness.report.pace import Pace
 from harness.scoring import By, leaderboard
-from harness.store import RunStore, StoreError, is_run, latest_run, new_run_id
+from harness.store import RunStore, StoreError, StoreUnavailable, is_run, latest_run, new_run_id
+
+TOLD_EVERY_S = 60.0
+"""How often a run without a terminal (a log file) says how far it is."""
 
 
 class View(Protocol):
-    """Who is told how a run goes."""
+    """Who is told how a run goes. `slot` is the device that judged, where one did."""
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None: ...
 
     def built(self) -> None: ...
 
-    def finished(self, record: Record) -> None: ...
+    def finished(self, record: Record, slot: str | None = None) -> None: ...
+
+    def noted(self, message: str) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +56,10 @@ Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
     """Run the pipeline, its events told to `view`. The machine's faults are `MachineError`."""
-    # The pipeline looks again; but a wrong path should not have to wait until torch is imported.
-    find_solutions(config.paths, load_problems(config.problems), problem_id=config.problem)
+    # Not at the top, since help should answer at once. None of these imports torch.
     from harness.build import CacheError
-    from harness.devices import DeviceError
     from harness.executors import ExecutorError
-    from harness.pipeline import BuildFinished, Event, RunStarted, SolutionFinished, evaluate_run
+    from harness.pipeline import BuildFinished, Event, Noted, RunStarted, SolutionFinished, evaluate_run
     from harness.sandbox import SandboxUnavailable
 
     def tell(event: Event) -> None:
@@ -65,11 +69,13 @@ def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
             case BuildFinished():
                 view.built()
             case SolutionFinished():
-                view.finished(event.record)
+                view.finished(event.record, event.slot)
+            case Noted():
+                view.noted(event.message)
 
     try:
         done = evaluate_run(config, environment=found, on_event=tell)
-    except (CacheError, DeviceError, ExecutorError, SandboxUnavailable) as error:
+    except (CacheError, ExecutorError, SandboxUnavailable, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
 
@@ -99,33 +105,44 @@ class _Shown:
         bar = self._lines if self._lines.is_terminal else err
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("built {task.fields[built]}, passed {task.fields[passed]}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[pace]}"),
             TimeElapsedColumn(),
             console=bar,
             transient=True,
             disable=not bar.is_terminal,
         )
-        self._task = self.progress.add_task("evaluating", total=None, built=0, passed=0)
-        self._total = self._done = self._built = self._passed = 0
+        self._task = self.progress.add_task("evaluating", total=None, pace="")
+        self._pace = Pace(0, time.monotonic())
+        self._told_s = time.monotonic()
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
-        self._total = total
-        self.progress.update(self._task, total=total)
+        self._pace = Pace(total, time.monotonic())
+        self._update()
         already = f", {skipped} already there" if skipped else ""
         say(f"{total} to evaluate{already}; records go to {run_dir}")
 
     def built(self) -> None:
-        self._built += 1
-        self.progress.update(self._task, built=self._built)
+        self._pace.built += 1
+        self._update()
 
-    def finished(self, record: Record) -> None:
-        self._done += 1
-        self._passed += record.status is Status.passed
-        line = terminal.record_line(record, number=self._done, total=max(self._total, self._done))
-        self._lines.print(line, soft_wrap=True)
-        self.progress.update(self._task, completed=self._done, passed=self._passed)
+    def finished(self, record: Record, slot: str | None = None) -> None:
+        now_s = time.monotonic()
+        self._pace.finished(record.status, slot, now_s)
+        done, total = self._pace.done, max(self._pace.total, self._pace.done)
+        self._lines.print(terminal.record_line(record, number=done, total=total), soft_wrap=True)
+        self._update()
+        if self.progress.disable and done < total and now_s - self._told_s >= TOLD_EVERY_S:
+            self._told_s = now_s
+            say(self._pace.line())
+
+    def noted(self, message: str) -> None:
+        say(f"harness: {message}")
+
+    def _update(self) -> None:
+        pace = self._pace
+        shown = f"{pace.line()}, {pace.built} built"
+        self.progress.update(self._task, total=pace.total or None, completed=pace.done, pace=shown)
 
 
 def eval_command(
@@ -156,7 +173,14 @@ def eval_command(
     min_samples: Annotated[int | None, option("--min-samples", "Timed calls at least.  [30]")] = None,
     timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [10]")] = None,
     memory_limit: Annotated[str | None, option("--memory-limit", "Host memory of a solution, as 8GiB.")] = None,
-    cache: Annotated[Path | None, option("--cache", "Folder of built modules.  [~/.cache/kernel-harness]")] = None,
+    workers: Annotated[
+        int | None, option("--workers", "Solutions judged at once.  [one a visible GPU; 1 on host]")
+    ] = None,
+    shard: Annotated[str | None, option("--shard", "Only the i-th of n parts: 2/8. See harness merge.")] = None,
+    cache: Annotated[
+        Path | None, option("--cache", "Folder of built modules.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+    ] = None,
+    cache_limit: Annotated[str | None, option("--cache-limit", "What they may take on disk.  [20GiB]")] = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate solutions: build, verify, time, record.
@@ -170,6 +194,7 @@ def eval_command(
       harness eval solutions/ --device cuda --out results/
       harness eval my_kernel.py --problem level1/16
       harness eval solutions/ --resume
+      harness eval solutions/ --shard 2/8 --run-id part-2
     """
     options = {
         "paths": paths or None,
@@ -194,6 +219,9 @@ def eval_command(
         "budget_s": timing_budget,
         "memory_limit_bytes": memory_limit,
         "cache_dir": cache,
+        "cache_limit_bytes": cache_limit,
+        "workers": workers,
+        "shard": shard,
     }
     found = environment.collect()
     settled = _settle(found, config, options)

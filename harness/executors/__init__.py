@@ -1,37 +1,97 @@
-"""Executors: where judging happens, behind one Protocol.
+"""Executors: where building and judging happen, behind one Protocol.
 
-Trusted side. An executor owns referees and their devices; whoever has a built solution hands it a `Task` and gets
-an `Outcome`. The faults of an executor are the harness's, never a submission's.
+Trusted side. An executor owns builders, referees and their devices. Whoever runs a pipeline hands it sources and gets
+what came of their build, then a task for one of its *slots* (a device that judges one solution at a time) and gets
+the verdict. The faults of an executor are the harness's, never a submission's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
-if TYPE_CHECKING:  # so that a worker can start its zygote before it imports torch
-    from harness.tasks import Outcome, Task
+from harness.model import Failure
+from harness.tasks import Outcome, Task
 
 
 class ExecutorError(Exception):
     """No referee can be had: the device is missing or gone. The message says what to do."""
 
 
-class Executor(Protocol):
-    """Judges tasks, as many at once as it has devices. Safe to call from several threads."""
+class SlotLost(ExecutorError):
+    """One slot is out of service, and gives no verdict on what it was judging; others may go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A device that judges one solution at a time.
+
+    `name` is unique in the executor, `title` is for people, `environment` is what every record of it carries.
+    """
+
+    name: str
+    title: str
+    environment: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Sources to build. `arguments` is the problem's signature; the builders' output is appended to `log_path`."""
+
+    source: str
+    filename: str
+    arguments: Mapping[str, Any] | None
+    log_path: Path
+
+
+class Built(Protocol):
+    """What came of a build: `harness.build.BuildOutcome` on this machine, a reference to it elsewhere."""
 
     @property
-    def slots(self) -> int:
-        """How many tasks run at once."""
+    def failure(self) -> Failure | None: ...
+
+    @property
+    def wall_s(self) -> float: ...
+
+    @property
+    def has_cuda_sources(self) -> bool: ...
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record's `build` field."""
         ...
 
-    def wait_ready(self) -> None:
-        """Return once every referee stands. Raises `ExecutorError` where a device is missing."""
+    def release(self) -> None:
+        """Called once nobody needs the modules any more."""
         ...
 
-    def judge(self, task: Task) -> Outcome:
-        """The verdict. A referee that dies is replaced and the task tried once more; then `harness_error`."""
+
+class Executor(Protocol):
+    """Builds and judges. Safe to call from several threads, `judge` from one for each slot."""
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        """What judges; fixed from the start, even where one is lost later."""
+        ...
+
+    @property
+    def builders(self) -> int:
+        """How many builds should be under way at once."""
+        ...
+
+    def build(self, order: Order) -> Built:
+        """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
+        ...
+
+    def judge(self, slot: Slot, task: Task, built: Built) -> Outcome:
+        """The verdict; `task` is without modules, which come from `built`.
+
+        A referee that dies is replaced and the task tried once more; then `harness_error`. Raises `SlotLost` where the
+        slot's device is missing, gone or ill.
+        """
         ...
 
     def close(self) -> None:
-        """End every referee and contestant."""
+        """End every builder, referee and contestant."""
         ...

@@ -1,23 +1,30 @@
-"""Judging on this machine: one referee process a device, replaced when it dies.
+"""Building and judging on this machine: one referee process a slot, replaced when it dies.
 
-Trusted side.
+Trusted side. On GPUs there is one slot for each that is visible, and its processes see no other; on the host device
+there are as many as asked for. This process imports no torch: each referee does that for itself while the conductor
+reads its catalogue.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.executors import ExecutorError
+from harness.build import BuildCache, BuildOutcome, open_toolchain
+from harness.config import RunConfig
+from harness.environment import Environment
+from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
+from harness.executors.building import LocalBuilders
 from harness.executors.worker import MAX_TASK_BYTES
-from harness.model import Status, one_line
+from harness.gpus import visible_gpus
+from harness.model import DeviceKind, Status, one_line
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, WireError, pair
 
@@ -33,57 +40,8 @@ ALLOCATOR = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "ex
 """Truth in float64 takes tens of gigabytes in one piece; torch's usual allocator splits such blocks for small tensors
 that stay, until the large ones fit nowhere. The second name is the newer one."""
 
-
-class _Worker:
-    """One referee process. Raises `ExecutorError` where it says that its device is not there."""
-
-    def __init__(self, config: RefereeConfig, log_path: Path) -> None:
-        ours, theirs = pair()
-        with log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.executors.worker", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, **ALLOCATOR},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        theirs.close()
-        self.config = config
-        self._log_path = log_path
-        self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
-        self._channel.send({"config": config.to_json(), "log_path": str(log_path)})
-        self._ready = False
-
-    def wait_ready(self) -> None:
-        if self._ready:
-            return
-        message = self._receive(START_TIMEOUT_S)
-        if message["type"] == "unavailable":
-            self.close()
-            raise ExecutorError(message["reason"])
-        self._ready = True
-
-    def judge(self, task: Task) -> Outcome:
-        self.wait_ready()
-        self._channel.send(task.to_json())
-        message = self._receive(self.config.solution_timeout_s + MARGIN_S)
-        if message["type"] != "judged":
-            raise RefereeLost(f"the referee failed: {message.get('reason')}", str(message.get("trace", "")))
-        return Outcome.from_json(message["outcome"])
-
-    def _receive(self, timeout_s: float) -> dict[str, Any]:
-        try:
-            return self._channel.receive(timeout_s).message
-        except WireError as error:
-            tail = self._log_path.read_bytes()[-4000:].decode(errors="replace")
-            raise RefereeLost(f"the referee process died or hangs: {error}", tail) from error
-
-    def close(self) -> None:
-        self._channel.close()
-        self._process.kill()
-        self._process.wait()
+WORKER = ("-m", "harness.executors.worker")
+"""What Python runs as a referee's process; its channel's descriptor is the last argument."""
 
 
 class RefereeLost(Exception):
@@ -94,59 +52,194 @@ class RefereeLost(Exception):
         self.detail = detail
 
 
-class LocalExecutor:
-    """Referees on this machine, one for each of `configs`."""
+class RefereeProcess:
+    """One referee process with its device. Raises `SlotLost` where it says that its device is missing or ill."""
 
-    def __init__(self, configs: Sequence[RefereeConfig], log_path: Path) -> None:
-        self._start: Callable[[RefereeConfig], _Worker] = lambda config: _Worker(config, log_path)
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._all: set[_Worker] = set()
-        self._lock = threading.Lock()
-        self.slots = len(configs)
-        for config in configs:
-            self._idle.put(self._add(config))
-
-    def _add(self, config: RefereeConfig) -> _Worker:
-        worker = self._start(config)
-        with self._lock:
-            self._all.add(worker)
-        return worker
-
-    def _remove(self, worker: _Worker) -> None:
-        with self._lock:
-            self._all.discard(worker)
-        worker.close()
-
-    def wait_ready(self) -> None:
-        """Return once every referee stands. Raises `ExecutorError` where a device is missing."""
-        for worker in list(self._all):
-            # One that died is replaced by the first task that meets it.
-            with suppress(RefereeLost):
-                worker.wait_ready()
+    def __init__(
+        self, config: RefereeConfig, log_path: Path, *, env: Mapping[str, str], command: Sequence[str] = WORKER
+    ) -> None:
+        ours, theirs = pair()
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *command, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, **ALLOCATOR, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        theirs.close()
+        self.pid = self._process.pid
+        self._config = config
+        self._log_path = log_path
+        self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
+        self._ready = False
+        with suppress(RefereeLost):  # one that died at once is met by its first task
+            self._send({"config": config.to_json(), "log_path": str(log_path)})
 
     def judge(self, task: Task) -> Outcome:
-        worker = self._idle.get()
-        reason, detail = "", ""
+        """The verdict. Raises `RefereeLost` and `SlotLost`."""
+        if not self._ready:
+            self._receive(START_TIMEOUT_S)
+            self._ready = True
+        self._send(task.to_json())
+        message = self._receive(self._config.solution_timeout_s + MARGIN_S)
+        if message["type"] != "judged":
+            raise RefereeLost(f"the referee failed: {message.get('reason')}", str(message.get("trace", "")))
+        return Outcome.from_json(message["outcome"])
+
+    def _send(self, message: Mapping[str, object]) -> None:
         try:
-            for _ in range(TRIES):
-                try:
-                    return worker.judge(task)
-                except RefereeLost as lost:
-                    reason, detail = str(lost), lost.detail
-                    self._remove(worker)
-                    worker = self._add(worker.config)
-            return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
-        finally:
-            self._idle.put(worker)
+            self._channel.send(message)
+        except WireError as error:
+            raise RefereeLost(f"the referee process died: {error}", self._tail()) from error
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        try:
+            message = self._channel.receive(timeout_s).message
+        except (WireError, OSError) as error:
+            raise RefereeLost(f"the referee process died or hangs: {error}", self._tail()) from error
+        if message["type"] == "unavailable":
+            raise SlotLost(str(message["reason"]))
+        return message
+
+    def _tail(self) -> str:
+        return self._log_path.read_bytes()[-4000:].decode(errors="replace")
 
     def close(self) -> None:
+        """End it and all that it started."""
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
+
+
+class LocalExecutor:
+    """Builders and referees of this machine. A context manager."""
+
+    def __init__(
+        self, config: RunConfig, environment: Environment, logs: Path, *, worker: Sequence[str] = WORKER
+    ) -> None:
+        self.builders = config.jobs
+        self._log_path = logs / "_referee.log"
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._closed = False
+        self._referees: dict[str, RefereeProcess] = {}
+        self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
+        toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked)
+        runtime = next((str(folder) for folder in toolchain.runtime), None)
+        self._settings = referee_config(config, runtime)
+        try:
+            for name in self._seats:
+                self._start(name)
+            cache = BuildCache(config.cache_dir, config.cache_limit_bytes)
+            self._builders = LocalBuilders(
+                toolchain, cache, timeout_s=config.compile_timeout_s, sandbox=config.sandbox, log=logs / "_builder.log"
+            )
+        except BaseException:
+            self._end_referees()
+            raise
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        return [slot for slot, _ in self._seats.values()]
+
+    def referee_pid(self, slot: Slot) -> int | None:
+        """The process that judges for a slot; None where it has ended."""
+        held = self._referees.get(slot.name)
+        return None if held is None else held.pid
+
+    def build(self, order: Order) -> BuildOutcome:
+        return self._builders.build(order)
+
+    def judge(self, slot: Slot, task: Task, built: Built) -> Outcome:
+        assert isinstance(built, BuildOutcome)
+        whole = replace(task, modules=built.injected(), readable=built.readable)
+        reason, detail = "", ""
+        for _ in range(TRIES):
+            try:
+                return (self._referees.get(slot.name) or self._start(slot.name)).judge(whole)
+            except RefereeLost as lost:
+                reason, detail = str(lost), lost.detail
+                self._end(slot.name)
+            except SlotLost as lost:
+                self._end(slot.name)
+                raise SlotLost(f"{slot.title}: {lost}") from lost
+        return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
+
+    def close(self) -> None:
+        """End every builder, referee and contestant. Idempotent."""
+        self._end_referees()
+        self._builders.close()
+
+    def _start(self, name: str) -> RefereeProcess:
         with self._lock:
-            workers, self._all = list(self._all), set()
-        for worker in workers:
-            worker.close()
+            if self._closed:
+                raise SlotLost("the run has ended")
+            _, env = self._seats[name]
+            made = RefereeProcess(self._settings, self._log_path, env=env, command=self._worker)
+            self._referees[name] = made
+            return made
+
+    def _end(self, name: str) -> None:
+        with self._lock:
+            held = self._referees.pop(name, None)
+        if held is not None:
+            held.close()
+
+    def _end_referees(self) -> None:
+        with self._lock:
+            self._closed = True
+        for name in list(self._referees):
+            self._end(name)
 
     def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[str, str]]]:
+    """The slots of this machine, each with what its processes' environment must say. Raises `ExecutorError`."""
+    if config.device is DeviceKind.HOST:
+        held = environment.for_record(DeviceKind.HOST)
+        names = ["host"] if (config.workers or 1) == 1 else [f"host-{n}" for n in range(config.workers or 1)]
+        return [(Slot(name=name, title=name, environment=held), {}) for name in names]
+    gpus = visible_gpus(environment)
+    if not gpus:
+        raise ExecutorError("CUDA_VISIBLE_DEVICES names no GPU of this machine; unset it, or --device host")
+    return [
+        (
+            Slot(
+                name=gpu.uuid,
+                title=f"GPU {gpu.index} {gpu.name}",
+                environment=environment.for_record(config.device, gpu_index=gpu.index),
+            ),
+            # By UUID, since numbers mean another order where CUDA sorts by speed. Every process sees one GPU, as 0.
+            {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+        )
+        for gpu in gpus[: config.workers]
+    ]
+
+
+def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig:
+    """What holds for every referee of a run. Each sees one device, whose index is 0."""
+    return RefereeConfig(
+        host_runtime=host_runtime,
+        device=config.device,
+        device_index=0,
+        sandbox=config.sandbox,
+        checked=config.checked,
+        device_policy=config.device_policy,
+        seeds=config.seeds,
+        load_timeout_s=config.load_timeout_s,
+        call_timeout_s=config.call_timeout_s,
+        solution_timeout_s=config.solution_timeout_s,
+        min_samples=config.timing.min_samples,
+        sets_per_burst=config.timing.sets_per_burst,
+        relative_half_width=config.timing.relative_half_width,
+        budget_s=config.timing.budget_s,
+        memory_limit_bytes=config.memory_limit_bytes,
+    )

@@ -1,20 +1,31 @@
 """The process around one referee: `python -m harness.executors.worker FD`.
 
 Trusted side. Speaks `wire` frames with the executor that started it: its configuration first, then one task after
-another. It has its own zygote for contestants, and no submission's code ever runs in it.
+another. It has its own zygote for contestants, and no submission's code ever runs in it. It ends when its executor
+does, by whatever means, and with it all that it started.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import select
 import socket
 import sys
+import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.model import DeviceKind
+from harness.model import DeviceKind, Status
+from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
+
+if TYPE_CHECKING:
+    from harness.devices import Device
+    from harness.referee import Referee
 
 MAX_TASK_BYTES = 64 * 2**20
 """Largest frame between executor and worker; a task holds the sources of problem and solution."""
@@ -23,43 +34,80 @@ PRELOADED = ("torch", "harness.build.quiet", "harness.contestant", "harness.buil
 PRELOADED_HOST = ("harness.hostcuda.shim",)
 PRELOADED_CUDA = ("cuda.bindings.driver",)
 
+OpenDevice = Callable[[DeviceKind, int], "Device"]
 
-def main(fd: int) -> None:
-    """Serve until the executor closes the connection."""
-    channel = Channel(socket.socket(fileno=fd), max_frame_bytes=MAX_TASK_BYTES)
+
+def main(fd: int, open_device: OpenDevice | None = None) -> None:
+    """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.open_device`."""
+    sock = socket.socket(fileno=fd)
+    _end_with(sock)
+    channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     start = channel.receive().message
-    extra = PRELOADED_CUDA if start["config"]["device"] == DeviceKind.CUDA else PRELOADED_HOST
+    config = RefereeConfig.from_json(start["config"])
+    extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
     with Zygote(preload=(*PRELOADED, *extra), log_path=Path(start["log_path"])) as zygote:
         # Only now, so that this process and its zygote import torch at the same time (3 to 5 s each).
-        from harness.devices import DeviceError
+        from harness import devices, health
         from harness.referee import Referee
-        from harness.tasks import RefereeConfig, Task
 
-        config = RefereeConfig.from_json(start["config"])
         try:
-            referee = Referee(config, zygote)
+            device = (open_device or devices.open_device)(config.device, config.device_index)
+            health.check(device)
+            referee = Referee(config, zygote, device=device)
             # The first draw of inputs would import it (2 to 3 s); here that costs nothing, beside the zygote's imports.
             importlib.import_module("torch._dynamo")
             zygote.wait_ready()
-        except (DeviceError, ZygoteError) as error:
+        except (devices.DeviceError, ZygoteError) as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return
+        channel.send({"type": "ready"})
         with referee:
-            channel.send({"type": "ready"})
-            while True:
-                try:
-                    message = channel.receive().message
-                except ChannelClosed:
-                    return
-                try:
-                    outcome = referee.judge(Task.from_json(message))
-                except Exception as error:
-                    # A referee that failed may hold a broken device context: say so and start anew.
-                    channel.send(
-                        {"type": "fault", "reason": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
-                    )
-                    return
-                channel.send({"type": "judged", "outcome": outcome.to_json()})
+            _serve(channel, referee, zygote)
+
+
+def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
+    from harness import health
+    from harness.devices import DeviceError
+
+    while True:
+        try:
+            message = channel.receive().message
+        except ChannelClosed:
+            return
+        reason, trace = "", ""
+        outcome: Outcome | None = None
+        try:
+            outcome = referee.judge(Task.from_json(message))
+        except Exception as error:
+            reason, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+        if outcome is None or outcome.status is not Status.passed:
+            try:
+                health.check(referee.device)
+            except DeviceError as error:
+                channel.send({"type": "unavailable", "reason": str(error)})
+                return
+        if outcome is not None and outcome.status is Status.harness_error and not zygote.alive:
+            outcome, reason = None, "the zygote of the contestants died"
+        if outcome is None:
+            # A referee that failed may hold a broken device context: say so, and be replaced.
+            channel.send({"type": "fault", "reason": reason, "trace": trace})
+            return
+        channel.send({"type": "judged", "outcome": outcome.to_json()})
+
+
+def _end_with(sock: socket.socket) -> None:
+    """End this process at once when the executor's end of the connection closes, even in the middle of a task.
+
+    Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
+    """
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(sock, select.POLLRDHUP)
+        poll.poll()
+        os._exit(0)  # the zygote sees its own connection close, and ends its children
+
+    threading.Thread(target=watch, name="watch", daemon=True).start()
 
 
 if __name__ == "__main__":

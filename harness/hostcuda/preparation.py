@@ -24,6 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.config import cache_root as default_cache
+
 __all__ = [
     "BuildError",
     "PreparedHeaders",
@@ -76,14 +78,6 @@ class _Torch:
     python_include: str
     cxx_standard: str
     abi: int
-
-
-def default_cache() -> Path:
-    """The build cache's own folder: `$HARNESS_CACHE`, else `kernel-harness` in the user's cache folder."""
-    if given := os.environ.get("HARNESS_CACHE"):
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "kernel-harness"
 
 
 _ASK_TORCH = """

@@ -1,0 +1,78 @@
+"""Builds on this machine: sandboxed builders, forked from a zygote that starts with the first one that is needed.
+
+Trusted side. Where the cache holds all that is asked for, no zygote starts and nothing waits for its imports.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from harness.build import PRELOAD, BuildCache, BuildOutcome, Toolchain, build_solution
+from harness.executors import Order
+from harness.model import Status
+from harness.sandbox import Mode, SandboxPolicy
+from harness.zygote import Child, Zygote
+
+TRIES = 2
+"""Builds of one solution; a builder whose zygote was killed says nothing about it."""
+
+
+class LateZygote(Zygote):
+    """A zygote that starts when its first child is asked for, and anew where it has died."""
+
+    def __init__(self, preload: tuple[str, ...], log_path: Path) -> None:
+        self._preload, self._log_path = preload, log_path
+        self._starting = threading.Lock()
+        self._started = False
+        self._closed = False
+
+    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: tuple[int, ...] = ()) -> Child:  # type: ignore[override]
+        with self._starting:
+            if not self._started and not self._closed:
+                super().__init__(preload=self._preload, log_path=self._log_path)
+                self._started = True
+            elif self._started and not self.alive and not self._closed:
+                self.restart()
+        return super().spawn(target, policy, log_path, fds)
+
+    def close(self) -> None:
+        with self._starting:
+            self._closed = True
+            if self._started:
+                super().close()
+
+
+class LocalBuilders:
+    """Builds orders with one toolchain and one cache."""
+
+    def __init__(self, toolchain: Toolchain, cache: BuildCache, *, timeout_s: float, sandbox: Mode, log: Path) -> None:
+        self._toolchain = toolchain
+        self._cache = cache
+        self._timeout_s = timeout_s
+        self._sandbox: Mode = sandbox
+        self._zygote = LateZygote(PRELOAD, log)
+
+    def build(self, order: Order) -> BuildOutcome:
+        """What `build_solution` says; once more where a zygote died under it."""
+        for left in reversed(range(TRIES)):
+            outcome = build_solution(
+                order.source,
+                order.filename,
+                zygote=self._zygote,
+                toolchain=self._toolchain,
+                cache=self._cache,
+                log_path=order.log_path,
+                timeout_s=self._timeout_s,
+                sandbox=self._sandbox,
+                arguments=order.arguments,
+            )
+            lost = outcome.failure is not None and outcome.failure.status is Status.harness_error
+            if not (lost and left):
+                break
+            outcome.release()
+        return outcome
+
+    def close(self) -> None:
+        """End the zygote and every builder."""
+        self._zygote.close()

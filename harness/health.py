@@ -1,0 +1,45 @@
+"""Does a device still compute right? Asked when a referee starts and before any verdict but a pass is given.
+
+Trusted side; runs in the referee's process. Imports the devices' interface and torch.
+
+Decision: a CUDA error in a contestant is its submission's fault only if the same GPU still works for the referee,
+which has a context of its own. A GPU that fell off the bus or met an uncorrectable memory error fails here too, and
+then no verdict is given (pinned by `test_a_device_that_fails_is_quarantined_and_its_solutions_go_elsewhere`).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from harness.devices import Device, DeviceError
+from harness.model import one_line
+
+_SIDE = 256
+_PATTERN_BYTES = 16 * 2**20
+
+
+def check(device: Device) -> None:
+    """Compute something whose result is known exactly. Raises `DeviceError` with what to do where it is not that.
+
+    The product has whole entries below 2^10 of factors below 2^3, which every precision class holds exactly; so TF32
+    or another order of summation can't make a difference.
+    """
+    where = f"{device.name or 'the host device'}{f' ({device.uuid})' if device.uuid else ''}"
+    try:
+        rows = torch.arange(_SIDE, dtype=torch.float32)
+        left = (rows[:, None] + rows[None, :]) % 3 - 1
+        right = (rows[:, None] * 5 + rows[None, :] * 3) % 7 % 3 - 1
+        expected = left.to(torch.int64) @ right.to(torch.int64)
+        product = (left.to(device.torch_device) @ right.to(device.torch_device)).cpu().to(torch.int64)
+        pattern = torch.full((_PATTERN_BYTES,), 0xA5, dtype=torch.uint8, device=device.torch_device)
+        copied = int((pattern.clone() == 0xA5).sum())
+        device.synchronize()
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(f"{where} has no memory left for a health check: {one_line(str(error))}") from error
+    except (RuntimeError, DeviceError) as error:
+        raise DeviceError(
+            f"{where} fails a health check: {one_line(str(error), limit=200)}; look at `nvidia-smi -q` and the "
+            f"kernel's log for Xid errors, and reset or replace it"
+        ) from error
+    if not torch.equal(product, expected) or copied != _PATTERN_BYTES:
+        raise DeviceError(f"{where} computes wrong values in a health check; reset or replace it")

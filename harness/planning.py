@@ -1,0 +1,71 @@
+"""Which solutions a run is about: found, paired with problem and workload, cut to a shard, less those already done.
+
+Control layer, trusted side; reads files, starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from harness.catalog import CatalogError, find_solutions, load_problems
+from harness.config import RunConfig
+from harness.model import Problem, Record, Solution, Status, Workload
+from harness.store import Identity
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One solution with what it is held against."""
+
+    solution: Solution
+    problem: Problem
+    workload: Workload
+
+
+def plan(config: RunConfig) -> list[Job]:
+    """Every solution that the configuration names, grouped by problem. Raises `CatalogError` listing all faults."""
+    catalog = load_problems(config.problems)
+    solutions = find_solutions(config.paths, catalog, problem_id=config.problem)
+    jobs = []
+    faults = []
+    for solution in solutions:
+        problem = catalog[solution.problem_id]
+        workload = problem.workloads.get(config.workload)
+        precision = config.precision or (workload.precision if workload is not None else None)
+        if precision is not None:
+            problem = replace(problem, precision=precision)
+        if workload is None:
+            known = ", ".join(problem.workloads)
+            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {known}")
+            continue
+        jobs.append(Job(solution=solution, problem=problem, workload=workload))
+    if faults:
+        raise CatalogError(sorted(set(faults)))
+    ordered = sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
+    return part(ordered, config.shard)
+
+
+def part(items: Sequence[T], shard: str | None) -> list[T]:
+    """The share of shard `i/n`: neighbours stay together, sizes differ by at most one; all items where it is None.
+
+    Every item is in one of the n parts, as long as all of them see the same items in the same order.
+    """
+    if shard is None:
+        return list(items)
+    number, count = (int(text) for text in shard.split("/"))
+    return list(items[(number - 1) * len(items) // count : number * len(items) // count])
+
+
+def is_done(job: Job, config: RunConfig, finished: Mapping[Identity, Record]) -> bool:
+    """Whether a resumed run has the verdict on this job already: of these very files, and not a `harness_error`."""
+    held = finished.get((job.problem.id, job.solution.label, config.device.value, job.workload.name))
+    return (
+        held is not None
+        and held.status is not Status.harness_error
+        and held.solution_digest == job.solution.digest
+        and held.problem_digest == job.problem.digest
+    )

@@ -1,0 +1,161 @@
+"""What each device did in every second of a run: with solutions, with references, checking, preparing, idle.
+
+Pure: records in, numbers and text out. Imports the vocabulary and `report.format`. The source is each record's
+`evidence`: `ran_on` (which device, from when to when), `stages_s` (seconds a stage) and `bursts_s` (of them, with the
+solution's and the reference's timed calls). "With the solution" is the referee's wall clock around its bursts, so it
+holds the flushes of the cache and the copies of outputs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.model import Record
+from harness.report import format as show
+
+_BAR = 60
+"""Characters of a timeline's bar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Seconds of one device. `handling_s` is between referee and conductor; the rest of `span_s` is `idle_s`."""
+
+    slot: str
+    solutions: int
+    span_s: float
+    solution_s: float
+    reference_s: float
+    checks_s: float
+    prepare_s: float
+    load_s: float
+    handling_s: float
+    idle_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """One solution's stay on a device; times in seconds since the first stay of the run."""
+
+    slot: str
+    solution: str
+    begin_s: float
+    end_s: float
+    parts: Mapping[str, float]
+
+
+def stays(records: Iterable[Record]) -> list[Stay]:
+    """Every stay, in order. Records without the evidence (failed builds, older harnesses) have none."""
+    found = []
+    for record in records:
+        ran = record.evidence.get("ran_on")
+        if not isinstance(ran, Mapping):
+            continue
+        stages = dict(record.evidence.get("stages_s") or {})
+        bursts = dict(record.evidence.get("bursts_s") or {})
+        solution_s, reference_s = float(bursts.get("solution", 0.0)), float(bursts.get("reference", 0.0))
+        worked_s = float(stages.get("verify", 0.0)) + float(stages.get("measure", 0.0))
+        took_s = float(ran["end_unix_s"]) - float(ran["begin_unix_s"])
+        parts = {
+            "solution": solution_s,
+            "reference": reference_s,
+            "checks": max(0.0, worked_s - solution_s - reference_s),
+            "prepare": float(stages.get("prepare", 0.0)),
+            "load": float(stages.get("load", 0.0)),
+        }
+        parts["handling"] = max(0.0, took_s - sum(parts.values()))
+        found.append(
+            Stay(
+                slot=str(ran["slot"]),
+                solution=record.solution,
+                begin_s=float(ran["begin_unix_s"]),
+                end_s=float(ran["end_unix_s"]),
+                parts=parts,
+            )
+        )
+    first = min((stay.begin_s for stay in found), default=0.0)
+    return sorted(
+        (
+            Stay(
+                slot=stay.slot,
+                solution=stay.solution,
+                begin_s=stay.begin_s - first,
+                end_s=stay.end_s - first,
+                parts=stay.parts,
+            )
+            for stay in found
+        ),
+        key=lambda stay: (stay.slot, stay.begin_s),
+    )
+
+
+def shares(found: Sequence[Stay]) -> list[Share]:
+    """Where each device's seconds went between the run's first stay and its last."""
+    end_s = max((stay.end_s for stay in found), default=0.0)
+    result = []
+    for slot in dict.fromkeys(stay.slot for stay in found):
+        mine = [stay for stay in found if stay.slot == slot]
+
+        def total(part: str, held: Sequence[Stay] = mine) -> float:
+            return sum(stay.parts[part] for stay in held)
+
+        busy_s = sum(stay.end_s - stay.begin_s for stay in mine)
+        result.append(
+            Share(
+                slot=slot,
+                solutions=len(mine),
+                span_s=end_s,
+                solution_s=total("solution"),
+                reference_s=total("reference"),
+                checks_s=total("checks"),
+                prepare_s=total("prepare"),
+                load_s=total("load"),
+                handling_s=total("handling"),
+                idle_s=max(0.0, end_s - busy_s),
+            )
+        )
+    return result
+
+
+def lines(found: Sequence[Stay]) -> list[str]:
+    """For the terminal: one line a device with its shares, then one line a stay with a bar."""
+    text = []
+    end_s = max((stay.end_s for stay in found), default=0.0)
+    for share in shares(found):
+        parts = (
+            ("solution", share.solution_s),
+            ("reference", share.reference_s),
+            ("checks", share.checks_s),
+            ("prepare", share.prepare_s),
+            ("load", share.load_s),
+            ("handling", share.handling_s),
+            ("idle", share.idle_s),
+        )
+        named = ", ".join(f"{name} {seconds:.1f} s ({seconds / (share.span_s or 1.0):.0%})" for name, seconds in parts)
+        text.append(f"{show.line(share.slot, 60)}: {share.solutions} solutions in {share.span_s:.1f} s: {named}")
+        for stay in (held for held in found if held.slot == share.slot):
+            when = f"{stay.begin_s:8.2f} to {stay.end_s:8.2f} s"
+            text.append(f"  {_bar(stay, end_s)} {when}  {show.line(stay.solution, 70)}")
+    if text:
+        text.append("bars: s solution, r reference, c checks, p prepare, l load, . handling between processes")
+    return text
+
+
+_LETTERS = (("prepare", "p"), ("load", "l"), ("checks", "c"), ("reference", "r"), ("solution", "s"), ("handling", "."))
+
+
+def _bar(stay: Stay, end_s: float) -> str:
+    """Where the stay lies on the run's axis, filled by what it was spent on (in proportion, not in order)."""
+    scale = _BAR / (end_s or 1.0)
+    begin, end = int(stay.begin_s * scale), max(int(stay.begin_s * scale) + 1, round(stay.end_s * scale))
+    total = sum(stay.parts.values()) or 1.0
+    filled, passed_s = "", 0.0
+    for name, letter in _LETTERS:
+        passed_s += stay.parts[name]
+        filled += letter * (round((end - begin) * passed_s / total) - len(filled))
+    return " " * begin + filled.ljust(end - begin, ".") + " " * (_BAR - end)

@@ -1,0 +1,130 @@
+"""Which solution is built next and which is judged next, and where: a bounded hand-over between builders and slots.
+
+Control layer, trusted side; no process, no clock, no I/O. A *slot* judges one solution at a time (one GPU). A referee
+keeps the problem ready that it judged last, so a slot goes on with its problem while there is work for it, then takes
+one that no other slot is at, and only then steals from another's.
+
+Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
+cache's entries.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+J = TypeVar("J")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(Generic[J, B]):
+    """A job that is built and waits for a slot. `problem` is what jobs are grouped by."""
+
+    job: J
+    problem: Hashable
+    built: B
+
+
+def choose(waiting: Counter[Hashable], mine: Hashable | None, others: Iterable[Hashable]) -> Hashable:
+    """The problem that a slot goes on with: its own, one that no other slot is at, or the one with most left.
+
+    `waiting` counts what is ready of each problem, in the order in which they are to be done; it is not empty.
+    """
+    if mine is not None and waiting[mine]:
+        return mine
+    taken = set(others)
+    free = next((problem for problem in waiting if problem not in taken and waiting[problem]), None)
+    return free if free is not None else max(waiting, key=lambda problem: waiting[problem])
+
+
+class Schedule(Generic[J, B]):
+    """Jobs on their way from waiting to judged. Safe for threads; what blocks is woken by `stop`."""
+
+    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int) -> None:
+        self._waiting = deque(jobs)
+        self._ahead = ahead
+        self._ready: deque[Ready[J, B]] = deque()
+        self._building = 0
+        self._judging = 0
+        self._at: dict[str, Hashable] = {}
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def next_build(self) -> tuple[Hashable, J] | None:
+        """The next job to build; waits while too many are built already. None when there is none left."""
+        with self._changed:
+            while True:
+                if self._stopped or not self._waiting:
+                    return None
+                if len(self._ready) + self._building < self._ahead:
+                    self._building += 1
+                    return self._waiting.popleft()
+                self._changed.wait()
+
+    def built(self, ready: Ready[J, B]) -> None:
+        """A build that `next_build` gave out has succeeded."""
+        with self._changed:
+            self._building -= 1
+            self._ready.append(ready)
+            self._changed.notify_all()
+
+    def settled(self) -> None:
+        """A build that `next_build` gave out has failed, and nothing is left to judge of it."""
+        with self._changed:
+            self._building -= 1
+            self._changed.notify_all()
+
+    def take(self, slot: str) -> Ready[J, B] | None:
+        """What this slot judges next; waits for builds. None when all is judged, or after `stop`."""
+        with self._changed:
+            while True:
+                if self._stopped:
+                    return None
+                if self._ready:
+                    return self._pick(slot)
+                # A slot that is lost gives its job back: so nobody leaves before the last is judged.
+                if not (self._waiting or self._building or self._judging):
+                    return None
+                self._changed.wait()
+
+    def _pick(self, slot: str) -> Ready[J, B]:
+        counts: Counter[Hashable] = Counter(ready.problem for ready in self._ready)
+        others = [problem for name, problem in self._at.items() if name != slot]
+        problem = choose(counts, self._at.get(slot), others)
+        chosen = next(ready for ready in self._ready if ready.problem == problem)
+        self._ready.remove(chosen)
+        self._at[slot] = problem
+        self._judging += 1
+        self._changed.notify_all()
+        return chosen
+
+    def judged(self) -> None:
+        """What `take` gave out has its verdict."""
+        with self._changed:
+            self._judging -= 1
+            self._changed.notify_all()
+
+    def give_back(self, slot: str, ready: Ready[J, B]) -> None:
+        """The slot is lost before it had a verdict: the job goes to another one, first of all."""
+        with self._changed:
+            self._judging -= 1
+            self._at.pop(slot, None)
+            self._ready.appendleft(ready)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Give out nothing any more, and wake whoever waits."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def left_over(self) -> list[Ready[J, B]]:
+        """What is built and will not be judged, after `stop`. Empties it."""
+        with self._changed:
+            held = list(self._ready)
+            self._ready.clear()
+            return held
