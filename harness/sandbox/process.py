@@ -39,7 +39,7 @@ def start(theirs: socket.socket, what: Start) -> subprocess.Popen[bytes]:
     paths = [str(Path(harness.__file__).resolve().parent.parent)]
     paths += [env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
     # Its threads would make forking unsafe; children compute with torch's, not with these.
-    environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1"} | dict(env)
+    environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"} | dict(env)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # The tools that came with this Python (ninja), whether or not its environment was activated.
     own_tools = os.path.dirname(sys.executable)
