@@ -40,6 +40,10 @@ ALLOCATOR = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "ex
 """Truth in float64 takes tens of gigabytes in one piece; torch's usual allocator splits such blocks for small tensors
 that stay, until the large ones fit nowhere. The second name is the newer one."""
 
+QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Idle OpenMP threads sleep. By default they spin for milliseconds after each parallel loop: the referee's then slow a
+contestant on the same cores by several times, and the other way round."""
+
 WORKER = ("-m", "harness.executors.worker")
 """What Python runs as a referee's process; its channel's descriptor is the last argument."""
 
@@ -63,7 +67,7 @@ class RefereeProcess:
             self._process = subprocess.Popen(
                 [sys.executable, *command, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **ALLOCATOR, **env},
+                env={**os.environ, **ALLOCATOR, **QUIET_THREADS, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
