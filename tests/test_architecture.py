@@ -15,8 +15,8 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "claims comparison digest extract messages numerics patterns precision reports roofline scoring screen "
-    "sizes stats trees variants wire",
+    "pure": "claims comparing comparison digest extract messages numerics patterns precision reports roofline "
+    "scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sources store",
     "stages": "audit bench build contestant guest health measure oracle sandbox signature tasks timing verify zygote",
     "control": "executors pipeline planning referee schedule",

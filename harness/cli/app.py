@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import evaluate, exchange, files, machine, results, timeline
+from harness.cli import compare, evaluate, exchange, files, machine, results, timeline
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -21,6 +21,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "extract": files.extract_command,
     "show": results.show_command,
     "leaderboard": results.leaderboard_command,
+    "compare": compare.compare_command,
     "merge": results.merge_command,
     "doctor": machine.doctor_command,
     "warmup": machine.warmup_command,

@@ -117,18 +117,19 @@ def markdown(rows: Sequence[LeaderboardRow], by: By) -> str:
     parts = []
     for group, members in groupby(rows, key=lambda row: row.group):
         names = list(CELLS[by])
-        lines = [f"**{_markdown(heading(group))}**", "", _markdown_row(names), _markdown_row(["---"] * len(names))]
-        lines += [_markdown_row([_markdown(cell(row)) for cell in CELLS[by].values()]) for row in members]
+        lines = [f"**{escape_markdown(heading(group))}**", "", markdown_row(names), markdown_row(["---"] * len(names))]
+        lines += [markdown_row([escape_markdown(cell(row)) for cell in CELLS[by].values()]) for row in members]
         parts.append("\n".join(lines))
     return "\n\n".join(parts or ["no records to rank"]) + "\n"
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
+def markdown_row(cells: Sequence[str]) -> str:
+    """One row of a table, from cells that are escaped already."""
     return "| " + " | ".join(cells) + " |"
 
 
-def _markdown(text: str) -> str:
-    """Text that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
+def escape_markdown(text: str) -> str:
+    """Text of one line that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
     # A zero-width joiner would be invisible; an entity breaks mentions and bare links without a trace on the page.

@@ -1,0 +1,90 @@
+"""Two runs or two solutions compared, for people: a table on the terminal, or Markdown.
+
+Pure; imports `comparing` and `report`. Texts are a submission's and go through `report.format`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.comparing import WORDS, Difference, Differences, Outcome
+from harness.report import format as show
+from harness.report.board import escape_markdown, markdown_row
+
+COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
+
+STYLES = {
+    Outcome.faster: "green",
+    Outcome.fixed: "green",
+    Outcome.slower: "red",
+    Outcome.broken: "red",
+    Outcome.unclear: "yellow",
+    Outcome.unlike: "yellow",
+    Outcome.unjudged: "yellow",
+}
+
+
+def word(outcome: Outcome) -> str:
+    """How an outcome is told."""
+    return WORDS.get(outcome, outcome.value)
+
+
+def ratio_of(row: Difference) -> str:
+    """`1.05x (1.04 to 1.06)`."""
+    return show.speedup_with_interval(row.ratio, row.low, row.high)
+
+
+def remark_of(row: Difference) -> str:
+    """What a reader should know beside the numbers."""
+    if row.outcome is Outcome.broken:
+        return f"{row.after.value if row.after else 'gone'}: {show.line(row.reason, 160)}"
+    if row.outcome in (Outcome.failing, Outcome.fixed, Outcome.unjudged) and row.before and row.after:
+        return row.after.value if row.before is row.after else f"{row.before.value}, then {row.after.value}"
+    parts = ["beyond the tolerance"] if row.regressed else []
+    if row.unlike:
+        parts.append("differs in " + "; ".join(show.line(item, 120) for item in row.unlike))
+    if row.basis == "time":
+        parts.append("its own times compared")
+    return "; ".join(parts)
+
+
+def cells(row: Difference) -> list[str]:
+    """One row's texts, in the order of `COLUMNS`."""
+    name = show.line(row.solution, 100)
+    if row.later_solution != row.solution:
+        name = f"{name} → {show.line(row.later_solution, 100)}"
+    speeds = (show.speedup(row.before_speedup), show.speedup(row.after_speedup))
+    return [show.line(row.problem, 40), name, word(row.outcome), ratio_of(row), *speeds, remark_of(row)]
+
+
+def closing(found: Differences) -> str:
+    """How many ended how, and what the tolerance says of it."""
+    counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items()) or "nothing"
+    number = len(found.regressions)
+    worse = f"{number} got worse" if number else "nothing got worse"
+    return f"{counted}; {worse} (tolerance {found.tolerance * 100:.3g} %)."
+
+
+def table(found: Differences) -> RenderableType:
+    """For the terminal."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in COLUMNS:
+        made.add_column(name, overflow="fold")
+    for row in found.rows:
+        style = STYLES.get(row.outcome, "")
+        made.add_row(*(Text(text, style=style if place == 2 else "") for place, text in enumerate(cells(row))))
+    return Group(*([made] if found.rows else []), Text(closing(found)))
+
+
+def markdown(found: Differences) -> str:
+    """As a Markdown table of GitHub's kind, and the closing line."""
+    lines: Sequence[str] = []
+    if found.rows:
+        lines = [markdown_row(COLUMNS), markdown_row(["---"] * len(COLUMNS))]
+        lines = [*lines, *(markdown_row([escape_markdown(text) for text in cells(row)]) for row in found.rows), ""]
+    return "\n".join([*lines, escape_markdown(closing(found))]) + "\n"

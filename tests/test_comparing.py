@@ -1,0 +1,254 @@
+"""Comparisons of records and runs: the decision, what is alike, what counts as worse, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.cli import main
+from harness.comparing import Outcome, compare_records, compare_runs, decide, estimate_of, noise_floor
+from harness.model import DeviceKind, Record, Status
+from harness.report import differences
+from harness.stats import SpeedupEstimate, speedup_interval
+from harness.store import RunStore
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def bursts(median_s: float, seed: int, *, spread: float = 1e-4, pairs: int = 8) -> list[list[float]]:
+    noise = np.random.default_rng(seed).normal(0.0, spread, (pairs, 6))
+    return [[float(median_s * math.exp(d)) for d in row] for row in noise]
+
+
+def timed(
+    solution_s: float, *, reference_s: float = 2e-3, seed: int = 1, spread: float = 1e-4, **changes: Any
+) -> Record:
+    reference, solution = bursts(reference_s, seed, spread=spread), bursts(solution_s, seed + 99, spread=spread)
+    estimate = speedup_interval(reference, solution)
+    timing = {
+        "reference": {"samples_s": reference, "device": {"median_s": reference_s}},
+        "solution": {"samples_s": solution, "device": {"median_s": solution_s}},
+        "speedup": estimate.to_json(),
+    }
+    return record(Status.passed, speedup=estimate.speedup, timing=timing, **changes)
+
+
+def record(status: Status, **changes: Any) -> Record:
+    base: dict[str, Any] = {
+        "problem": "level1/16",
+        "author": "ann",
+        "solution": "ann/level1/16_x.py",
+        "device": DeviceKind.CUDA,
+        "workload": "full",
+        "status": status,
+        "reason": "as tested",
+        "environment": {"gpu": "NVIDIA H200", "driver": "580", "torch": "2.11", "cpu": "a CPU"},
+        "problem_digest": "abc",
+    }
+    return Record(**{**base, **changes})
+
+
+def estimate(ratio: float, low: float | None, high: float | None) -> SpeedupEstimate:
+    return SpeedupEstimate(speedup=ratio, low=low, high=high, confidence=0.95, pairs=6, method="student-t")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "outcome"),
+    [
+        (1.05, 1.04, 1.06, Outcome.faster),
+        (0.95, 0.94, 0.96, Outcome.slower),
+        (1.0, 0.995, 1.005, Outcome.same),
+        (1.015, 1.005, 1.019, Outcome.same),
+        (1.015, 1.005, 1.025, Outcome.unclear),
+        (1.0, 0.9, 1.1, Outcome.unclear),
+        (2.0, 0.9, 4.0, Outcome.unclear),
+        (2.0, None, None, Outcome.unclear),
+        (1.0, None, None, Outcome.unclear),
+    ],
+)
+def test_the_decision_needs_the_whole_interval(
+    ratio: float, low: float | None, high: float | None, outcome: Outcome
+) -> None:
+    assert decide(estimate(ratio, low, high), floor=0.01, tolerance=0.02) is outcome
+
+
+class TestRecords:
+    def test_faster_slower_same_from_raw_samples(self) -> None:
+        assert compare_records(timed(1e-3), timed(0.9e-3, seed=2)).outcome is Outcome.faster
+        slower = compare_records(timed(1e-3), timed(1.1e-3, seed=2))
+        assert (slower.outcome, slower.regressed) == (Outcome.slower, True)
+        assert slower.ratio == pytest.approx(1 / 1.1, rel=1e-3)
+        assert slower.low is not None
+        assert slower.high is not None
+        assert slower.low < slower.ratio < slower.high < 1
+        assert compare_records(timed(1e-3), timed(1.001e-3, seed=2)).outcome is Outcome.same
+
+    def test_a_drift_of_the_gpu_that_hits_the_reference_too_is_no_difference(self) -> None:
+        found = compare_records(timed(1e-3), timed(1.2e-3, reference_s=2.4e-3, seed=2))
+        assert (found.outcome, found.regressed) == (Outcome.same, False)
+
+    def test_slower_within_the_tolerance_is_told_and_no_regression(self) -> None:
+        found = compare_records(timed(1e-3), timed(1.03e-3, seed=2), tolerance=0.05)
+        assert (found.outcome, found.regressed) == (Outcome.slower, False)
+
+    def test_noise_that_hides_the_answer_is_told(self) -> None:
+        found = compare_records(timed(1e-3, spread=0.1), timed(1.02e-3, seed=2, spread=0.1))
+        assert (found.outcome, found.regressed) == (Outcome.unclear, False)
+
+    def test_samples_that_do_not_give_the_stated_speedup_are_not_used(self) -> None:
+        held = timed(1e-3)
+        assert held.timing is not None
+        other = record(Status.passed, speedup=3.0, timing={**held.timing, "speedup": {"low": 2.9, "high": 3.1}})
+        found = estimate_of(other)
+        assert found is not None
+        assert (found.speedup, found.low, found.high) == (3.0, 2.9, 3.1)
+
+    def test_without_an_interval_nothing_can_be_told(self) -> None:
+        bare = [record(Status.passed, speedup=value, timing={}) for value in (1.0, 2.0)]
+        assert compare_records(*bare).outcome is Outcome.unclear
+
+    @pytest.mark.parametrize("junk", [7, "x", [], [[]], [["a"]], [[0.0]], [[-1.0]], [[math.inf]], [3], {"a": 1}])
+    def test_samples_of_another_shape_are_passed_over(self, junk: Any) -> None:
+        timing = {"reference": {"samples_s": junk}, "solution": {"samples_s": junk}, "speedup": junk}
+        found = estimate_of(record(Status.passed, speedup=2.0, timing=timing))
+        assert found is not None
+        assert (found.speedup, found.low) == (2.0, None)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "outcome", "regressed"),
+        [
+            (Status.passed, Status.wrong_value, Outcome.broken, True),
+            (Status.passed, Status.disqualified, Outcome.broken, True),
+            (Status.crashed, Status.passed, Outcome.fixed, False),
+            (Status.crashed, Status.timeout, Outcome.failing, False),
+            (Status.passed, Status.harness_error, Outcome.unjudged, False),
+            (Status.passed, Status.passed, Outcome.untimed, False),
+        ],
+    )
+    def test_statuses(self, before: Status, after: Status, outcome: Outcome, regressed: bool) -> None:
+        found = compare_records(record(before), record(after))
+        assert (found.outcome, found.regressed) == (outcome, regressed)
+
+    def test_the_noise_floor_is_the_widest_known(self) -> None:
+        long, short = timed(1e-3), timed(10e-6)
+        assert noise_floor(long, long) < noise_floor(long, short)
+        assert noise_floor(long, long, within_run=True) < noise_floor(long, long)
+        assert long.timing is not None
+        noisy = record(Status.passed, speedup=2.0, timing={**long.timing, "noise_floor": {"log_width": 0.08}})
+        assert noise_floor(noisy, long) == 0.08
+
+
+UNLIKE = [
+    ({"environment": {"gpu": "NVIDIA L4", "driver": "580", "torch": "2.11"}}, "processor: NVIDIA H200, NVIDIA L4"),
+    ({"environment": {"gpu": "NVIDIA H200", "driver": "590", "torch": "2.11"}}, "driver: 580, 590"),
+    ({"environment": {"gpu": "NVIDIA H200", "driver": "580", "torch": "2.12"}}, "torch: 2.11, 2.12"),
+    ({"workload": "small"}, "workload: full, small"),
+    ({"problem_digest": "xyz"}, "problem text: abc, xyz"),
+    ({"evidence": {"precision_override": "fp16"}}, "precision: declared, fp16"),
+]
+
+
+class TestLikeWithLike:
+    @pytest.mark.parametrize(("changes", "told"), UNLIKE, ids=[told for _, told in UNLIKE])
+    def test_what_differs_is_named_and_not_compared(self, changes: dict[str, Any], told: str) -> None:
+        found = compare_runs([timed(1e-3)], [timed(2e-3, **changes)])
+        (row,) = found.rows
+        assert (row.outcome, row.regressed, row.ratio) == (Outcome.unlike, False, None)
+        assert row.unlike == (told,)
+        assert found.compared == 0
+
+    def test_forced_the_solutions_own_times_are_compared(self) -> None:
+        other = timed(0.5e-3, reference_s=0.5e-3, environment={"gpu": "NVIDIA B200"})
+        (row,) = compare_runs([timed(1e-3)], [other], force=True).rows
+        assert (row.outcome, row.basis) == (Outcome.faster, "time")
+        assert row.ratio == pytest.approx(2.0, rel=1e-3)
+        assert row.unlike
+
+    def test_host_and_gpu_are_never_alike(self) -> None:
+        host = timed(1e-3, device=DeviceKind.HOST)
+        (row,) = compare_runs([timed(1e-3)], [host]).rows
+        assert row.outcome is Outcome.unlike
+
+
+class TestRuns:
+    def test_pairs_added_and_removed(self) -> None:
+        before = [timed(1e-3), timed(1e-3, solution="gone.py")]
+        after = [timed(1e-3, seed=3), timed(1e-3, solution="new.py")]
+        outcomes = {row.solution: row.outcome for row in compare_runs(before, after).rows}
+        assert outcomes == {
+            "ann/level1/16_x.py": Outcome.same,
+            "gone.py": Outcome.removed,
+            "new.py": Outcome.added,
+        }
+
+    def test_workloads_are_compared_each_with_its_own(self) -> None:
+        both = [timed(1e-3), timed(1e-5, workload="small")]
+        assert [row.outcome for row in compare_runs(both, both).rows] == [Outcome.same, Outcome.same]
+
+    def test_a_tolerance_that_is_no_share_is_refused(self) -> None:
+        for wrong in (-0.1, 1.0, math.nan):
+            with pytest.raises(ValueError, match="tolerance"):
+                compare_runs([], [], tolerance=wrong)
+
+    def test_two_runs_on_one_gpu_agree(self) -> None:
+        """Real ones: five solutions evaluated twice. Without the noise floor some would be told faster or slower."""
+        cold, warm = (RunStore.open(RESULTS / f"h200-transcripts-{name}").records() for name in ("cold", "warm"))
+        found = compare_runs(cold, warm)
+        assert found.counts() == {Outcome.same: 4, Outcome.failing: 1}
+        assert any(abs(math.log(row.ratio)) > 0.002 for row in found.rows if row.ratio)
+        json.dumps(found.to_json(), allow_nan=False)
+
+
+HOSTILE = "\x1b[31m|`<script>`\u202e @all"
+
+
+def test_hostile_names_act_in_no_form() -> None:
+    bad = {"solution": HOSTILE, "problem": HOSTILE, "reason": HOSTILE}
+    found = compare_runs([timed(1e-3, **bad)], [record(Status.crashed, **bad)])
+    text = differences.markdown(found)
+    assert "<script>" not in text
+    assert "@all" not in text
+    assert not set(text) & set("\x1b\u202e")
+    assert len({line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}) == 1
+
+
+def written(folder: Path, records: Sequence[Record]) -> str:
+    folder.mkdir(parents=True)
+    lines = (json.dumps(item.to_json(), allow_nan=False) for item in records)
+    (folder / "records.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return str(folder)
+
+
+class TestCommand:
+    def test_exit_codes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        base = written(tmp_path / "base", [timed(1e-3)])
+        same = written(tmp_path / "same", [timed(1e-3, seed=5)])
+        slow = written(tmp_path / "slow", [timed(1.1e-3, seed=5)])
+        broken = written(tmp_path / "broken", [record(Status.crashed)])
+        other = written(tmp_path / "other", [timed(1e-3, environment={"gpu": "NVIDIA L4"})])
+        assert main(["compare", base, same]) == 0
+        assert "1 same; nothing got worse (tolerance 2 %)" in capsys.readouterr().out
+        assert main(["compare", base, slow]) == 1
+        assert "1 slower; 1 got worse" in capsys.readouterr().out
+        assert main(["compare", base, slow, "--tolerance", "0.2"]) == 0
+        assert main(["compare", base, broken]) == 1
+        capsys.readouterr()
+        assert main(["compare", base, other]) == 2
+        assert "--force compares times" in capsys.readouterr().err
+        assert main(["compare", base, other, "--force"]) == 0
+        assert main(["compare", base, str(tmp_path / "nowhere")]) == 2
+        assert main(["compare", base, base, "--tolerance", "2"]) == 2
+
+    def test_json_and_markdown(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        base, slow = written(tmp_path / "base", [timed(1e-3)]), written(tmp_path / "slow", [timed(1.1e-3, seed=5)])
+        assert main(["compare", base, slow, "--json"]) == 1
+        held = json.loads(capsys.readouterr().out)
+        assert (held["regressions"], held["rows"][0]["outcome"]) == (1, "slower")
+        assert main(["compare", base, slow, "--markdown"]) == 1
+        assert "| problem | solution | outcome |" in capsys.readouterr().out
