@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.build import BuildCache
+from harness.catalog import unmet_need
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
@@ -253,6 +254,12 @@ class _Run:
     def _build_all(self) -> None:
         while (found := self._schedule.next_build()) is not None:
             problem, job = found
+            if (need := unmet_need(job.problem.source)) is not None:
+                outcome = Outcome(status=Status.unsupported, reason=need)
+                record = self._record(job, outcome, None, self._environment.for_record(self._config.device), 0.0)
+                self._messages.put(_Message(record=record))
+                self._schedule.settled()
+                continue
             built = self._executor.build(
                 Order(
                     source=job.solution.source,
@@ -328,6 +335,7 @@ class _Run:
             readable=(),
             log_path=run_log,
             timed=not (built.has_cuda_sources and self._config.device == "host"),
+            small=job.problem.workloads.get("small"),
         )
         outcome = self._executor.judge(slot, task, built)
         took_s = time.perf_counter() - begin
@@ -344,7 +352,7 @@ class _Run:
         return self._record(job, outcome, built, self._environment.for_record(self._config.device), built.wall_s)
 
     def _record(
-        self, job: Job, outcome: Outcome, built: Built, environment: Mapping[str, Any], wall_s: float
+        self, job: Job, outcome: Outcome, built: Built | None, environment: Mapping[str, Any], wall_s: float
     ) -> Record:
         return Record(
             problem=job.problem.id,
@@ -359,7 +367,7 @@ class _Run:
             speedup=outcome.speedup,
             evidence=outcome.evidence,
             timing=outcome.timing,
-            build=built.to_json(),
+            build=built.to_json() if built is not None else None,
             environment=environment,
             solution_digest=job.solution.digest,
             problem_digest=job.problem.digest,

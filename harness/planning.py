@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from harness.catalog import CatalogError, find_solutions, load_problems
+from harness.catalog.problems import WORKLOADS_FILE
 from harness.config import RunConfig
 from harness.model import Problem, Record, Solution, Status, Workload
 from harness.store import Identity
@@ -40,7 +41,8 @@ def plan(config: RunConfig) -> list[Job]:
             problem = replace(problem, precision=precision)
         if workload is None:
             known = ", ".join(problem.workloads)
-            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {known}")
+            sizes = f"name one by --workload, or declare {config.workload!r} in {WORKLOADS_FILE} beside the problem"
+            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {known}: {sizes}")
             continue
         jobs.append(Job(solution=solution, problem=problem, workload=workload))
     if faults:

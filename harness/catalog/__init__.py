@@ -1,10 +1,11 @@
 """Finds, loads and hashes problems and solutions. The exports are below; the formats are described in
-`harness.catalog.problems` (problem folders, `workloads.yaml`) and `harness.catalog.solutions` (solution folders,
-`author.yaml`).
+`harness.catalog.problems` (problem folders, `workloads.yaml`), `harness.catalog.solutions` (solution folders,
+`author.yaml`) and `harness.catalog.needs` (packages and weights that a problem asks for).
 
 Trusted side. Files are read as text: nothing of a problem or a solution is imported or executed here.
 """
 
+from harness.catalog.needs import unmet_need
 from harness.catalog.problems import Catalog, CatalogError, Costs, load_problems
 from harness.catalog.solutions import Author, find_authors, find_solutions, solution_path
 
@@ -17,4 +18,5 @@ __all__ = [
     "find_solutions",
     "load_problems",
     "solution_path",
+    "unmet_need",
 ]

@@ -135,8 +135,10 @@ def load_problems(root: Path) -> Catalog:
     for folder in (root, *below):
         _load_folder(folder, problems, costs, findings)
     if not problems and not findings:
+        inner = next((entry for entry in (root / "KernelBench", root / "problems") if entry.is_dir()), None)
         findings.append(
             f"no problem in {root}: problems are files like level1/16_matmul.py, in it or in a folder one below"
+            + (f"; is it {inner}?" if inner is not None else "")
         )
     if findings:
         raise CatalogError(findings)
