@@ -263,7 +263,7 @@ class _Entry:
     def precision(self) -> PrecisionClass:
         return self._class("precision", self._held.get("precision", PrecisionClass.FP32.value))
 
-    def _class(self, key: str, value: object) -> PrecisionClass:
+    def _class(self, key: str, value: Any) -> PrecisionClass:
         try:
             return PrecisionClass(value)
         except ValueError:

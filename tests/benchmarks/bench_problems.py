@@ -47,7 +47,8 @@ def timed(reference: ReferenceModule, device: torch.device, calls: int) -> dict[
         peak = torch.cuda.max_memory_allocated()
         for _ in range(2):
             model(*values)
-        pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
+        events: Any = [torch.cuda.Event(enable_timing=True) for _ in range(2 * calls)]  # type: ignore[no-untyped-call]
+        pairs = list(zip(events[::2], events[1::2], strict=True))
         for begin, end in pairs:
             flush.fill_(0)
             begin.record()
@@ -156,8 +157,8 @@ def line(row: dict[str, Any]) -> str:
             remarks.append(f"{variant}: {share:.2f} of the limit, {held['wrong_integers']} other integers")
     return (
         f"{row['problem']:12} {row['name']:32} {median_s * 1e3:9.4f} ms ({row['least_s'] * 1e3:.4f} to "
-        f"{row['most_s'] * 1e3:.4f})  inputs {row['input_bytes'] / 2**20:8.1f} MiB  peak {row['peak_bytes'] / 2**20:8.1f} MiB"
-        f"  wall {row['wall_s']:5.2f} s  {'; '.join(remarks)} {row.get('error', '')}".rstrip()
+        f"{row['most_s'] * 1e3:.4f})  inputs {row['input_bytes'] / 2**20:8.1f} MiB  "
+        f"peak {row['peak_bytes'] / 2**20:8.1f} MiB  wall {row['wall_s']:5.2f} s  {'; '.join(remarks)} {row.get('error', '')}".rstrip()
     )
 
 
