@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from harness.cli import main
+from harness.cli.evaluate import Ran, View
 from harness.comparing import Outcome, compare_records, compare_runs, decide, estimate_of, noise_floor
+from harness.config import RunConfig
+from harness.environment import Environment
 from harness.model import DeviceKind, Record, Status
 from harness.report import differences
 from harness.stats import SpeedupEstimate, speedup_interval
@@ -252,3 +255,54 @@ class TestCommand:
         assert (held["regressions"], held["rows"][0]["outcome"]) == (1, "slower")
         assert main(["compare", base, slow, "--markdown"]) == 1
         assert "| problem | solution | outcome |" in capsys.readouterr().out
+
+
+SOLUTION = """import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, A, B):
+        return A.T @ B{tail}
+"""
+
+
+class TestTwoSolutions:
+    """The real pipeline runs in the tests marked gpu; here what surrounds it, with records given."""
+
+    @staticmethod
+    def files(folder: Path) -> tuple[str, str]:
+        own = folder / "solutions" / "ann" / "level1"
+        own.mkdir(parents=True)
+        for name in ("a", "b"):
+            (own / f"16_{name}.py").write_text(SOLUTION.format(tail=f"  # {name}"))
+        return str(own / "16_a.py"), str(own / "16_b.py")
+
+    def test_both_are_evaluated_in_one_run_on_one_device(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        seen = []
+
+        def run(config: RunConfig, found: Environment, view: View) -> Ran:
+            seen.append(config)
+            times = {"ann/level1/16_a.py": 1e-3, "ann/level1/16_b.py": 0.99e-3}
+            made = [timed(time_s, solution=label, seed=n) for n, (label, time_s) in enumerate(times.items())]
+            written(config.run_dir, made)
+            return Ran(records=made, skipped=0, wall_s=1.0)
+
+        first, second = self.files(tmp_path)
+        call = ["compare", first, second, "--device", "host", "--out", str(tmp_path / "out")]
+        assert main([*call, "--json"], run=run) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["outcome"], row["later_solution"]) == ("faster", "ann/level1/16_b.py")
+        assert [(config.workers, len(config.paths)) for config in seen] == [(1, 2)]
+        assert main([*call[:1], second, first, *call[3:]], run=run) == 0, "1 % is inside the tolerance"
+        assert "slower" in capsys.readouterr().out
+
+    def test_calls_that_make_no_sense(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        first, _ = self.files(tmp_path)
+        assert main(["compare", first, first]) == 2
+        assert "have one name" in capsys.readouterr().err
+        assert main(["compare", first, str(tmp_path)]) == 2
+        assert "two runs (folders) or two solutions (files)" in capsys.readouterr().err
+        other = Path(first).with_name("17_c.py")
+        other.write_text(SOLUTION.format(tail=""))
+        assert main(["compare", first, str(other)]) == 2
+        assert "only one problem's compare" in capsys.readouterr().err

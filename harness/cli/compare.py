@@ -5,28 +5,42 @@ Outside layer; trusted side. Runs are read; solutions are evaluated as `harness 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.output import NOT_FOUND, WRONG_CALL, Json, fail, print_json, print_text, put, say
-from harness.comparing import TOLERANCE, Differences, Outcome, compare_runs
+from harness import environment
+from harness.catalog import CatalogError, find_solutions, load_problems
+from harness.cli.evaluate import Evaluate, carry_out, settle
+from harness.cli.output import NOT_FOUND, WRONG_CALL, Json, ProblemsRoot, fail, option, print_json, print_text, put, say
+from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, compare_runs
 from harness.model import Record
 from harness.report import differences
 from harness.report import format as show
-from harness.store import RunStore
+from harness.store import RunStore, StoreError
 
 
 def compare_command(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run's folder.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another run's folder, the later one.")],
+    context: typer.Context,
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run's folder, or a solution's file.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The later run, or the other solution.")],
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0.0, max=0.99, help="How much longer a call may take: 0.02 is 2 %.")
     ] = TOLERANCE,
     force: Annotated[
         bool, typer.Option("--force", help="Compare the times of results measured under other conditions too.")
     ] = False,
+    problem: Annotated[str | None, option("--problem", "Problem of files whose path names none: level1/16.")] = None,
+    device: Annotated[str | None, option("--device", "For solutions: auto, cuda or host.  [auto]")] = None,
+    workload: Annotated[
+        str | None, option("--workload", "For solutions: sizes.  [full on cuda, small on host]")
+    ] = None,
+    timing_budget: Annotated[float | None, option("--timing-budget", "For solutions: seconds of timing.  [10]")] = None,
+    problems: ProblemsRoot = None,
+    config: Annotated[Path | None, option("--config", "For solutions: YAML file with eval's settings.")] = None,
+    out: Annotated[Path | None, option("--out", "For solutions: folder of results.  [results]")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -36,17 +50,56 @@ def compare_command(
     faster the later one is, by speedups against the reference measured beside each. Exit code 1 where something got
     slower than the tolerance, or no longer passes; 2 where nothing could be compared.
 
+    Two solution files of one problem are evaluated first, one after the other on one device, into a run of their own.
+
     \b
     Examples:
       harness compare results/yesterday results/today
       harness compare results/main results/branch --tolerance 0.05 --markdown
+      harness compare solutions/me/level1/16_tiled.py solutions/me/level1/16_vectorised.py
     """
-    show_differences(
-        compare_runs(_records(before), _records(after), tolerance=tolerance, force=force),
-        sides=(before, after),
-        markdown=markdown,
-        as_json=as_json,
-    )
+    for path in (before, after):
+        if not path.exists():
+            raise StoreError(f"{path}: no such run or solution")
+    if before.is_file() != after.is_file():
+        raise StoreError(f"{before} and {after}: compare two runs (folders) or two solutions (files)")
+    if before.is_file():
+        options: dict[str, object] = {
+            "problem": problem,
+            "device": device,
+            "workload": workload,
+            "budget_s": timing_budget,
+        }
+        options |= {"problems": problems, "out": out, "paths": [before, after], "workers": 1}
+        pair = _evaluated(context.obj, before, after, config, options, quiet_stdout=as_json or markdown)
+        row = compare_records(*pair, tolerance=tolerance, force=force, within_run=True)
+        found = Differences(rows=(row,), tolerance=tolerance, forced=force)
+    else:
+        found = compare_runs(_records(before), _records(after), tolerance=tolerance, force=force)
+    show_differences(found, sides=(before, after), markdown=markdown, as_json=as_json)
+
+
+def _evaluated(
+    run: Evaluate,
+    before: Path,
+    after: Path,
+    config: Path | None,
+    options: Mapping[str, object],
+    *,
+    quiet_stdout: bool,
+) -> tuple[Record, Record]:
+    """The records of two solutions, made now, in one run on one device."""
+    found = environment.collect()
+    settled = settle(found, config, options)
+    catalog = load_problems(settled.problems)
+    (a,), (b,) = (find_solutions([path], catalog, problem_id=settled.problem) for path in (before, after))
+    if a.problem_id != b.problem_id:
+        raise CatalogError([f"{before} solves {a.problem_id}, {after} {b.problem_id}: only one problem's compare"])
+    if a.label == b.label:
+        raise CatalogError([f"{before} and {after} have one name, {a.label}: copy one to another file name"])
+    carry_out(run, settled, found, quiet_stdout=quiet_stdout)
+    held = {record.solution: record for record in RunStore.open(settled.run_dir).records()}
+    return held[a.label], held[b.label]
 
 
 def show_differences(found: Differences, *, sides: tuple[Path, Path], markdown: bool, as_json: bool) -> None:

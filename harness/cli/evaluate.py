@@ -163,6 +163,10 @@ def eval_command(
         str | None, option("--device-policy", "strict, or coerce: bring outputs over, inside the time.  [strict]")
     ] = None,
     sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
+    audit: Annotated[
+        str | None,
+        option("--audit", "Run under compute-sanitizer as well, on the small workload: auto, always, never.  [auto]"),
+    ] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Host device without race and access checks.")] = False,
     compile_timeout: Annotated[float | None, option("--compile-timeout", "Seconds a build.  [300]")] = None,
     load_timeout: Annotated[float | None, option("--load-timeout", "Seconds an import and constructor.  [120]")] = None,
@@ -210,6 +214,7 @@ def eval_command(
         "precision": precision,
         "device_policy": device_policy,
         "sandbox": sandbox,
+        "audit": audit,
         "checked": False if unchecked else None,
         "compile_timeout_s": compile_timeout,
         "load_timeout_s": load_timeout,
@@ -224,15 +229,8 @@ def eval_command(
         "shard": shard,
     }
     found = environment.collect()
-    settled = _settle(found, config, options)
-    view = _Shown(quiet_stdout=as_json)
-    run: Evaluate = context.obj
-    try:
-        with _ended_by_signals(), view.progress:
-            done = run(settled, found, view)
-    except KeyboardInterrupt:
-        again = f"--resume --run-id {settled.run_id} continues"
-        fail(f"interrupted; what is finished is in {settled.run_dir}, and the same call with {again}", INTERRUPTED)
+    settled = settle(found, config, options)
+    done = carry_out(context.obj, settled, found, quiet_stdout=as_json)
     records = RunStore.open(settled.run_dir).records()
     if as_json:
         print_json(
@@ -254,7 +252,18 @@ def eval_command(
         fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
 
 
-def _settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
+def carry_out(run: Evaluate, settled: RunConfig, found: Environment, *, quiet_stdout: bool) -> Ran:
+    """Evaluate, shown as it goes. Where the user interrupts it, the command ends."""
+    view = _Shown(quiet_stdout=quiet_stdout)
+    try:
+        with _ended_by_signals(), view.progress:
+            return run(settled, found, view)
+    except KeyboardInterrupt:
+        again = f"--resume --run-id {settled.run_id} continues"
+        fail(f"interrupted; what is finished is in {settled.run_dir}, and the same call with {again}", INTERRUPTED)
+
+
+def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
     """The configuration of this run, its device checked and, to resume, its id found."""
     generated = new_run_id()
     settled = resolve(machine=environment.machine(found), run_id=generated, file=file, options=options)

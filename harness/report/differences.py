@@ -35,8 +35,14 @@ def word(outcome: Outcome) -> str:
 
 
 def ratio_of(row: Difference) -> str:
-    """`1.05x (1.04 to 1.06)`."""
-    return show.speedup_with_interval(row.ratio, row.low, row.high)
+    """`1.052x (1.044 to 1.060)`: near 1 the fourth digit is what the reader looks for."""
+    if row.ratio is None:
+        return show.ABSENT
+    significant = 4 if 0.5 < row.ratio < 2 else 3
+    shown = f"{show.digits(row.ratio, significant)}x"
+    if row.low is None or row.high is None:
+        return shown
+    return f"{shown} ({show.digits(row.low, significant)} to {show.digits(row.high, significant)})"
 
 
 def remark_of(row: Difference) -> str:
