@@ -14,22 +14,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.build import BuildCache
-from harness.catalog import unmet_need
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.local import LocalExecutor
+from harness.judging import judge, record_of, record_of_build, record_of_need
 from harness.model import Problem, Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
 from harness.schedule import Ready, Schedule
 from harness.signature import signature
-from harness.store import RunStore, StoreUnavailable, timestamp
-from harness.tasks import Outcome, Task
+from harness.store import RunStore, StoreUnavailable
+from harness.tasks import Outcome
 
 AHEAD = 32
 """Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
@@ -254,10 +254,9 @@ class _Run:
     def _build_all(self) -> None:
         while (found := self._schedule.next_build()) is not None:
             problem, job = found
-            if (need := unmet_need(job.problem.source)) is not None:
-                outcome = Outcome(status=Status.unsupported, reason=need)
-                record = self._record(job, outcome, None, self._environment.for_record(self._config.device), 0.0)
-                self._messages.put(_Message(record=record))
+            needy = record_of_need(job, self._config, self._environment)
+            if needy is not None:
+                self._messages.put(_Message(record=needy))
                 self._schedule.settled()
                 continue
             built = self._executor.build(
@@ -272,7 +271,8 @@ class _Run:
             event = BuildFinished(solution=job.solution, wall_s=built.wall_s, failed=failed)
             if failed:
                 built.release()
-                record = self._record_of_build(job, built)
+                log_path = self._store.log_path(job.solution.label)
+                record = record_of_build(job, built, self._config, self._environment, log_path)
                 self._messages.put(_Message(event=event, record=record))
                 self._schedule.settled()
             else:
@@ -293,7 +293,8 @@ class _Run:
             with self._asking:
                 self._judging += 1
             try:
-                record = self._judge(slot, ready)
+                log_path = self._store.log_path(ready.job.solution.label)
+                record = judge(self._executor, slot, ready.job, ready.built, self._config, log_path)
             except SlotLost as lost:
                 self._lose(slot, ready, lost)
                 return
@@ -313,76 +314,11 @@ class _Run:
         if often:
             reason = one_line(f"{MAX_SLOTS_LOST} devices went out of service while they judged it: {lost}")
             outcome = Outcome(status=Status.harness_error, reason=reason)
-            record = self._record(ready.job, outcome, ready.built, slot.environment, ready.built.wall_s)
+            wall_s = ready.built.wall_s
+            record = record_of(ready.job, outcome, ready.built, self._config, slot.environment, wall_s=wall_s)
             ready.built.release()
             self._messages.put(_Message(record=record, slot=slot))
             self._schedule.judged()
         else:
             self._schedule.give_back(slot.name, ready)
         self._messages.put(_Message(lost=lost))
-
-    def _judge(self, slot: Slot, ready: Ready[Job, Built]) -> Record:
-        begin, begin_unix_s = time.perf_counter(), time.time()
-        job, built = ready.job, ready.built
-        log_path = self._store.log_path(job.solution.label)
-        run_log = log_path.with_name(log_path.name + ".run")
-        task = Task(
-            problem=job.problem,
-            workload=job.workload,
-            source=job.solution.source,
-            filename=job.solution.path.name,
-            modules=(),
-            readable=(),
-            log_path=run_log,
-            timed=not (built.has_cuda_sources and self._config.device == "host"),
-            small=job.problem.workloads.get("small"),
-        )
-        outcome = self._executor.judge(slot, task, built)
-        took_s = time.perf_counter() - begin
-        ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
-        outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
-        _join_logs(log_path, run_log, outcome.detail)
-        return self._record(job, outcome, built, slot.environment, built.wall_s + took_s)
-
-    def _record_of_build(self, job: Job, built: Built) -> Record:
-        failure = built.failure
-        assert failure is not None
-        _join_logs(self._store.log_path(job.solution.label), None, failure.detail)
-        outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
-        return self._record(job, outcome, built, self._environment.for_record(self._config.device), built.wall_s)
-
-    def _record(
-        self, job: Job, outcome: Outcome, built: Built | None, environment: Mapping[str, Any], wall_s: float
-    ) -> Record:
-        return Record(
-            problem=job.problem.id,
-            author=job.solution.author,
-            solution=job.solution.label,
-            sample=job.solution.sample,
-            device=self._config.device,
-            workload=job.workload.name,
-            status=outcome.status,
-            reason=one_line(outcome.reason),
-            labels=outcome.labels,
-            speedup=outcome.speedup,
-            evidence=outcome.evidence,
-            timing=outcome.timing,
-            build=built.to_json() if built is not None else None,
-            environment=environment,
-            solution_digest=job.solution.digest,
-            problem_digest=job.problem.digest,
-            finished_at=timestamp(),
-            wall_s=wall_s,
-        )
-
-
-def _join_logs(log_path: Path, run_log: Path | None, detail: str) -> None:
-    """One log file a solution: the build's output, what the solution printed, and the verdict's details."""
-    with log_path.open("ab") as log:
-        if run_log is not None and run_log.exists():
-            output = run_log.read_bytes()
-            run_log.unlink()
-            if output:
-                log.write(b"\n== output of the solution's process ==\n" + output)
-        if detail:
-            log.write(b"\n== details ==\n" + detail.encode(errors="replace") + b"\n")

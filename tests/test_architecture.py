@@ -19,7 +19,7 @@ LAYERS = {
     "scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sources store",
     "stages": "audit bench build contestant guest health measure oracle sandbox signature tasks timing verify zygote",
-    "control": "executors pipeline planning referee schedule",
+    "control": "executors judging pipeline planning referee schedule",
     "outside": "api cli doctor feedback report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""

@@ -1,0 +1,100 @@
+"""One solution through an executor: what a referee is asked, and the record that comes of the answer.
+
+Control layer, trusted side. Shared by whoever runs solutions: the pipeline over files, the Python API one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import unmet_need
+from harness.config import RunConfig
+from harness.environment import Environment
+from harness.executors import Built, Executor, Slot
+from harness.model import DeviceKind, Record, Status, one_line
+from harness.planning import Job
+from harness.store import timestamp
+from harness.tasks import Outcome, Task
+
+
+def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunConfig, log_path: Path) -> Record:
+    """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`."""
+    begin, begin_unix_s = time.perf_counter(), time.time()
+    run_log = log_path.with_name(log_path.name + ".run")
+    task = Task(
+        problem=job.problem,
+        workload=job.workload,
+        source=job.solution.source,
+        filename=job.solution.path.name,
+        modules=(),
+        readable=(),
+        log_path=run_log,
+        timed=not (built.has_cuda_sources and config.device is DeviceKind.HOST),
+        small=job.problem.workloads.get("small"),
+    )
+    outcome = executor.judge(slot, task, built)
+    took_s = time.perf_counter() - begin
+    ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
+    outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
+    _join_logs(log_path, run_log, outcome.detail)
+    return record_of(job, outcome, built, config, slot.environment, wall_s=built.wall_s + took_s)
+
+
+def record_of_build(job: Job, built: Built, config: RunConfig, environment: Environment, log_path: Path) -> Record:
+    """The record of a solution whose build failed."""
+    failure = built.failure
+    assert failure is not None
+    _join_logs(log_path, None, failure.detail)
+    outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
+    return record_of(job, outcome, built, config, environment.for_record(config.device), wall_s=built.wall_s)
+
+
+def record_of_need(job: Job, config: RunConfig, environment: Environment) -> Record | None:
+    """The record of a solution whose problem needs what is not here, without building anything; None where it does
+    not."""
+    if (need := unmet_need(job.problem.source)) is None:
+        return None
+    outcome = Outcome(status=Status.unsupported, reason=need)
+    return record_of(job, outcome, None, config, environment.for_record(config.device), wall_s=0.0)
+
+
+def record_of(
+    job: Job, outcome: Outcome, built: Built | None, config: RunConfig, environment: Mapping[str, Any], *, wall_s: float
+) -> Record:
+    """An outcome with all that a record says about where it comes from."""
+    return Record(
+        problem=job.problem.id,
+        author=job.solution.author,
+        solution=job.solution.label,
+        sample=job.solution.sample,
+        device=config.device,
+        workload=job.workload.name,
+        status=outcome.status,
+        reason=one_line(outcome.reason),
+        labels=outcome.labels,
+        speedup=outcome.speedup,
+        evidence=outcome.evidence,
+        timing=outcome.timing,
+        build=built.to_json() if built is not None else None,
+        environment=environment,
+        solution_digest=job.solution.digest,
+        problem_digest=job.problem.digest,
+        finished_at=timestamp(),
+        wall_s=wall_s,
+    )
+
+
+def _join_logs(log_path: Path, run_log: Path | None, detail: str) -> None:
+    """One log file a solution: the build's output, what the solution printed, and the verdict's details."""
+    with log_path.open("ab") as log:
+        if run_log is not None and run_log.exists():
+            output = run_log.read_bytes()
+            run_log.unlink()
+            if output:
+                log.write(b"\n== output of the solution's process ==\n" + output)
+        if detail:
+            log.write(b"\n== details ==\n" + detail.encode(errors="replace") + b"\n")
