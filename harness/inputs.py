@@ -142,6 +142,11 @@ class _DrawInPlace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._free = [target for target in targets if target.is_contiguous()]
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else the first draw imports torch's compiler, for which this mode has no use: 1 to 3 s.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _FILLS and not kwargs.get("pin_memory") and kwargs.get("layout") in (None, torch.strided):
