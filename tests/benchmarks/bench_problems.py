@@ -146,7 +146,7 @@ def main() -> None:
 def line(row: dict[str, Any]) -> str:
     """One row of the table, with what is remarkable at its end."""
     if "error" in row and "median_s" not in row:
-        return f"{row['problem']:12} {row['name']:32} {row['error']}"
+        return f"{row['problem']:12} {row['name']:38} {row['error']}"
     median_s = row["median_s"]
     remarks = [] if SHORTEST_S <= median_s <= LONGEST_S else ["OUTSIDE 0.05 to 10 ms"]
     for variant, held in row.get("check", {}).items():
@@ -155,11 +155,13 @@ def line(row: dict[str, Any]) -> str:
             remarks.append(f"{variant} NOT FINITE")
         elif share > 0.5 or held["wrong_integers"]:
             remarks.append(f"{variant}: {share:.2f} of the limit, {held['wrong_integers']} other integers")
+    memory = f"inputs {row['input_bytes'] / 2**20:8.1f} MiB  peak {row['peak_bytes'] / 2**20:8.1f} MiB"
+    spread = f"({row['least_s'] * 1e3:.4f} to {row['most_s'] * 1e3:.4f})"
+    rest = f"{'; '.join(remarks)} {row.get('error', '')}".strip()
     return (
-        f"{row['problem']:12} {row['name']:32} {median_s * 1e3:9.4f} ms ({row['least_s'] * 1e3:.4f} to "
-        f"{row['most_s'] * 1e3:.4f})  inputs {row['input_bytes'] / 2**20:8.1f} MiB  "
-        f"peak {row['peak_bytes'] / 2**20:8.1f} MiB  wall {row['wall_s']:5.2f} s  {'; '.join(remarks)} {row.get('error', '')}".rstrip()
-    )
+        f"{row['problem']:12} {row['name']:38} {median_s * 1e3:9.4f} ms {spread:20}  {memory}  "
+        f"wall {row['wall_s']:5.2f} s  {rest}"
+    ).rstrip()
 
 
 if __name__ == "__main__":
