@@ -296,6 +296,20 @@ class TestTwoSolutions:
         assert main([*call[:1], second, first, *call[3:]], run=run) == 0, "1 % is inside the tolerance"
         assert "slower" in capsys.readouterr().out
 
+    def test_where_one_can_t_be_judged_there_is_no_comparison(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def run(config: RunConfig, found: Environment, view: View) -> Ran:
+            made = [
+                timed(1e-3, solution="ann/level1/16_a.py"),
+                record(Status.harness_error, solution="ann/level1/16_b.py"),
+            ]
+            written(config.run_dir, made)
+            return Ran(records=made, skipped=0, wall_s=1.0)
+
+        assert main(["compare", *self.files(tmp_path), "--device", "host", "--out", str(tmp_path / "out")], run=run) == 3
+        assert "harness_error" in capsys.readouterr().err
+
     def test_calls_that_make_no_sense(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         first, _ = self.files(tmp_path)
         assert main(["compare", first, first]) == 2

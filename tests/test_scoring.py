@@ -258,7 +258,42 @@ class TestRanks:
         assert (authors["cheat"].rank, authors["cheat"].disqualified) == (None, 1)
         assert "impossible times" in authors["cheat"].reason
         problem = leaderboard(records, by=By.problem)
-        assert [(row.author, row.disqualified, row.passed, row.results) for row in problem] == [("honest", 1, 1, 3)]
+        assert [(row.author, row.disqualified, row.passed, row.results) for row in problem] == [
+            ("honest", 1, 1, 3),
+            ("cheat", 1, 0, 1),
+        ]
+
+    @pytest.mark.parametrize("by", [By.author, By.problem])
+    def test_boards_end_with_every_disqualified_solution(self, by: By) -> None:
+        records = [
+            record("a", speedup=2.0),
+            record("a", "level1/2", status=Status.disqualified, reason="first trick"),
+            record("b", status=Status.disqualified, reason="second trick"),
+        ]
+        rows = leaderboard(records, by=by)
+        last = [(row.author, row.solution, row.rank, row.status, row.reason) for row in rows[-2:]]
+        assert last == [
+            ("a", "a/level1/2.py", None, Status.disqualified, "first trick"),
+            ("b", "b/level1/1.py", None, Status.disqualified, "second trick"),
+        ]
+        assert [row.rank for row in leaderboard(records) if row.author == "a" and row.solution is None] == [1]
+
+    def test_another_precision_is_another_board(self) -> None:
+        records = [record("a", speedup=2.0), record("b", speedup=9.0, evidence={"precision_override": "fp16"})]
+        rows = leaderboard(records, by=By.solution)
+        assert [(row.author, row.rank, row.group.precision) for row in rows] == [
+            ("a", 1, "declared"),
+            ("b", 1, "fp16"),
+        ]
+
+    def test_solutions_by_the_share_of_the_speed_of_light(self) -> None:
+        records = [
+            record("fast", speedup=3.0, timing={"speed_of_light": {"fraction": 0.4}}),
+            record("near", speedup=2.0, timing={"speed_of_light": {"fraction": 0.9}}),
+            record("unknown", speedup=9.0),
+        ]
+        rows = leaderboard(records, by=By.solution, metric=Metric.sol)
+        assert [(row.author, row.rank) for row in rows] == [("near", 1), ("fast", 2), ("unknown", None)]
 
     def test_authors_by_each_metric(self) -> None:
         records = [
@@ -280,7 +315,7 @@ class TestRanks:
         assert list(row) == [
             "device", "processor", "workload", "baseline", "rank", "author", "problem", "solution", "status", "speedup",
             "speedup_low", "speedup_high", "sol_fraction", "results", "passed", "untimed", "disqualified", "unjudged",
-            "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason",
+            "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason", "precision",
         ]  # fmt: skip
 
     def test_no_records(self) -> None:

@@ -14,7 +14,19 @@ import typer
 from harness import environment
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.cli.evaluate import Evaluate, carry_out, settle
-from harness.cli.output import NOT_FOUND, WRONG_CALL, Json, ProblemsRoot, fail, option, print_json, print_text, put, say
+from harness.cli.output import (
+    NOT_FOUND,
+    UNABLE,
+    WRONG_CALL,
+    Json,
+    ProblemsRoot,
+    fail,
+    option,
+    print_json,
+    print_text,
+    put,
+    say,
+)
 from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, compare_runs
 from harness.model import Record
 from harness.report import differences
@@ -74,6 +86,8 @@ def compare_command(
         pair = _evaluated(context.obj, before, after, config, options, quiet_stdout=as_json or markdown)
         row = compare_records(*pair, tolerance=tolerance, force=force, within_run=True)
         found = Differences(rows=(row,), tolerance=tolerance, forced=force)
+        if row.outcome is Outcome.unjudged:
+            fail(f"no comparison: {show.line(differences.remark_of(row), 200)}; harness show has the details", UNABLE)
     else:
         found = compare_runs(_records(before), _records(after), tolerance=tolerance, force=force)
     show_differences(found, sides=(before, after), markdown=markdown, as_json=as_json)

@@ -17,7 +17,7 @@ from harness.feedback import feedback as feedback_text
 from harness.model import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
-from harness.scoring import By, Metric, leaderboard
+from harness.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
 from harness.sources import SourceFinder
 from harness.store import RunStore, StoreError, find_runs, merge
 
@@ -119,16 +119,22 @@ def leaderboard_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")],
     csv: Annotated[Path | None, typer.Option("--csv", help="Write the rows here; - is standard output.")] = None,
     by: Annotated[By, typer.Option("--by", help="What a row stands for.")] = By.author,
-    metric: Annotated[Metric, typer.Option("--metric", help="What authors are ranked by.")] = Metric.geomean,
+    metric: Annotated[Metric, typer.Option("--metric", help="What rows are ranked by.")] = Metric.geomean,
+    baseline: Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")] = EAGER,
+    samples: Annotated[
+        Selection, typer.Option("--samples", help="Of several samples for a problem: the best, or all.")
+    ] = Selection.best,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Rank authors, problems or solutions over runs. Only like is compared with like: device, processor, workload.
+    """Rank authors, problems or solutions over runs. Only like is compared with like: device, processor, workload,
+    baseline, precision. Rows whose intervals overlap share a rank; disqualified solutions are listed without one.
 
     \b
     Examples:
       harness leaderboard results/* --csv leaderboard.csv
       harness leaderboard results/ --by solution --markdown
+      harness leaderboard results/ --by author --metric fast_1 --json
     """
     records: list[Record] = []
     for run in _runs(runs, strict=False):
@@ -136,7 +142,10 @@ def leaderboard_command(
         for note in store.notes:
             say(f"{run}: {note}")
         records += store.records()
-    rows = leaderboard(records, by=by, metric=metric)
+    rows = leaderboard(records, by=by, metric=metric, baseline=baseline, selection=samples)
+    if baseline != EAGER and not any(row.speedup is not None for row in rows):
+        known = ", ".join(sorted({name for record in records for name in baselines_of(record)})) or "none but eager"
+        raise StoreError(f"no record has a speedup against {baseline!r}; recorded: {known}")
     to_stdout = csv is not None and csv == Path("-")
     if csv is not None and not to_stdout:
         try:

@@ -15,9 +15,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.model import DeviceKind
+from harness.model import DeviceKind, Status
 from harness.report import format as show
-from harness.scoring import By, LeaderboardRow, LikeGroup
+from harness.scoring import DECLARED, By, LeaderboardRow, LikeGroup
 
 MAX_ROWS = 200
 """Rows of one group on the terminal; CSV and JSON have them all."""
@@ -33,6 +33,11 @@ def _speedup(row: LeaderboardRow) -> str:
 
 def _text(name: str) -> Cell:
     return lambda row: show.line(getattr(row, name) or show.ABSENT, 100)
+
+
+def _author(row: LeaderboardRow) -> str:
+    name = show.line(row.author or show.ABSENT, 100)
+    return f"{name}: {show.line(row.solution, 100)}" if row.status is Status.disqualified else name
 
 
 def _status(row: LeaderboardRow) -> str:
@@ -52,18 +57,25 @@ def _fast_1(row: LeaderboardRow) -> str:
 
 
 def _remark(row: LeaderboardRow) -> str:
+    if row.status is Status.disqualified:
+        return f"disqualified: {show.line(row.reason, 160)}"
     parts = [f"{row.untimed} not timed"] if row.untimed else []
     parts += [f"{row.unjudged} without a verdict"] if row.unjudged else []
-    parts += [show.line(row.reason, 160)] if row.disqualified else []
+    parts += [f"{row.disqualified} disqualified, below"] if row.disqualified else []
     return "; ".join(parts)
+
+
+def _solution_remark(row: LeaderboardRow) -> str:
+    return show.line(row.reason, 160) if row.status is not Status.passed else ""
 
 
 CELLS: Mapping[By, Mapping[str, Cell]] = {
     By.author: {
         "rank": _rank,
-        "author": _text("author"),
+        "author": _author,
         "mean speedup": _speedup,
         "faster than 1x": _fast_1,
+        "speed of light": lambda row: show.share(row.sol_fraction),
         "problems passed": _passed,
         "remark": _remark,
     },
@@ -82,6 +94,7 @@ CELLS: Mapping[By, Mapping[str, Cell]] = {
         "status": _status,
         "speedup": _speedup,
         "speed of light": lambda row: show.share(row.sol_fraction),
+        "remark": _solution_remark,
     },
 }
 """Heading -> cell, for each kind of row."""
@@ -91,6 +104,8 @@ def heading(group: LikeGroup) -> str:
     """What the rows below it share."""
     processor = show.line(group.processor, 80)
     workload = f"workload {show.line(group.workload, 40)}"
+    if group.precision != DECLARED:
+        workload += f", precision {show.line(group.precision, 20)} for all"
     if group.device == DeviceKind.HOST.value:
         return f"host: {processor}, {workload}; no GPU times, speedups are of CPU code over {group.baseline} on the CPU"
     return f"{show.line(group.device, 20)}: {processor}, {workload}, speedup over {show.line(group.baseline, 40)}"

@@ -13,6 +13,11 @@ as everywhere, and can't be taken for formulas by a spreadsheet.
     unjudged                                ended without a verdict on the solution; in no share
     fast_0 … fast_2                         share of results right and strictly faster than 0, 0.5, 0.8, 1, 1.5, 2 times
     reason                                  of the record, or of a disqualification
+    precision                               "declared" (each problem's own class), or the class that the run was told to
+                                            use instead; rows that differ here are never ranked together
+
+`author` rows have neither problem nor solution, `problem` rows have their best solution's author and name. Boards by
+author and by problem end, in each group, with one row a disqualified solution: status `disqualified`, no rank.
 """
 
 from __future__ import annotations
@@ -51,6 +56,7 @@ COLUMNS = (
     "fast_1.5",
     "fast_2",
     "reason",
+    "precision",
 )
 
 

@@ -2,12 +2,14 @@
 
 from harness.scoring.board import By, LeaderboardRow, Metric, leaderboard
 from harness.scoring.scores import (
+    DECLARED,
     EAGER,
     THRESHOLDS,
     Entry,
     LikeGroup,
     Score,
     Selection,
+    baselines_of,
     entries_of,
     fast_p,
     geometric_mean,
@@ -17,6 +19,7 @@ from harness.scoring.scores import (
 )
 
 __all__ = [
+    "DECLARED",
     "EAGER",
     "THRESHOLDS",
     "By",
@@ -26,6 +29,7 @@ __all__ = [
     "Metric",
     "Score",
     "Selection",
+    "baselines_of",
     "entries_of",
     "fast_p",
     "geometric_mean",

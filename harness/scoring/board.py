@@ -35,6 +35,7 @@ class By(StrEnum):
 class LeaderboardRow:
     """One row. `rank` is None where there is nothing to rank (not passed, not timed, disqualified).
 
+    Boards of authors and of problems end with a row for each disqualified solution, with its name, status and reason.
     For an author `speedup` is the geometric mean over the problems solved; for a problem it is its best solution's,
     whose author and name stand beside it. `to_json` gives the columns of the CSV, in order; they are a promise.
     """
@@ -79,6 +80,7 @@ class LeaderboardRow:
             "unjudged": self.unjudged,
             **{f"fast_{p:g}": self.fast_p.get(p) for p in THRESHOLDS},
             "reason": self.reason,
+            "precision": self.group.precision,
         }
 
 
@@ -93,21 +95,26 @@ def leaderboard(
 ) -> tuple[LeaderboardRow, ...]:
     """Rows over all groups, group after group, the ranked ones first.
 
-    By author: one row each, ranked by `metric`. By problem: one row each with its best solution, and so unranked. By
-    solution: one row a record, ranked within its problem. Rows whose intervals overlap the interval of the first
-    of their rank share it ("1, 1, 3"); `metric` fast_1 ties on equal values.
+    By author: one row each, ranked by `metric`. By problem: one row each with its best solution, and so unranked. Both
+    end with the disqualified solutions, a row each, unranked, with their reasons. By solution: one row a record, ranked
+    within its problem, by the share of the speed of light where that is the `metric`, else by speedup. Rows whose
+    intervals overlap the interval of the first of their rank share it ("1, 1, 3"); fast_1 and sol tie on equal values.
     """
     groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
         groups[entry.group].append(entry)
     rows: list[LeaderboardRow] = []
     for group in sorted(groups):
+        held = groups[group]
+        if by is By.solution:
+            rows += _solution_rows(group, held, metric)
+            continue
         if by is By.author:
-            rows += _author_rows(group, groups[group], metric, selection, problems)
-        elif by is By.problem:
-            rows += _problem_rows(group, groups[group])
+            rows += _author_rows(group, held, metric, selection, problems)
         else:
-            rows += _solution_rows(group, groups[group])
+            rows += _problem_rows(group, held)
+        cheated = sorted((e for e in held if e.status is Status.disqualified), key=lambda e: (e.author, e.solution))
+        rows += [_solution_row(group, entry) for entry in cheated]
     return tuple(rows)
 
 
@@ -167,31 +174,31 @@ def _problem_rows(group: LikeGroup, entries: Sequence[Entry]) -> list[Leaderboar
     return rows
 
 
-def _solution_rows(group: LikeGroup, entries: Sequence[Entry]) -> list[LeaderboardRow]:
+def _solution_rows(group: LikeGroup, entries: Sequence[Entry], metric: Metric) -> list[LeaderboardRow]:
     rows: list[LeaderboardRow] = []
+    light = metric is Metric.sol
     for _, own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
-        scored = [
-            (
-                LeaderboardRow(
-                    group=group,
-                    rank=None,
-                    author=entry.author,
-                    problem=entry.problem,
-                    solution=entry.solution,
-                    status=entry.status,
-                    speedup=entry.speedup,
-                    low=entry.low,
-                    high=entry.high,
-                    sol_fraction=entry.sol_fraction,
-                    **_counts([entry]),
-                    reason=entry.reason,
-                ),
-                entry.speedup,
-            )
-            for entry in own
-        ]
-        rows += _ranked(scored, intervals=True)
+        values = [entry.sol_fraction if light and entry.passed else None if light else entry.speedup for entry in own]
+        scored = [(_solution_row(group, entry), value) for entry, value in zip(own, values, strict=True)]
+        rows += _ranked(scored, intervals=not light)
     return rows
+
+
+def _solution_row(group: LikeGroup, entry: Entry) -> LeaderboardRow:
+    return LeaderboardRow(
+        group=group,
+        rank=None,
+        author=entry.author,
+        problem=entry.problem,
+        solution=entry.solution,
+        status=entry.status,
+        speedup=entry.speedup,
+        low=entry.low,
+        high=entry.high,
+        sol_fraction=entry.sol_fraction,
+        **_counts([entry]),
+        reason=entry.reason,
+    )
 
 
 def _counts(entries: Sequence[Entry]) -> dict[str, Any]:

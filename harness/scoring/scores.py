@@ -3,7 +3,8 @@
 Imports `model` and the standard library. Pure; records are trusted, what is in their texts is not.
 
 **Like with like.** Results fall into groups that are never compared: device kind, processor (GPU model, for the host
-its CPU), workload, baseline. A record that was measured on the host never meets one from a GPU. Within a group a
+its CPU), workload, baseline, precision (what each problem declares, or the one class that a run asked for instead). A
+record that was measured on the host never meets one from a GPU. Within a group a
 problem whose file changed between records (`problem_digest`) counts as another problem.
 
 **What is counted.** A record whose status says nothing about the solution (`VERDICT_FREE`: harness_error,
@@ -37,6 +38,9 @@ THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 
 EAGER = "eager"
 
+DECLARED = "declared"
+"""The precision of a run that holds every problem to its own class; `evidence.precision_override` names another."""
+
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
     """Share of results above `p`, strictly; None stands for a result that is not correct. None where there is none."""
@@ -69,12 +73,17 @@ def pass_at_k(samples: int, correct: int, k: int) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LikeGroup:
-    """What results must share to be compared. `processor` is None where the record names none."""
+    """What results must share to be compared. `processor` is `unknown` where the record names none.
+
+    `precision` is `declared` where every problem is held to the class that it declares, else the class that the run
+    was told to use for all.
+    """
 
     device: str
     processor: str
     workload: str
     baseline: str
+    precision: str = DECLARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +137,7 @@ def _entry(record: Record, baseline: str) -> Entry:
             processor=str(processor) if processor else "unknown",
             workload=record.workload,
             baseline=baseline,
+            precision=str(record.evidence.get("precision_override") or DECLARED)[:20],
         ),
         problem=record.problem,
         problem_digest=record.problem_digest,
@@ -160,6 +170,12 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
     if low is None and isinstance(pair, list | tuple) and len(pair) == 2:
         low, high = (_number({"end": end}, "end") for end in pair)
     return record.speedup, low, high
+
+
+def baselines_of(record: Record) -> tuple[str, ...]:
+    """Baselines beside eager that a record has a speedup against."""
+    held = _inner(record.timing, "baselines") or {}
+    return tuple(name for name in held if _number(_inner(held, name), "speedup") is not None)
 
 
 def _inner(held: Any, key: str) -> Mapping[str, Any] | None:
@@ -238,7 +254,7 @@ def score(
     judged samples, whatever `selection` says. Raises `ValueError` where the entries are of several groups.
     """
     if len({entry.group for entry in entries}) > 1:
-        raise ValueError("results of different devices, workloads or baselines have no common score")
+        raise ValueError("results of different devices, workloads, baselines or precisions have no common score")
     chosen = [entry for entry in select(entries, selection) if entry.judged]
     timed = [entry for entry in chosen if entry.speedup is not None]
     untimed = sum(1 for entry in chosen if entry.passed and entry.speedup is None)
