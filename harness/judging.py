@@ -66,6 +66,8 @@ def record_of(
     job: Job, outcome: Outcome, built: Built | None, config: RunConfig, environment: Mapping[str, Any], *, wall_s: float
 ) -> Record:
     """An outcome with all that a record says about where it comes from."""
+    # Results of one problem at two classes must never be ranked together, and the workload's name does not tell.
+    override = {"precision_override": config.precision.value} if config.precision is not None else {}
     return Record(
         problem=job.problem.id,
         author=job.solution.author,
@@ -77,7 +79,7 @@ def record_of(
         reason=one_line(outcome.reason),
         labels=outcome.labels,
         speedup=outcome.speedup,
-        evidence=outcome.evidence,
+        evidence={**outcome.evidence, **override},
         timing=outcome.timing,
         build=built.to_json() if built is not None else None,
         environment=environment,
