@@ -180,19 +180,22 @@ class Bench:
         values: list[object] = unflatten(self.tree, self.tensors(self.sets[index].inputs))
         return values
 
-    def pristine_inputs(self, index: int) -> list[torch.Tensor]:
-        """Inputs of set `index` as drawn, whatever a call did to the arena."""
-        if not self.changed_inputs(index):
+    def pristine_inputs(self, index: int, changed: Sequence[int] | None = None) -> list[torch.Tensor]:
+        """Inputs of set `index` as drawn, whatever a call did to the arena.
+
+        `changed` is what `changed_inputs` has just said, where that is known: large inputs take a while to digest.
+        """
+        if not (self.changed_inputs(index) if changed is None else changed):
             return self.tensors(self.sets[index].inputs)
         seed, _, variant = self._seeds[index]
         fresh = draw(self._reference, seed=seed, variant=variant, device=self.device.torch_device)
         return flatten(list(fresh.values))[0]
 
-    def truth(self, index: int) -> Truth:
-        return self.oracle.truth(self.pristine_inputs(index), self.tree, self.call_seed(index))
+    def truth(self, index: int, changed: Sequence[int] | None = None) -> Truth:
+        return self.oracle.truth(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
 
-    def answer(self, index: int) -> Answer:
-        return self.oracle.answer(self.pristine_inputs(index), self.tree, self.call_seed(index))
+    def answer(self, index: int, changed: Sequence[int] | None = None) -> Answer:
+        return self.oracle.answer(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
 
     @functools.cached_property
     def costs(self) -> tuple[FlopCount, Traffic]:

@@ -30,6 +30,10 @@ SandboxMode = Literal["auto", "strict", "off"]
 """`auto`: the strongest there is; `strict`: refuse to run without the full one; `off`: none (own code
 only)."""
 
+AuditMode = Literal["auto", "always", "never"]
+"""Whether solutions run under compute-sanitizer too, on a GPU: `auto` where it is installed, `always` or fail,
+`never`."""
+
 GIB = 1024**3
 BYTES_PER_BUILD = 3 * GIB
 """Host memory that one nvcc on a source with torch's headers may take; bounds how many builds run at once."""
@@ -94,6 +98,7 @@ class RunConfig:
     precision: PrecisionClass | None
     device_policy: DevicePolicy
     sandbox: SandboxMode
+    audit: AuditMode
     checked: bool
     seeds: int
     jobs: int
@@ -260,6 +265,7 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "precision": (_precision, None),
     "device_policy": (_choice("strict", "coerce"), "strict"),
     "sandbox": (_choice("auto", "strict", "off"), "auto"),
+    "audit": (_choice("auto", "always", "never"), "auto"),
     "checked": (_flag, True),
     "seeds": (_count, 3),
     "jobs": (_count, NOT_GIVEN),

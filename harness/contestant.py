@@ -82,6 +82,7 @@ class Contestant:
         self._previous: object = None
         self._host_runtime: Path | None = None
         self._checked = False
+        self._own_allocations = False
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
@@ -115,6 +116,7 @@ class Contestant:
                 self._host_runtime, self._checked = Path(message["host_runtime"]), message["checked"]
                 self._shim = _host_shim(self._host_runtime, checked=self._checked)
             self._arena = self._device.attach(fd, message["nbytes"])
+            self._own_allocations = bool(message["own_allocations"])
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
         return Loaded(unmatched=(), copied=(), notes=()).to_json()
@@ -188,7 +190,8 @@ class Contestant:
         assert self._device is not None
         outputs = [self._tensor(slot) for slot in call.outputs]
         state_slots = [self._tensor(slot) for slot in call.state]
-        arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
+        inputs = [self._tensor(slot) for slot in call.inputs]
+        arguments = unflatten(tree, [leaf.clone() for leaf in inputs] if self._own_allocations else inputs)
         if burst.restore_state:
             self._restore_state()
         self._device.reseed(call.seed)

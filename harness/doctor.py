@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from harness.audit import find_sanitizer
 from harness.environment import (
     Environment,
     cuda_unusable,
@@ -93,9 +93,7 @@ def ninja_version() -> str | None:
 
 def sanitizer_version() -> str | None:
     """Of compute-sanitizer, beside nvcc or on PATH; None where it is missing or does not run."""
-    nvcc = find_nvcc()
-    beside = nvcc.resolve().parent / "compute-sanitizer" if nvcc else None
-    path = str(beside) if beside and beside.exists() else shutil.which("compute-sanitizer")
+    path = find_sanitizer(find_nvcc())
     found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
     return found[1] if found else None
 

@@ -90,6 +90,16 @@ class Guest:
             raise GuestFailed(_protocol("burst", reply))
         return reply, wall_s
 
+    def kill(self) -> None:
+        """End it at once, from any thread; whoever waits for its answer gets `GuestFailed`."""
+        self._exit = self._child.kill()
+
+    def finish(self, timeout_s: float) -> None:
+        """Let it end by itself, which tools that watch it want; it is killed where that takes longer."""
+        self._child.resume()
+        self._child.channel.close()
+        self._exit = self._child.wait(timeout_s)
+
     def _ask(
         self, request: Attach | Load | Burst, fds: tuple[int, ...], stage: Stage, timeout_s: float
     ) -> Loaded | BurstDone | Broken:

@@ -87,13 +87,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """Map the arena whose descriptor comes along. `host_runtime` is the folder of the host device's libraries."""
+    """Map the arena whose descriptor comes along. `host_runtime` is the folder of the host device's libraries.
+
+    With `own_allocations` calls get their inputs as copies, each an allocation of its own: for tools that watch bounds.
+    """
 
     nbytes: int
     device: str
     device_index: int
     checked: bool
     host_runtime: str | None
+    own_allocations: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -103,6 +107,7 @@ class Attach:
             "device_index": self.device_index,
             "checked": self.checked,
             "host_runtime": self.host_runtime,
+            "own_allocations": self.own_allocations,
         }
 
 

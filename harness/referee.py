@@ -7,6 +7,8 @@ that solutions of one problem following one another share inputs' layout and the
 
 from __future__ import annotations
 
+import functools
+import importlib
 import random
 import secrets
 import time
@@ -16,6 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from harness.audit import Auditor
 from harness.bench import Bench
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor, GpuState
@@ -27,6 +30,7 @@ from harness.reference import ProblemError
 from harness.reports import failure_of_reports
 from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sandbox import SandboxPolicy
+from harness.sidecheck import AUDITED_CALLS, EXPLAINED, SideCheck, choose_workload, set_bytes
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.timing import Settled, judge_times
 from harness.verify import Finding, Verifier, overall, summarise
@@ -37,6 +41,9 @@ T = TypeVar("T")
 STRESS_DRAWS = 2
 """Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
 
+BUILDS_LATER = ("triton", "load", "cupy", "numba")
+"""Words of sources that may bring kernels of their own although nothing was built ahead: those are audited too."""
+
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
 
@@ -44,14 +51,18 @@ EXTRA_SETS = 2
 class Referee:
     """Judges solutions on one device. A context manager."""
 
-    def __init__(self, config: RefereeConfig, zygote: Zygote, *, device: Device | None = None) -> None:
+    def __init__(
+        self, config: RefereeConfig, zygote: Zygote, *, device: Device | None = None, auditor: Auditor | None = None
+    ) -> None:
         self.config = config
         self.device = device or open_device(config.device, config.device_index)
         self.monitor = GpuMonitor(self.device.uuid)
         self._zygote = zygote
         # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
         self._secret = random.Random(secrets.randbits(256))
+        self._auditor = auditor
         self._bench: Bench | None = None
+        self._side_bench: Bench | None = None
 
     def __enter__(self) -> Referee:
         return self
@@ -60,9 +71,10 @@ class Referee:
         self._drop_bench()
 
     def _drop_bench(self) -> None:
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        for held in (self._bench, self._side_bench):
+            if held is not None:
+                held.close()
+        self._bench = self._side_bench = None
 
     def bench_for(self, problem: Problem, workload: Workload) -> Bench:
         """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
@@ -114,13 +126,66 @@ class Referee:
                 self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
             ) as guest:
                 session = _Session(self, bench, guest, task, evidence, stages, begin)
-                outcome = session.run()
+                try:
+                    outcome = session.run()
+                finally:
+                    session.close()
         except GuestFailed as failed:
             outcome = _failed(failed.failure, evidence)
         if guest is not None:
             evidence["sandbox"] = _sandbox_json(guest)
         stages["total"] = time.perf_counter() - begin
         return outcome
+
+    def side_check(self, task: Task, bench: Bench) -> SideCheck | None:
+        """Begin the checks on the small workload; None where there are none to make."""
+        if self._auditor is None or not (task.parts or any(word in task.source for word in BUILDS_LATER)):
+            return None
+        workload = choose_workload(task, set_bytes(bench))
+        if workload is None:
+            return None
+        try:
+            side = self._side_bench_for(task.problem, workload)
+        except (ProblemError, torch.OutOfMemoryError, MemoryError):
+            return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
+        attach = self.attach_request(side, own_allocations=True)
+        return SideCheck.begin(task, workload, side, attach, self._auditor, self._examine)
+
+    def _side_bench_for(self, problem: Problem, workload: Workload) -> Bench:
+        held = self._side_bench
+        if held is None or (held.problem.digest, held.workload) != (problem.digest, workload):
+            if held is not None:
+                held.close()
+            self._side_bench = None
+            wanted = AUDITED_CALLS + len(self._variants(problem))
+            self._side_bench = Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
+        assert self._side_bench is not None
+        return self._side_bench
+
+    def _examine(self, task: Task) -> Outcome:
+        """Judge values alone, over the side bench, beside an audit that reads its first sets."""
+        bench, evidence, stages = self._side_bench, {}, {}  # type: ignore[var-annotated]
+        assert bench is not None
+        begin = time.perf_counter()
+        try:
+            with Guest(
+                self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
+            ) as guest:
+                session = _Session(self, bench, guest, task, evidence, stages, begin, first_set=AUDITED_CALLS)
+                return session.run()
+        except GuestFailed as failed:
+            return _failed(failed.failure, evidence)
+
+    def attach_request(self, bench: Bench, *, own_allocations: bool = False) -> Attach:
+        """What a contestant needs to know of the arena of `bench`."""
+        return Attach(
+            nbytes=bench.arena.nbytes,
+            device=self.config.device.value,
+            device_index=self.config.device_index,
+            checked=self.config.checked,
+            host_runtime=self.config.host_runtime,
+            own_allocations=own_allocations,
+        )
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(
@@ -143,7 +208,10 @@ class _Session:
         evidence: dict[str, Any],
         stages: dict[str, float],
         begin: float,
+        *,
+        first_set: int | None = None,
     ) -> None:
+        self._referee = referee
         self._config = referee.config
         self._monitor = referee.monitor
         self._secret = referee._secret
@@ -156,17 +224,25 @@ class _Session:
         self._deadline = begin + self._config.solution_timeout_s
         self._labels: list[str] = []
         self._unmatched: tuple[str, ...] = ()
+        self._on_the_side = first_set is not None
+        self._first_set = first_set or 0
+        self._side: SideCheck | None = None
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
         self._bursts_s = {"solution": 0.0, "reference": 0.0}
         evidence["bursts_s"] = self._bursts_s
 
     def run(self) -> Outcome:
         self._timed("load", self._load)
-        findings, done = self._timed("verify", self._verification)
-        self._evidence |= summarise(findings)
-        failure = failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
-        if done.reports:
-            self._evidence["reports"] = [dict(report) for report in done.reports]
+        if not self._on_the_side:
+            self._side = self._referee.side_check(self._task, self._bench)
+        try:
+            failure = self._timed("verify", self._right)
+        except GuestFailed as failed:
+            failure = failed.failure
+        if self._side is not None and (failure is None or failure.status in EXPLAINED):
+            failure = self._timed("audit", functools.partial(self._side.conclude, failure))
+            self._evidence |= self._side.evidence
+            self._labels += self._side.labels
         if failure is not None:
             return _failed(failure, self._evidence, self._labels)
         if not self._task.timed:
@@ -177,6 +253,18 @@ class _Session:
                 labels=tuple(self._labels),
             )
         return self._timed("measure", self._measure)
+
+    def close(self) -> None:
+        """Leave nothing of it running."""
+        if self._side is not None:
+            self._side.cancel()
+
+    def _right(self) -> Failure | None:
+        findings, done = self._verification()
+        self._evidence |= summarise(findings)
+        if done.reports:
+            self._evidence["reports"] = [dict(report) for report in done.reports]
+        return failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
 
     def _timed(self, name: str, step: Callable[[], T]) -> T:
         begin = time.perf_counter()
@@ -190,18 +278,7 @@ class _Session:
 
     def _load(self) -> None:
         bench, config = self._bench, self._config
-        arena = bench.arena
-        self._guest.attach(
-            Attach(
-                nbytes=arena.nbytes,
-                device=config.device.value,
-                device_index=config.device_index,
-                checked=config.checked,
-                host_runtime=config.host_runtime,
-            ),
-            arena.fd,
-            config.load_timeout_s,
-        )
+        self._guest.attach(self._referee.attach_request(bench), bench.arena.fd, config.load_timeout_s)
         loaded = self._guest.load(
             Load(
                 source=self._task.source,
@@ -249,10 +326,10 @@ class _Session:
         size = 1
         while pending:
             now, pending = pending[:size], pending[size:]
-            for index, (variant, part) in enumerate(now):
+            for index, (variant, part) in enumerate(now, self._first_set):
                 bench.draw(index, variant, part=part)
             bench.device.synchronize()
-            turns = [Turn(index=index, mode=CallMode.COLD) for index in range(len(now))]
+            turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
             done, _ = self._burst(turns)
             findings += verifier.check(turns, done, with_reference=True)
             # The form of an answer is the same for every input: one call tells. Values are worth a second look.
@@ -260,7 +337,7 @@ class _Session:
                 break
             if any(finding.failure for finding in findings) and len(findings) > 1:
                 break
-            size = len(bench.sets)
+            size = len(bench.sets) - self._first_set
         self._labels += verifier.labels
         return findings, done
 
@@ -286,6 +363,8 @@ class _Session:
         verifier = self._verifier()
         findings: list[Finding] = []
         states: list[GpuState | None] = []
+        # `bench.costs` needs it, and nothing may be imported while a burst runs; a worker has begun this long before.
+        importlib.import_module("torch._dynamo")
 
         def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
             latest = verifier.check(turns, done, with_reference=False)

@@ -17,7 +17,10 @@ from harness.sandbox import Mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefereeConfig:
-    """What holds for every solution that a referee judges; the fields are `RunConfig`'s."""
+    """What holds for every solution that a referee judges; the fields are `RunConfig`'s.
+
+    `sanitizer` is the path of compute-sanitizer, None where nothing is audited.
+    """
 
     device: DeviceKind
     device_index: int
@@ -34,6 +37,7 @@ class RefereeConfig:
     budget_s: float
     memory_limit_bytes: int
     host_runtime: str | None = None
+    sanitizer: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -44,10 +48,22 @@ class RefereeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePart:
+    """A text of the solution's inside a compiled file: from which line (from 1) of `file` it stands there."""
+
+    file: str
+    name: str
+    text: str
+    begin: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One solution to judge. `modules` are its prebuilt extensions, `readable` the folders they lie in.
 
-    `timed` is False where times would mean nothing: CUDA sources executed on the CPU.
+    `timed` is False where times would mean nothing: CUDA sources executed on the CPU. `small` is the workload for
+    checks on the side, None where the problem has none; `parts` and `kernels` (names) say what compiled code is the
+    solution's own.
     """
 
     problem: Problem
@@ -58,6 +74,9 @@ class Task:
     readable: tuple[Path, ...]
     log_path: Path
     timed: bool
+    small: Workload | None = None
+    parts: tuple[SourcePart, ...] = ()
+    kernels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         problem = self.problem
@@ -78,6 +97,9 @@ class Task:
             "readable": [str(path) for path in self.readable],
             "log_path": str(self.log_path),
             "timed": self.timed,
+            "small": None if self.small is None else {"name": self.small.name, "sizes": dict(self.small.sizes)},
+            "parts": [asdict(part) for part in self.parts],
+            "kernels": list(self.kernels),
         }
 
     @classmethod
@@ -100,6 +122,9 @@ class Task:
             readable=tuple(Path(path) for path in value["readable"]),
             log_path=Path(value["log_path"]),
             timed=value["timed"],
+            small=None if value["small"] is None else Workload(**value["small"]),
+            parts=tuple(SourcePart(**part) for part in value["parts"]),
+            kernels=tuple(value["kernels"]),
         )
 
 

@@ -87,8 +87,8 @@ class Verifier:
                     evidence={"changed_inputs": [paths[i] for i in changed]},
                 ),
             )
-        truth = self.bench.truth(index)
-        return self._values(index, claim, variant, truth, with_reference)
+        truth = self.bench.truth(index, changed)
+        return self._values(index, claim, variant, truth, with_reference, changed)
 
     def _structure(self, claim: CallClaim) -> Failure | None:
         traits = self.bench.traits
@@ -131,7 +131,15 @@ class Verifier:
             )
         return None
 
-    def _values(self, index: int, claim: CallClaim, variant: str, truth: Truth, with_reference: bool) -> Finding:
+    def _values(
+        self,
+        index: int,
+        claim: CallClaim,
+        variant: str,
+        truth: Truth,
+        with_reference: bool,
+        changed: Sequence[int],
+    ) -> Finding:
         bench, traits = self.bench, self.bench.traits
         held = bench.sets[index]
         actual = bench.tensors(held.outputs) + bench.tensors(held.state)
@@ -149,7 +157,7 @@ class Verifier:
         # reference's own answer every time.
         exact = any(not (t.is_floating_point() or t.is_complex()) for t in actual)
         if with_reference or references is None or exact:
-            answer = bench.answer(index)
+            answer = bench.answer(index, changed)
             own = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
             if traits.mutates_inputs:
                 own += answer.inputs

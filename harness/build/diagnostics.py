@@ -178,6 +178,20 @@ def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None
     return weak
 
 
+def place_in_sources(
+    parts: Sequence[tuple[str, str, int]], line: int, solution: str
+) -> tuple[str, int, int | None] | None:
+    """Where `line` of a compiled file comes from: name of the source text, line in it, line in the solution's file.
+
+    `parts` are `SourceMap.parts` of files by this name, those of several extensions if there are; the solution's line
+    is None where the text is not found there. None for a line that the harness added.
+    """
+    for name, text, begin in parts:
+        if spot := SourceMap(file="", parts=((name, text, begin),)).locate(line):
+            return name, spot[1], _line_in(solution, text, spot[1], spot[2])
+    return None
+
+
 def in_solution(error: CompilerError, maps: Sequence[SourceMap], solution: str) -> CompilerError:
     """`error` with its line in the solution's file, if the source text stands there verbatim or its line only once."""
     for source in maps:

@@ -13,7 +13,10 @@ from harness.build.cache import CachedModule
 from harness.build.diagnostics import CompilerError, KernelResources
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import BuildReport
+from harness.build.units import units_of
 from harness.model import Failure
+from harness.sanitizers import short_name
+from harness.tasks import SourcePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,21 @@ class BuildOutcome:
     def readable(self) -> tuple[Path, ...]:
         """The folders that the contestant must be shown: the modules', and `runtime`, which all modules need."""
         return tuple(sorted({*(module.path.parent for module in self.modules), *self.runtime}))
+
+    @property
+    def parts(self) -> tuple[SourcePart, ...]:
+        """The solution's own texts inside the files that were compiled."""
+        units = [unit for module in self.modules for unit in units_of(module.spec)]
+        return tuple(
+            SourcePart(file=unit.file, name=name, text=text, begin=begin)
+            for unit in units
+            for name, text, begin in unit.parts
+        )
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """Plain names of the kernels that were compiled."""
+        return tuple(sorted({short_name(kernel.kernel) for kernel in self.resources}))
 
     def injected(self) -> tuple[dict[str, Any], ...]:
         """All that `harness.build.inject.install` should know, refused extensions included."""

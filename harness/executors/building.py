@@ -5,8 +5,11 @@ Trusted side. Where the cache holds all that is asked for, no zygote starts and 
 
 from __future__ import annotations
 
+import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from harness.build import PRELOAD, BuildCache, BuildOutcome, Toolchain, build_solution
 from harness.executors import Order
@@ -15,7 +18,13 @@ from harness.sandbox import Mode, SandboxPolicy
 from harness.zygote import Child, Zygote
 
 TRIES = 2
-"""Builds of one solution; a builder whose zygote was killed says nothing about it."""
+"""Builds of one solution; a builder that was killed, or whose zygote was, says nothing about it."""
+
+
+def was_killed(evidence: Mapping[str, Any]) -> bool:
+    """Whether SIGKILL ended the process that a verdict is about. That may have been the machine's doing (somebody,
+    the kernel when memory is short) and is worth a second try; a submission that kills itself does so again."""
+    return evidence.get("signal") == signal.SIGKILL
 
 
 class LateZygote(Zygote):
@@ -67,8 +76,10 @@ class LocalBuilders:
                 sandbox=self._sandbox,
                 arguments=order.arguments,
             )
-            lost = outcome.failure is not None and outcome.failure.status is Status.harness_error
-            if not (lost and left):
+            failure = outcome.failure
+            if failure is None or not left:
+                break
+            if failure.status is not Status.harness_error and not was_killed(failure.evidence):
                 break
             outcome.release()
         return outcome

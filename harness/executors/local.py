@@ -17,11 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.audit import find_sanitizer
 from harness.build import BuildCache, BuildOutcome, open_toolchain
 from harness.config import RunConfig
-from harness.environment import Environment
+from harness.environment import Environment, find_nvcc
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
-from harness.executors.building import LocalBuilders
+from harness.executors.building import LocalBuilders, was_killed
 from harness.executors.worker import MAX_TASK_BYTES
 from harness.gpus import visible_gpus
 from harness.model import DeviceKind, Status, one_line
@@ -78,15 +79,17 @@ class RefereeProcess:
         self._config = config
         self._log_path = log_path
         self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
-        self._ready = False
+        self.ready = False
         with suppress(RefereeLost):  # one that died at once is met by its first task
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
     def judge(self, task: Task) -> Outcome:
         """The verdict. Raises `RefereeLost` and `SlotLost`."""
-        if not self._ready:
-            self._receive(START_TIMEOUT_S)
-            self._ready = True
+        if not self.ready:
+            message = self._receive(START_TIMEOUT_S)
+            if message["type"] != "ready":
+                raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
+            self.ready = True
         self._send(task.to_json())
         message = self._receive(self._config.solution_timeout_s + MARGIN_S)
         if message["type"] != "judged":
@@ -125,7 +128,7 @@ class LocalExecutor:
         self, config: RunConfig, environment: Environment, logs: Path, *, worker: Sequence[str] = WORKER
     ) -> None:
         self.builders = config.jobs
-        self._log_path = logs / "_referee.log"
+        self._logs = logs
         self._worker = worker
         self._lock = threading.Lock()
         self._closed = False
@@ -159,17 +162,27 @@ class LocalExecutor:
 
     def judge(self, slot: Slot, task: Task, built: Built) -> Outcome:
         assert isinstance(built, BuildOutcome)
-        whole = replace(task, modules=built.injected(), readable=built.readable)
-        reason, detail = "", ""
-        for _ in range(TRIES):
+        whole = replace(
+            task, modules=built.injected(), readable=built.readable, parts=built.parts, kernels=built.kernel_names
+        )
+        reason, detail, started = "", "", False
+        for left in reversed(range(TRIES)):
+            referee = self._referees.get(slot.name)
             try:
-                return (self._referees.get(slot.name) or self._start(slot.name)).judge(whole)
+                referee = referee or self._start(slot.name)
+                outcome = referee.judge(whole)
+                if left and was_killed(outcome.evidence):
+                    continue
+                return outcome
             except RefereeLost as lost:
                 reason, detail = str(lost), lost.detail
+                started = started or (referee is not None and referee.ready)
                 self._end(slot.name)
             except SlotLost as lost:
                 self._end(slot.name)
                 raise SlotLost(f"{slot.title}: {lost}") from lost
+        if not started:
+            raise SlotLost(f"{slot.title}: {reason}")
         return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
 
     def close(self) -> None:
@@ -182,7 +195,8 @@ class LocalExecutor:
             if self._closed:
                 raise SlotLost("the run has ended")
             _, env = self._seats[name]
-            made = RefereeProcess(self._settings, self._log_path, env=env, command=self._worker)
+            log_path = self._logs / ("_referee.log" if len(self._seats) == 1 else f"_referee-{name}.log")
+            made = RefereeProcess(self._settings, log_path, env={"HARNESS_SLOT": name, **env}, command=self._worker)
             self._referees[name] = made
             return made
 
@@ -228,6 +242,19 @@ def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[
     ]
 
 
+def _sanitizer(config: RunConfig) -> str | None:
+    """compute-sanitizer, where this run audits. Raises `ExecutorError` where it must and can't."""
+    if config.device is DeviceKind.HOST or config.audit == "never":
+        return None
+    found = find_sanitizer(find_nvcc())
+    if found is None and config.audit == "always":
+        raise ExecutorError(
+            "--audit always needs compute-sanitizer, which is not beside nvcc and not on PATH: "
+            "install the CUDA toolkit's, or --audit auto"
+        )
+    return found
+
+
 def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig:
     """What holds for every referee of a run. Each sees one device, whose index is 0."""
     return RefereeConfig(
@@ -246,4 +273,5 @@ def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig
         relative_half_width=config.timing.relative_half_width,
         budget_s=config.timing.budget_s,
         memory_limit_bytes=config.memory_limit_bytes,
+        sanitizer=_sanitizer(config),
     )

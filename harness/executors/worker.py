@@ -15,10 +15,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.audit import Auditor
 from harness.model import DeviceKind, Status
+from harness.sandbox import SandboxUnavailable
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
@@ -45,7 +48,9 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     start = channel.receive().message
     config = RefereeConfig.from_json(start["config"])
     extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
-    with Zygote(preload=(*PRELOADED, *extra), log_path=Path(start["log_path"])) as zygote:
+    preload, log_path = (*PRELOADED, *extra), Path(start["log_path"])
+    with ExitStack() as stack, Zygote(preload=preload, log_path=log_path) as zygote:
+        auditor = stack.enter_context(_open_auditor(config, preload, log_path)) if config.sanitizer else None
         # Only now, so that this process and its zygote import torch at the same time (3 to 5 s each).
         from harness import devices, health
         from harness.referee import Referee
@@ -53,16 +58,29 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
         try:
             device = (open_device or devices.open_device)(config.device, config.device_index)
             health.check(device)
-            referee = Referee(config, zygote, device=device)
-            # The first draw of inputs would import it (2 to 3 s); here that costs nothing, beside the zygote's imports.
-            importlib.import_module("torch._dynamo")
+            referee = stack.enter_context(Referee(config, zygote, device=device, auditor=auditor))
             zygote.wait_ready()
-        except (devices.DeviceError, ZygoteError) as error:
+        except devices.DeviceError as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return
+        except ZygoteError as error:
+            channel.send({"type": "fault", "reason": str(error)})
+            return
         channel.send({"type": "ready"})
-        with referee:
-            _serve(channel, referee, zygote)
+        # Counting flops needs it (1 to 3 s); `Referee` waits for it before it times, so that it disturbs no burst.
+        threading.Thread(target=importlib.import_module, args=("torch._dynamo",), name="dynamo", daemon=True).start()
+        _serve(channel, referee, zygote)
+
+
+def _open_auditor(config: RefereeConfig, preload: tuple[str, ...], log_path: Path) -> Auditor:
+    assert config.sanitizer is not None
+    return Auditor(
+        config.sanitizer,
+        preload=preload,
+        logs=log_path.parent,
+        sandbox=config.sandbox,
+        memory_limit_bytes=config.memory_limit_bytes,
+    )
 
 
 def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
@@ -78,6 +96,9 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
         outcome: Outcome | None = None
         try:
             outcome = referee.judge(Task.from_json(message))
+        except SandboxUnavailable as error:
+            channel.send({"type": "unavailable", "reason": str(error)})
+            return
         except Exception as error:
             reason, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
         if outcome is None or outcome.status is not Status.passed:

@@ -1,0 +1,272 @@
+"""The audit: a solution's kernels under compute-sanitizer's tools, on a small workload, in the same sandbox.
+
+Trusted side; used by the referee. One zygote a tool stands under that tool for as long as the auditor lives, so that an
+audit costs a fork and a context instead of a new process that imports torch (0.5 to 1.3 s a tool against 4 to 8). The
+tools run beside each other. A contestant that is audited gets copies of its inputs in allocations of their own, since
+the arena is one allocation in which no access is out of bounds.
+
+What a tool says is about the submission's process, in which the tool's own libraries live: a submission that takes them
+apart goes unaudited. That buys it nothing: an audit only ever takes a pass away.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.build.diagnostics import place_in_sources
+from harness.guest import Guest, GuestFailed
+from harness.messages import Attach, Burst, Load
+from harness.model import one_line
+from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
+from harness.sanitizers import SanitizerFinding, Tool, command, parse
+from harness.tasks import SourcePart
+from harness.zygote import Zygote, ZygoteError
+
+START_LIMIT_S = 120.0
+TOOL_LIMIT_S = 30.0
+"""A tool slows kernels down by factors of 10 to 1000; what takes longer on a small workload goes without that tool."""
+
+END_LIMIT_S = 10.0
+"""How long a contestant may take to end, in which the tool writes what it knows."""
+
+MAX_LOG_BYTES = 4 * 2**20
+
+_OWN_ALLOCATIONS = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+"""Else torch's allocator hands out pieces of large allocations, whose bounds no tool can see."""
+
+
+def find_sanitizer(nvcc: Path | None = None) -> str | None:
+    """compute-sanitizer beside this nvcc, on PATH, or where CUDA is usually installed; None where it is missing."""
+    beside = nvcc.resolve().parent / "compute-sanitizer" if nvcc else None
+    if beside is not None and beside.exists():
+        return str(beside)
+    usual = Path("/usr/local/cuda/bin/compute-sanitizer")
+    return shutil.which("compute-sanitizer") or (str(usual) if usual.exists() else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is audited: the requests to make, the arena's descriptor, and how to find lines in the solution."""
+
+    attach: Attach
+    arena_fd: int
+    load: Load
+    burst: Burst
+    readable: tuple[Path, ...]
+    source: str
+    filename: str
+    parts: tuple[SourcePart, ...]
+    kernels: frozenset[str]
+    log_path: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditResult:
+    """Findings in the solution's own kernels as reports, and what became of each tool."""
+
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tools": self.tools, "findings": len(self.reports)}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Post:
+    """One tool's zygote and its log."""
+
+    tool: Tool
+    zygote: Zygote
+    log_path: Path
+
+
+class Auditor:
+    """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background."""
+
+    def __init__(
+        self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: Mode, memory_limit_bytes: int
+    ) -> None:
+        self._executable = executable
+        self._preload = tuple(preload)
+        self._logs = logs
+        self._sandbox: Mode = sandbox
+        self._memory_limit_bytes = memory_limit_bytes
+        self._threads = ThreadPoolExecutor(len(Tool), thread_name_prefix="audit")
+        self._posts: dict[Tool, Future[_Post]] = {tool: self._threads.submit(self._start, tool) for tool in Tool}
+
+    def __enter__(self) -> Auditor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for started in self._posts.values():
+            if not started.cancelled() and started.exception() is None:
+                started.result().zygote.close()
+
+    def begin(self, subject: Subject) -> Audit:
+        """Start all tools on `subject`. One audit at a time: wait for the last one, or cancel it, first."""
+        guests = _Guests()
+        return Audit(subject, {tool: self._threads.submit(self._run, tool, subject, guests) for tool in Tool}, guests)
+
+    def _start(self, tool: Tool) -> _Post:
+        # One that failed to start under this name may still hold the old file.
+        log_path = self._logs / f"_audit_{tool.value}_{time.monotonic_ns()}.log"
+        zygote = Zygote(
+            preload=self._preload,
+            env=_OWN_ALLOCATIONS,
+            log_path=self._logs / f"_audit_{tool.value}_zygote.log",
+            wrapper=command(self._executable, tool, str(log_path)),
+            enclosed=True,
+        )
+        return _Post(tool=tool, zygote=zygote, log_path=log_path)
+
+    def _restart(self, post: _Post) -> None:
+        """A tool falls silent after so many findings, and one that crashed says nothing at all."""
+        post.zygote.close()
+        post.log_path.unlink(missing_ok=True)
+        fresh: Future[_Post] = Future()
+        try:
+            fresh.set_result(self._start(post.tool))
+        except (ZygoteError, OSError) as error:
+            fresh.set_exception(error)
+        self._posts[post.tool] = fresh
+
+    def _run(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
+        begin = time.perf_counter()
+        try:
+            post = self._posts[tool].result()
+            post.zygote.wait_ready(START_LIMIT_S)
+        except (ZygoteError, OSError) as error:
+            return _Told(not_run=one_line(f"could not be started: {error}"), wall_s=time.perf_counter() - begin)
+        seen = post.log_path.stat().st_size if post.log_path.exists() else 0
+        told = _Told()
+        lost = False
+        try:
+            told.ended = self._converse(post, subject, guests)
+        except SandboxUnavailable as error:
+            told.not_run = one_line(str(error))
+        except (ZygoteError, OSError) as error:
+            told.not_run, lost = one_line(str(error)), True
+        told.wall_s = time.perf_counter() - begin
+        told.findings = parse(_read_from(post.log_path, seen), tool)
+        if told.findings or lost or not post.zygote.alive:
+            self._restart(post)
+        return told
+
+    def _converse(self, post: _Post, subject: Subject, guests: _Guests) -> str | None:
+        """Have the calls made; None, or why not all of them were."""
+        policy = SandboxPolicy(
+            mode=self._sandbox,
+            gpu=True,
+            readable=subject.readable,
+            max_memory_bytes=self._memory_limit_bytes,
+            under_tool=True,
+        )
+        log_path = subject.log_path.with_name(f"{subject.log_path.name}.{post.tool.value}")
+        try:
+            with Guest(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
+                guests.add(guest)
+                guest.attach(subject.attach, subject.arena_fd, TOOL_LIMIT_S)
+                guest.load(subject.load, TOOL_LIMIT_S)
+                guest.burst(subject.burst, TOOL_LIMIT_S)
+                guest.finish(END_LIMIT_S)
+        except GuestFailed as failed:
+            return failed.failure.reason
+        finally:
+            log_path.unlink(missing_ok=True)
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Told:
+    findings: tuple[SanitizerFinding, ...] = ()
+    not_run: str | None = None
+    ended: str | None = None
+    wall_s: float = 0.0
+
+
+class _Guests:
+    """The contestants of one audit, to be ended together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[Guest] = []
+        self._cancelled = False
+
+    def add(self, guest: Guest) -> None:
+        with self._lock:
+            self._held.append(guest)
+            if self._cancelled:
+                guest.kill()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+            for guest in self._held:
+                guest.kill()
+
+
+class Audit:
+    """One audit under way."""
+
+    def __init__(self, subject: Subject, running: Mapping[Tool, Future[_Told]], guests: _Guests) -> None:
+        self._subject = subject
+        self._running = running
+        self._guests = guests
+
+    def cancel(self) -> None:
+        """End it; returns when nothing of it is left on the GPU."""
+        self._guests.cancel()
+        wait(self._running.values())
+
+    def result(self) -> AuditResult:
+        """Wait for all tools. Findings in kernels that are not the solution's are counted, not reported."""
+        subject, result = self._subject, AuditResult()
+        for tool, future in self._running.items():
+            told = future.result()
+            own = [finding for finding in told.findings if _is_own(finding, subject)]
+            result.reports += [_placed(finding, subject) for finding in own]
+            held: dict[str, Any] = {"wall_s": told.wall_s, "findings": len(own)}
+            if len(own) < len(told.findings):
+                held["foreign_findings"] = len(told.findings) - len(own)
+            if told.not_run is not None:
+                held["not_run"] = told.not_run
+            if told.ended is not None:
+                held["ended"] = told.ended
+            result.tools[tool.value] = held
+        return result
+
+
+def _is_own(finding: SanitizerFinding, subject: Subject) -> bool:
+    """Whether the defect is in the solution's code: by its file, or by its kernel's name where there is no line."""
+    files = {subject.filename, *(part.file for part in subject.parts)}
+    return finding.place.file in files or finding.place.kernel in subject.kernels
+
+
+def _placed(finding: SanitizerFinding, subject: Subject) -> dict[str, Any]:
+    """The report with lines of the solution's file instead of those of the files that were compiled."""
+    report = finding.to_report()
+    for key, place in (("line", finding.place), ("other_line", finding.other)):
+        if place is None or place.line is None or place.file is None or place.file == subject.filename:
+            continue
+        parts = [part for part in subject.parts if part.file == place.file]
+        if found := place_in_sources([(p.name, p.text, p.begin) for p in parts], place.line, subject.source):
+            name, line, solution_line = found
+            report[key] = solution_line or line
+            report["file"] = subject.filename if solution_line else name
+    return report
+
+
+def _read_from(path: Path, offset: int) -> str:
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(offset)
+        return file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
+    return ""

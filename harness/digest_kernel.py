@@ -1,0 +1,83 @@
+"""The inner sum of `digest` as one CUDA kernel, compiled at first use; six times as fast as torch's operations.
+
+Imports torch; cuda-bindings where it is installed. Trusted side. Without cuda-bindings or its run-time compiler
+there is no kernel, and `digest` does the same sum with torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+Sums = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Of `words` (int32, a multiple of the keys' number, contiguous) and `keys` (int64): the sums of their products
+modulo 2**64 over each run of as many words as there are keys (int64, one a run)."""
+
+_THREADS = 256
+_PIECES = 16
+"""Blocks that share a run, so that few runs fill the GPU too."""
+
+_SOURCE = """
+extern "C" __global__ void keyed_sums(const int *words, const long long *keys, unsigned long long *sums, int keys_count)
+{
+    const int piece = keys_count / gridDim.y;
+    const long long first = (long long)blockIdx.x * keys_count + (long long)blockIdx.y * piece;
+    const int4 *from = reinterpret_cast<const int4 *>(words + first);
+    const longlong2 *with = reinterpret_cast<const longlong2 *>(keys + (long long)blockIdx.y * piece);
+    unsigned long long sum = 0;
+    for (int i = threadIdx.x; i < piece / 4; i += blockDim.x) {
+        const int4 word = __ldcs(from + i);
+        const longlong2 a = with[2 * i], b = with[2 * i + 1];
+        sum += (unsigned long long)word.x * (unsigned long long)a.x;
+        sum += (unsigned long long)word.y * (unsigned long long)a.y;
+        sum += (unsigned long long)word.z * (unsigned long long)b.x;
+        sum += (unsigned long long)word.w * (unsigned long long)b.y;
+    }
+    for (int offset = 16; offset > 0; offset /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, offset);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(sums + blockIdx.x, sum);
+}
+"""
+
+
+@lru_cache(maxsize=16)
+def load(device_index: int) -> Sums | None:
+    """The kernel for a GPU, or None where it can't be had. The GPU's primary context must be current."""
+    try:
+        from cuda.bindings import driver, nvrtc
+
+        major, minor = torch.cuda.get_device_capability(device_index)
+        program = _checked(nvrtc.nvrtcCreateProgram(_SOURCE.encode(), b"keyed_sums.cu", 0, [], []))
+        options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
+        _checked(nvrtc.nvrtcCompileProgram(program, len(options), options))
+        image = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
+        _checked(nvrtc.nvrtcGetCUBIN(program, image))
+        module = _checked(driver.cuModuleLoadData(image))
+        function = _checked(driver.cuModuleGetFunction(module, b"keyed_sums"))
+    except (ImportError, RuntimeError):
+        return None
+
+    def sums(words: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        if words.data_ptr() % 16:
+            words = words.clone()
+        runs = words.numel() // keys.numel()
+        found = torch.zeros(runs, dtype=torch.int64, device=words.device)
+        values = (words.data_ptr(), keys.data_ptr(), found.data_ptr(), keys.numel())
+        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+        stream = torch.cuda.current_stream(device_index).cuda_stream
+        _checked(driver.cuLaunchKernel(function, runs, _PIECES, 1, _THREADS, 1, 1, 0, stream, (values, types), 0))
+        return found
+
+    return sums
+
+
+def _checked(outcome: tuple[Any, ...]) -> Any:
+    code, *values = outcome
+    if int(code) != 0:
+        raise RuntimeError(f"{type(code).__name__} {code.name}")
+    return values[0] if len(values) == 1 else tuple(values)

@@ -1,0 +1,229 @@
+"""compute-sanitizer: command lines of its tools, and what its output says, as reports.
+
+Pure. The text comes from a tool that watched untrusted code: it is searched, bounded, and never believed beyond its
+words. Reports have the fields of the host device's (`reports` turns both into verdicts).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Any
+
+PRINT_LIMIT = 2000
+"""Findings after which a tool falls silent; it counts over all the processes it has watched."""
+
+MAX_TEXT_CHARS = 4 * 2**20
+MAX_REPORTS = 64
+
+
+class Tool(StrEnum):
+    """A tool of compute-sanitizer, and what it finds."""
+
+    MEMCHECK = "memcheck"
+    """Accesses outside of allocations, misaligned ones, stack overflows."""
+    RACECHECK = "racecheck"
+    """Hazards between threads on shared memory."""
+    INITCHECK = "initcheck"
+    """Reads of global memory that nothing has written."""
+    SYNCCHECK = "synccheck"
+    """Barriers that part of a block, or of the warp named, never reaches."""
+
+
+_OPTIONS = {
+    Tool.MEMCHECK: ("--report-api-errors", "no"),
+    Tool.RACECHECK: ("--racecheck-report", "analysis"),
+    Tool.INITCHECK: (),
+    Tool.SYNCCHECK: (),
+}
+
+
+def command(executable: str, tool: Tool, log_path: str) -> tuple[str, ...]:
+    """The words to put before a command so that it and all it forks run under `tool`, which writes to `log_path`."""
+    options = ("--target-processes", "all", "--show-backtrace", "no", "--print-limit", str(PRINT_LIMIT))
+    return (executable, "--tool", tool.value, *options, *_OPTIONS[tool], "--log-file", log_path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A point in device code: `line` is a line of `file` (its last part), both None without line tables."""
+
+    kernel: str
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanitizerFinding:
+    """One defect, however many threads had it. `other` is the conflicting access of a race."""
+
+    kind: str
+    tool: Tool
+    message: str
+    place: Place
+    other: Place | None = None
+    thread: tuple[int, ...] | None = None
+    block: tuple[int, ...] | None = None
+    count: int = 1
+
+    def to_report(self) -> dict[str, Any]:
+        """As the host device reports: JSON, with what is not known left out."""
+        report: dict[str, Any] = {
+            "kind": self.kind,
+            "tool": f"compute-sanitizer {self.tool.value}",
+            "message": self.message,
+            "kernel": self.place.kernel,
+            "file": self.place.file,
+            "line": self.place.line,
+            "other_line": None if self.other is None else self.other.line,
+            "thread": None if self.thread is None else list(self.thread),
+            "block": None if self.block is None else list(self.block),
+            "count": self.count,
+        }
+        return {key: value for key, value in report.items() if value is not None}
+
+
+_MARK = "========="
+_PLACE = re.compile(r"at (?P<what>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?(?: \[\d+ hazards\])?$")
+_THREAD = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
+_RACE = re.compile(r"(?P<severity>Error|Warning): Race reported between (?P<first>\w+) access (?P<place>at .+)$")
+_AND = re.compile(r"and (?P<second>\w+) access (?P<place>at .+)$")
+_HEADS = (
+    (re.compile(r"^(?P<what>Invalid __\w+__ (?:read|write|atomic) of size \d+ bytes)"), "memory_error"),
+    (re.compile(r"^(?P<what>Uninitialized __\w+__ memory read of size \d+ bytes)"), "uninitialised_read"),
+    (re.compile(r"^(?P<what>Barrier error detected\. .+)$"), "barrier_error"),
+    (re.compile(r"^(?P<what>Stack overflow.*|.*[Uu]ser stack overflow.*)$"), "memory_error"),
+)
+_DETAIL = re.compile(r"^(?:Address|Access at) 0x[0-9a-f]+ is (?P<fault>misaligned|out of bounds)")
+_NEAREST = re.compile(
+    r"^and is (?P<text>[\d,]+ bytes (?:after|before) the nearest allocation) "
+    r"at 0x[0-9a-f]+ (?P<size>of size [\d,]+ bytes)"
+)
+
+
+def parse(text: str, tool: Tool) -> tuple[SanitizerFinding, ...]:
+    """The findings in a tool's output, alike ones counted together, at most `MAX_REPORTS`, in order of appearance."""
+    found: dict[tuple[object, ...], SanitizerFinding] = {}
+    for block in _blocks(text[:MAX_TEXT_CHARS]):
+        finding = _read_race(block, tool) or _read_fault(block, tool)
+        if finding is None:
+            continue
+        key = (finding.kind, finding.place, finding.other)
+        held = found.get(key)
+        if held is None and len(found) >= MAX_REPORTS:
+            continue
+        found[key] = finding if held is None else _counted(held, held.count + finding.count)
+    return tuple(found.values())
+
+
+def _counted(finding: SanitizerFinding, count: int) -> SanitizerFinding:
+    return SanitizerFinding(
+        kind=finding.kind,
+        tool=finding.tool,
+        message=finding.message,
+        place=finding.place,
+        other=finding.other,
+        thread=finding.thread,
+        block=finding.block,
+        count=count,
+    )
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """The lines of each finding without their mark; findings end with a line that holds nothing else."""
+    block: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith(_MARK):
+            continue
+        words = line.removeprefix(_MARK).strip()
+        if words:
+            block.append(words)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _read_race(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
+    for index, line in enumerate(block):
+        head = _RACE.search(line)
+        if head is None:
+            continue
+        if head["severity"] != "Error":
+            return None
+        tail = next((match for other in block[index + 1 :] if (match := _AND.search(other))), None)
+        first = _place(head["place"])
+        second = _place(tail["place"]) if tail else None
+        if first is None:
+            return None
+        # The read is what goes wrong, and the write is what it misses; of two writes, the first named.
+        own, other, words = first, second, (head["first"], tail["second"] if tail else "another")
+        if second is not None and words[0] == "Write" and words[1] == "Read":
+            own, other, words = second, first, (words[1], words[0])
+        hazards = re.search(r"\[(\d+) hazards\]", " ".join(block))
+        return SanitizerFinding(
+            kind="data_race",
+            tool=tool,
+            message=f"a {words[0].lower()} of shared memory races with a {words[1].lower()} by another thread",
+            place=own,
+            other=other,
+            count=int(hazards[1][:9]) if hazards else 1,
+        )
+    return None
+
+
+def _read_fault(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
+    for index, line in enumerate(block):
+        for pattern, kind in _HEADS:
+            if (head := pattern.search(line)) is None:
+                continue
+            rest = block[index + 1 :]
+            place = next((held for other in rest if (held := _place(other))), None)
+            if place is None:
+                return None
+            message = head["what"]
+            for other in rest:
+                if detail := _DETAIL.search(other):
+                    kind = "misaligned" if detail["fault"] == "misaligned" else kind
+                    message += f", {detail['fault']}"
+                if nearest := _NEAREST.search(other):
+                    message += f": {nearest['text']} ({nearest['size']})"
+            thread = next((match for other in rest if (match := _THREAD.search(other))), None)
+            numbers = tuple(int(group[:9]) for group in thread.groups()) if thread else None
+            return SanitizerFinding(
+                kind=kind,
+                tool=tool,
+                message=message[:300],
+                place=place,
+                thread=numbers[:3] if numbers else None,
+                block=numbers[3:] if numbers else None,
+            )
+    return None
+
+
+def _place(line: str) -> Place | None:
+    match = _PLACE.search(line)
+    if match is None:
+        return None
+    file, number = match["file"], match["line"]
+    return Place(
+        kernel=short_name(match["what"]),
+        file=PurePath(file).name[:200] if file else None,
+        line=int(number[:9]) if number else None,
+    )
+
+
+def short_name(signature: str) -> str:
+    """`void space::kernel<float, 4>(float *, int)` is called `kernel`."""
+    depth, name = 0, ""
+    for letter in signature.removeprefix("void "):
+        if letter == "(" and depth == 0 and not name.endswith("operator") and name:
+            break
+        depth += (letter == "<") - (letter == ">")
+        if depth == 0 and letter != ">":
+            name += letter
+    return name.rpartition("::")[2].strip()[:200] or signature[:200]

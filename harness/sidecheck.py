@@ -1,0 +1,168 @@
+"""What a solution does on a small workload, beside its judgement at full size: values, and the audit.
+
+Trusted side; used by the referee. Values on the small workload make no verdict: a solution that is right only for the
+sizes it was written for gets a label. Findings of the audit do make one, with this exception: where the values on the
+small workload are wrong although those at full size are right, accesses outside of arrays and the like say no more than
+that the solution does not fit this size, and only races count, which do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.audit import Audit, Auditor, Subject
+from harness.bench import Bench
+from harness.messages import Attach, Burst, Call, CallMode, Load
+from harness.model import Failure, Status, Workload
+from harness.reports import failure_of_reports
+from harness.tasks import Outcome, Task
+
+SPECIALISED = "specialised_shape"
+"""Label: right at the sizes asked for, wrong or failing at the problem's small ones."""
+
+AUDITED_CALLS = 2
+"""Calls under each tool; the second one meets what the first left behind."""
+
+LARGEST_FULL_BYTES = 64 * 2**20
+"""Where a problem declares no small workload, one set of its full one up to this size is audited instead."""
+
+EXPLAINED = frozenset(
+    {
+        Status.wrong_value,
+        Status.low_precision,
+        Status.non_finite,
+        Status.wrong_state,
+        Status.mutated_input,
+        Status.cuda_error,
+        Status.crashed,
+    }
+)
+"""Failures whose cause the audit may name; the others say themselves what is wrong."""
+
+
+def choose_workload(task: Task, set_bytes: int) -> Workload | None:
+    """What to check on the side: the small workload, else the asked one if a set of it takes few bytes."""
+    if task.small is not None:
+        return task.small
+    return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
+
+
+def subject_of(task: Task, bench: Bench, attach: Attach) -> Subject:
+    """The audit of `task` over the first sets of `bench`, which are filled here; their values stay as they are."""
+    count = min(AUDITED_CALLS, len(bench.sets))
+    bench.publish()
+    for index in range(count):
+        bench.draw(index)
+    bench.device.synchronize()
+    calls = tuple(
+        Call(
+            inputs=bench.sets[index].inputs,
+            outputs=bench.sets[index].outputs,
+            state=bench.sets[index].state,
+            seed=bench.call_seed(index),
+            mode=CallMode.LATENCY,  # no flush, which a tool would watch write hundreds of megabytes
+        )
+        for index in range(count)
+    )
+    return Subject(
+        attach=attach,
+        arena_fd=bench.arena.fd,
+        load=Load(
+            source=task.source,
+            filename=task.filename,
+            modules=task.modules,
+            init_tree=bench.init_tree.to_json(),
+            init_slots=bench.init_slots,
+            state=bench.state_slots,
+            seed=bench.model_seed,
+        ),
+        burst=Burst(
+            calls=calls,
+            input_tree=bench.tree.to_json(),
+            state_names=bench.traits.updates_state,
+            restore_state=bool(bench.traits.updates_state),
+            coerce_device=True,
+        ),
+        readable=task.readable,
+        source=task.source,
+        filename=task.filename,
+        parts=task.parts,
+        kernels=frozenset(task.kernels),
+        log_path=task.log_path,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class SideCheck:
+    """The side check of one solution under way.
+
+    `audit_bench` holds what the tools read until the end; `examine` judges the values of a task on its own.
+    """
+
+    task: Task
+    workload: Workload
+    audit: Audit
+    examine: Callable[[Task], Outcome]
+    evidence: dict[str, Any] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
+    _over: bool = False
+
+    @classmethod
+    def begin(
+        cls,
+        task: Task,
+        workload: Workload,
+        bench: Bench,
+        attach: Attach,
+        auditor: Auditor,
+        examine: Callable[[Task], Outcome],
+    ) -> SideCheck:
+        audit = auditor.begin(subject_of(task, bench, attach))
+        return cls(task=task, workload=workload, audit=audit, examine=examine)
+
+    def cancel(self) -> None:
+        """Leave nothing running; for a solution that failed for a reason that needs no explanation."""
+        if not self._over:
+            self._over = True
+            self.audit.cancel()
+
+    def conclude(self, failure: Failure | None) -> Failure | None:
+        """The verdict that `failure` (of the full workload) becomes in the light of the findings.
+
+        Fills `evidence` and `labels`.
+        """
+        small = self._values() if failure is None else None
+        result = self.audit.result()
+        self._over = True
+        self.evidence["audit"] = {"workload": self.workload.name, **result.to_json()}
+        if result.reports:
+            self.evidence["reports"] = result.reports
+        unfit = small is not None and small.status is not Status.passed
+        found = failure_of_reports([report for report in result.reports if _counts(report, unfit=unfit)])
+        if found is None:
+            return failure
+        if failure is None:
+            return found
+        return replace(found, reason=f"{found.reason}; at full size: {failure.reason}"[:600], evidence=failure.evidence)
+
+    def _values(self) -> Outcome | None:
+        """How the small workload came out; None where it is what was judged anyway."""
+        if self.workload == self.task.workload:
+            return None
+        outcome = self.examine(replace(self.task, workload=self.workload, timed=False))
+        self.evidence["small_workload"] = {"status": outcome.status.value, "reason": outcome.reason}
+        if outcome.status not in (Status.passed, Status.harness_error):
+            self.labels.append(SPECIALISED)
+        return outcome
+
+
+def _counts(report: Mapping[str, Any], *, unfit: bool) -> bool:
+    return not unfit or report["kind"] == "data_race"
+
+
+def set_bytes(bench: Bench) -> int:
+    """Bytes of one set's inputs and outputs."""
+    held: Sequence[Any] = (*bench.sets[0].inputs, *bench.sets[0].outputs)
+    return sum(tensor.numel() * tensor.element_size() for tensor in bench.tensors(held))

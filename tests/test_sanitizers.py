@@ -1,0 +1,181 @@
+"""Reading compute-sanitizer: its tools' output as reports, and lines of compiled files as the solution's own."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from harness.audit import Audit, Subject, _Guests, _Told, find_sanitizer
+from harness.messages import Attach, Burst, Load
+from harness.reports import failure_of_reports
+from harness.sanitizers import MAX_REPORTS, Tool, command, parse, short_name
+from harness.tasks import SourcePart
+
+RACE = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at racy(const float *, float *)+0xe0 in cuda.cu:7
+=========     and Read access at racy(const float *, float *)+0xf0 in cuda.cu:8 [1024 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+BEYOND = """========= Invalid __global__ read of size 4 bytes
+=========     at void space::beyond<float, (int)4>(const float *, float *)+0xc0 in /tmp/work/cuda.cu:9
+=========     by thread (104,1,0) in block (7,0,2)
+=========     Access at 0x7f2b3ba00fa0 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f2b3ba00000 of size 4,000 bytes
+=========
+"""
+MISALIGNED = """========= Invalid __shared__ write of size 16 bytes
+=========     at vectors(float4 *)+0x80 in cuda.cu:12
+=========     by thread (1,0,0) in block (0,0,0)
+=========     Address 0x4 is misaligned
+=========
+"""
+UNSET = """========= Uninitialized __global__ memory read of size 4 bytes
+=========     at unset(const float *, float *)+0x70 in cuda.cu:10
+=========     by thread ({thread},0,0) in block (0,0,0)
+=========     Address 0x7f58d4800800
+=========
+"""
+DIVERGENT = """========= Barrier error detected. Divergent thread(s) in warp.
+=========     at divergent(float *)+0x60
+=========     by thread (96,0,0) in block (0,0,0)
+=========
+========= ERROR SUMMARY: 1 error
+"""
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+
+
+def test_a_race_names_both_accesses_and_leads_with_the_read() -> None:
+    (finding,) = parse(RACE, Tool.RACECHECK)
+    assert finding.to_report() == {
+        "kind": "data_race",
+        "tool": "compute-sanitizer racecheck",
+        "message": "a read of shared memory races with a write by another thread",
+        "kernel": "racy",
+        "file": "cuda.cu",
+        "line": 8,
+        "other_line": 7,
+        "count": 1024,
+    }
+    failure = failure_of_reports([finding.to_report()])
+    assert failure is not None
+    assert failure.status == "data_race"
+    assert "racy, line 8" in failure.reason
+    assert "the other access is on line 7" in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "kind", "kernel", "line", "words"),
+    [
+        (BEYOND, Tool.MEMCHECK, "memory_error", "beyond", 9, "1 bytes after the nearest allocation"),
+        (MISALIGNED, Tool.MEMCHECK, "misaligned", "vectors", 12, "misaligned"),
+        (UNSET.format(thread=0), Tool.INITCHECK, "uninitialised_read", "unset", 10, "Uninitialized __global__"),
+        (DIVERGENT, Tool.SYNCCHECK, "barrier_error", "divergent", None, "Divergent thread"),
+    ],
+)
+def test_each_kind_is_read(text: str, tool: Tool, kind: str, kernel: str, line: int | None, words: str) -> None:
+    (finding,) = parse(text, tool)
+    assert (finding.kind, finding.place.kernel, finding.place.line) == (kind, kernel, line)
+    assert words in finding.message
+
+
+def test_thread_and_block_are_told() -> None:
+    (finding,) = parse(BEYOND, Tool.MEMCHECK)
+    assert (finding.thread, finding.block) == ((104, 1, 0), (7, 0, 2))
+
+
+def test_what_many_threads_did_is_one_finding() -> None:
+    (finding,) = parse("".join(UNSET.format(thread=n) for n in range(300)), Tool.INITCHECK)
+    assert finding.count == 300
+
+
+def test_nothing_is_found_in_clean_output_noise_or_warnings() -> None:
+    warning = RACE.replace("Error: Race", "Warning: Race")
+    for text in (
+        CLEAN,
+        "",
+        "no mark at all\n" * 10,
+        warning,
+        "=========\n=========\n",
+        "========= Invalid __global__ read",
+    ):
+        assert parse(text, Tool.RACECHECK) == ()
+
+
+def test_a_flood_is_bounded() -> None:
+    flood = "".join(UNSET.replace("cuda.cu:10", f"cuda.cu:{n}").format(thread=0) for n in range(500))
+    assert len(parse(flood, Tool.INITCHECK)) == MAX_REPORTS
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("kernel(float *, int)", "kernel"),
+        ("void kernel<float, 4>(float *)", "kernel"),
+        ("void a::b::kernel<c::d<int>, (int)3>(float (*)(int))", "kernel"),
+        ("(anonymous namespace)::kernel(int)", "kernel"),
+        ("kernel", "kernel"),
+    ],
+)
+def test_kernels_are_named_shortly(signature: str, name: str) -> None:
+    assert short_name(signature) == name
+
+
+def test_commands_follow_forks_and_write_to_a_file() -> None:
+    words = command("/opt/compute-sanitizer", Tool.RACECHECK, "/logs/race.log")
+    assert words[:3] == ("/opt/compute-sanitizer", "--tool", "racecheck")
+    assert words[words.index("--target-processes") + 1] == "all"
+    assert words[words.index("--log-file") + 1] == "/logs/race.log"
+
+
+SOURCE = 'import x\n\nsource = r"""\n__global__ void racy() {\n  a();\n  b();\n}\n"""\n'
+TEXT = "\n__global__ void racy() {\n  a();\n  b();\n}\n"
+
+
+def _audit(text: str, tool: Tool, *, kernels: frozenset[str] = frozenset()) -> Audit:
+    attach = Attach(nbytes=1, device="cuda", device_index=0, checked=True, host_runtime=None)
+    load = Load(source=SOURCE, filename="s.py", modules=(), init_tree={}, init_slots=(), state={}, seed=0)
+    burst = Burst(calls=(), input_tree={}, state_names=(), restore_state=False, coerce_device=False)
+    subject = Subject(
+        attach=attach,
+        arena_fd=-1,
+        load=load,
+        burst=burst,
+        readable=(),
+        source=SOURCE,
+        filename="s.py",
+        parts=(SourcePart(file="cuda.cu", name="cuda source 1", text=TEXT, begin=5),),
+        kernels=kernels,
+        log_path=Path("log"),
+    )
+    told: Future[_Told] = Future()
+    told.set_result(_Told(findings=parse(text, tool), wall_s=1.0))
+    return Audit(subject, {tool: told}, _Guests())
+
+
+def test_lines_of_compiled_files_become_lines_of_the_solution() -> None:
+    # Line 5 of cuda.cu is the text's first line, which is line 3 of the solution.
+    result = _audit(RACE, Tool.RACECHECK).result()
+    (report,) = result.reports
+    assert (report["file"], report["line"], report["other_line"]) == ("s.py", 6, 5)
+    assert SOURCE.split("\n")[report["line"] - 1].strip() == "b();"
+    assert result.tools == {"racecheck": {"wall_s": 1.0, "findings": 1}}
+
+
+def test_findings_in_other_peoples_kernels_are_counted_and_no_more() -> None:
+    foreign = UNSET.format(thread=0).replace("cuda.cu", "Reduce.cu")
+    result = _audit(foreign, Tool.INITCHECK).result()
+    assert result.reports == []
+    assert result.tools["initcheck"]["foreign_findings"] == 1
+    # Without a line table the kernel's name tells.
+    named = _audit(DIVERGENT, Tool.SYNCCHECK, kernels=frozenset({"divergent"})).result()
+    assert [report["kind"] for report in named.reports] == ["barrier_error"]
+
+
+def test_the_tool_is_found_beside_nvcc(tmp_path: Path) -> None:
+    folder = tmp_path
+    (folder / "nvcc").touch()
+    (folder / "compute-sanitizer").touch()
+    assert find_sanitizer(folder / "nvcc") == str(folder / "compute-sanitizer")
