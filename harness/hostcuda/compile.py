@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
+from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
+from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
 
 _NEEDS_FULL = re.compile(
@@ -30,99 +34,99 @@ _NEEDS_FULL = re.compile(
 _LEAN_IS_TO_BLAME = re.compile(
     r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind|No such file)|bind\.h", re.I
 )
-_NOT_EMULATED_HEADERS = {
-    "cublas_v2.h": "cuBLAS",
-    "cublasLt.h": "cuBLASLt",
-    "cudnn.h": "cuDNN",
-    "cusparse.h": "cuSPARSE",
-    "cufft.h": "cuFFT",
-    "curand.h": "cuRAND",
-    "curand_kernel.h": "cuRAND",
-    "cub/": "CUB",
-    "thrust/": "Thrust",
-    "cutlass/": "CUTLASS",
-    "cute/": "CuTe",
-    "cuda/": "libcu++",
-    "cusolverDn.h": "cuSOLVER",
-    "nvrtc.h": "NVRTC",
-    "texture_fetch_functions.h": "textures",
-    "cudaTypedefs.h": "the driver API",
-}
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
-_CONSTANT_FLAG = re.compile(r"-D([A-Za-z_]\w*)(?:=(.*))?$", re.S)
 
 
 def main(folder: Path) -> int:
     job: dict[str, Any] = json.loads((folder / "job.json").read_text())
     cuda = "\n".join(job["cuda_sources"])
     cpp = "\n".join(job["cpp_sources"])
+    texts = {"cuda.cu": cuda, "main.cpp": cpp}
     rewritten = rewrite(cuda)
     host = rewrite(cpp) if "<<<" in cpp or "__global__" in cpp else None
     cpp_text = host.text if host is not None else cpp
-    lacking = [{"line": f.line, "construct": f.construct} for f in rewritten.not_emulated] + _unavailable(
-        cuda, folder, job
-    )
+    available = Path(job["headers"]["folder"]) / "include"
+    lacking = [Lack(file="cuda.cu", line=f.line, construct=f.construct) for f in rewritten.not_emulated]
+    for file, text in texts.items():
+        lacking += among_includes(file, text, available)
     (folder / "findings.json").write_text(
         json.dumps(
             {
-                "not_emulated": lacking,
+                "not_emulated": [{"line": lack.line, "construct": lack.construct} for lack in lacking],
                 "kernels": list(rewritten.kernels),
                 "subscript_lines": list(rewritten.subscript_lines),
             }
         )
     )
-    for item in lacking:
-        sys.stdout.write(f"cuda.cu:{item['line']}: note: not emulated: {item['construct']}\n")
-    definitions = "".join(
-        f"#define {m[1]} {m[2] if m[2] is not None else '1'}\n" for m in map(_CONSTANT_FLAG.match, job["flags"]) if m
+    _say(lacking)
+    code, log = _build(folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines)
+    if code != 0:
+        _say(lack for lack in in_log(log) if lack not in lacking)
+        sys.stdout.write(log)
+        return code
+    _say(among_symbols(_undefined(Path(job["module"])), texts.items()))
+    return 0
+
+
+def _build(
+    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...]
+) -> tuple[int, str]:
+    """Lean, and with everything where that does not suffice. Exit code and log of the last try."""
+    cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
+    switches = defines(
+        {name: v for name, v in macros([*TORCH_SWITCHES, *job["cuda_flags"]]).items() if is_switch(name)}
     )
-    opening = definitions + '#include "hostcuda/after.h"\n'
-    if job["functions"] is not None and not _NEEDS_FULL.search(cuda + cpp):
+    opening = switches + '#include "hostcuda/unit.h"\n'
+    if job["functions"] is not None and not _NEEDS_FULL.search(texts["cuda.cu"] + texts["main.cpp"]):
         unit = folder / "unit.cpp"
         unit.write_text(
             opening
+            + cpp[0]
             + '#line 1 "main.cpp"\n'
-            + cpp_text
-            + '\n#line 1 "cuda.cu"\n'
-            + rewritten.text
+            + texts["main.cpp"]
             + "\n"
-            + _bindings(job, rewritten.subscript_lines)
+            + cpp[1]
+            + cuda[0]
+            + '#line 1 "cuda.cu"\n'
+            + cuda_text
+            + "\n"
+            + _bindings(job, lines)
         )
         code, log = _compile(job, unit, lean=True)
         if code == 0:
             code, log = _link(job, [unit.with_suffix(".o")])
             if code == 0:
-                return 0
-        elif not _LEAN_IS_TO_BLAME.search(log):
-            sys.stdout.write(log)
-            return code
+                return 0, log
+        elif not _LEAN_IS_TO_BLAME.search(log) or any(in_log(log)):
+            return code, log
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
-    units[0].write_text(
-        opening + '#line 1 "cuda.cu"\n' + rewritten.text + "\n" + _registration(job, rewritten.subscript_lines)
-    )
-    units[1].write_text(opening + '#line 1 "main.cpp"\n' + cpp_text + "\n" + _pybind(job))
+    units[0].write_text(opening + cuda[0] + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines))
+    units[1].write_text(opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job))
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = list(pool.map(lambda unit: _compile(job, unit, lean=False), units))
     for code, log in results:
         if code != 0:
-            sys.stdout.write(log)
-            return code
-    code, log = _link(job, [unit.with_suffix(".o") for unit in units])
-    if code != 0:
-        sys.stdout.write(log)
-    return code
+            return code, log
+    return _link(job, [unit.with_suffix(".o") for unit in units])
 
 
-def _unavailable(cuda: str, folder: Path, job: dict[str, Any]) -> list[dict[str, Any]]:
-    out = []
-    for match in _INCLUDE.finditer(cuda):
-        name = match[1]
-        library = next(
-            (v for k, v in _NOT_EMULATED_HEADERS.items() if name == k or (k.endswith("/") and name.startswith(k))), None
-        )
-        if library is not None and not (Path(job["headers"]["headers"]) / "include" / name).exists():
-            out.append({"line": cuda.count("\n", 0, match.start(1)) + 1, "construct": f"{library} (#include <{name}>)"})
-    return out
+def _opening(flags: list[str]) -> tuple[str, str]:
+    """The author's macros as directives, and what takes them back. CUDA's own switches are set elsewhere."""
+    given = {name: value for name, value in macros(flags).items() if not is_switch(name)}
+    return defines(given), undefines(given)
+
+
+def _say(lacking: Iterable[Lack]) -> None:
+    for lack in dict.fromkeys(lacking):
+        sys.stdout.write(lack.note())
+
+
+def _undefined(module: Path) -> list[str]:
+    """Symbols that the module expects of others."""
+    tool = shutil.which("nm")
+    if tool is None:
+        return []
+    done = subprocess.run([tool, "-D", "--undefined-only", str(module)], capture_output=True, text=True, check=False)
+    return [line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if line.split()]
 
 
 def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:

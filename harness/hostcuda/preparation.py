@@ -1,8 +1,8 @@
 """What the host device needs once a machine: the runtime library, the torch bridge and precompiled headers, in a
 cache folder.
 
-Charter: paths, flags and the compilers of the preparation. Trusted side; reads nothing of a solution's. Imports the
-standard library; torch is asked for its paths in a child process, once.
+Charter: keys, flags and the compilers of the preparation. Trusted side; reads nothing of a solution's. Imports
+`machine` and `housekeeping` beside it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
-import json
-import os
-import platform
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from harness.config import cache_root as default_cache
+
+from .housekeeping import hold, remove_old
+from .machine import BuildError, ask_torch, compiler, processor_flags
 
 __all__ = [
     "BuildError",
@@ -37,22 +34,19 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).resolve().parent
-_HEADER_SOURCES = ("include", "lean")
-_LIBRARY_SOURCES = ("runtime", "bridge")
+_PRELUDE = "include/hostcuda/prelude.h"
+_LIBRARIES, _HEADERS = "libraries", "headers"
 _RUNTIME = "libhostcuda.so"
 _BRIDGE = "hostcuda_bridge.so"
+_TRIES = 5
 _PREPARE_JOBS = 2
 """Compilers at a time: each of the large ones takes more than a GiB of memory."""
 
 
-class BuildError(RuntimeError):
-    """The machine can't prepare the host device: no compiler, no torch headers, or a fault of ours."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedHeaders:
-    """A finished preparation: `folder` holds the libraries, `headers` the (precompiled) headers; the rest is for
-    compiling and linking."""
+    """A finished preparation: `folder` holds the libraries and the headers that stand in for CUDA's, `headers` torch's
+    precompiled; the rest is for compiling and linking."""
 
     folder: Path
     headers: Path
@@ -70,87 +64,6 @@ class PreparedHeaders:
         return self.folder / _BRIDGE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Torch:
-    version: str
-    include: tuple[str, ...]
-    lib: str
-    python_include: str
-    cxx_standard: str
-    abi: int
-
-
-_ASK_TORCH = """
-import json, re, sysconfig, torch
-from torch.utils import cpp_extension
-text = open(cpp_extension.__file__).read()
-standards = re.findall(r"-std=(c\\+\\+\\d+)", text)
-print(json.dumps({"version": torch.__version__, "include": cpp_extension.include_paths(),
-    "lib": cpp_extension.TORCH_LIB_PATH,
-    "python_include": sysconfig.get_paths()["include"], "cxx_standard": max(standards, default="c++17"),
-    "abi": int(torch._C._GLIBCXX_USE_CXX11_ABI)}))
-"""
-
-
-def _tuples(answer: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in answer.items()}
-
-
-@cache
-def _torch() -> _Torch:
-    """Where this interpreter's torch is. Asking it takes seconds, so the answer is kept beside the preparations."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise BuildError(f"{sys.executable} has no torch")
-    version_file = Path(spec.origin).with_name("version.py")
-    identity = "\0".join(
-        (
-            sys.executable,
-            sys.version,
-            spec.origin,
-            version_file.read_text() if version_file.exists() else "",
-            _ASK_TORCH,
-        )
-    )
-    kept = default_cache() / f"torch-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return _Torch(**_tuples(json.loads(kept.read_text())))
-    done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(f"torch can't be imported by {sys.executable}: {done.stderr.strip()[-400:]}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
-    found = _Torch(**_tuples(answer))
-    with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(asdict(found)))
-        fresh.replace(kept)
-    return found
-
-
-@cache
-def _compiler() -> tuple[str, str]:
-    path = os.environ.get("CXX") or shutil.which("g++")
-    if not path:
-        raise BuildError("no g++ on this machine: the host device needs one (Debian: apt-get install g++)")
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    version = (done.stdout or done.stderr).splitlines()[0] if (done.stdout or done.stderr) else ""
-    if "clang" in version.lower():
-        raise BuildError(f"{path} is clang: the host device's checks need GCC's instrumentation; set CXX to g++")
-    return path, version
-
-
-def _processor_flags() -> tuple[str, ...]:
-    if platform.machine() != "x86_64":
-        return ()
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ()
-    line = next((x for x in text.splitlines() if x.startswith("flags")), "")
-    return ("-march=x86-64-v3",) if {"avx2", "fma", "bmi2", "f16c"} <= set(line.split()) else ()
-
-
 def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) -> str:
     digest = hashlib.sha256()
     paths = [p for folder in folders for p in sorted((_HERE / folder).rglob("*")) if p.is_file() and p.suffix != ".pyc"]
@@ -162,13 +75,12 @@ def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) 
 
 
 def _machine() -> tuple[str, ...]:
-    torch = _torch()
+    torch = ask_torch()
     return (
         torch.version,
         torch.lib,
         torch.python_include,
-        *_compiler(),
-        *_processor_flags(),
+        *compiler(),
         *_common_flags(),
         *variant_flags(checked=True),
         *variant_flags(checked=False),
@@ -177,12 +89,26 @@ def _machine() -> tuple[str, ...]:
 
 @cache
 def _headers_key() -> str:
-    return _digest(_HEADER_SOURCES, (), _machine())
+    return _digest(("lean",), (_PRELUDE,), _machine())
 
 
 @cache
 def _libraries_key() -> str:
-    return _digest((*_LIBRARY_SOURCES, "include"), (), _machine())
+    return _digest(("runtime", "bridge", "include"), (), _machine())
+
+
+_SOURCES_THAT_DECIDE = (
+    "build.py",
+    "compile.py",
+    "declarations.py",
+    "edits.py",
+    "lacking.py",
+    "macros.py",
+    "preparation.py",
+    "rewrite.py",
+    "syntax.py",
+    "tokens.py",
+)
 
 
 @cache
@@ -191,31 +117,32 @@ def fingerprint() -> str:
     torch, compiler, processor."""
     return _digest(
         ("ptx",),
-        ("build.py", "preparation.py", "compile.py", "rewrite.py", "tokens.py"),
+        _SOURCES_THAT_DECIDE,
         (_headers_key(), _libraries_key()),
     )
 
 
 def _common_flags() -> tuple[str, ...]:
-    torch = _torch()
+    torch = ask_torch()
     return (
         f"-std={max(torch.cxx_standard, 'c++20')}",
         "-fPIC",
         "-fno-plt",
         "-g1",
+        "-gdwarf-4",  # of version 5, GNU addr2line names the wrong file for code before the first change of file
         f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}",
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         "-Wno-unknown-pragmas",
         "-Wno-deprecated",
         "-fno-strict-aliasing",
-        *_processor_flags(),
+        *processor_flags(),
     )
 
 
 def _prepared(root: Path) -> PreparedHeaders:
-    torch = _torch()
-    folder, headers = root / f"libraries-{_libraries_key()}", root / f"headers-{_headers_key()}"
-    include = (f"-I{headers / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
+    torch = ask_torch()
+    folder, headers = root / f"{_LIBRARIES}-{_libraries_key()}", root / f"{_HEADERS}-{_headers_key()}"
+    include = (f"-I{folder / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
     link = (
         f"-L{folder}",
         f"-l:{_BRIDGE}",
@@ -230,7 +157,7 @@ def _prepared(root: Path) -> PreparedHeaders:
     return PreparedHeaders(
         folder=folder,
         headers=headers,
-        compiler=_compiler()[0],
+        compiler=compiler()[0],
         common_flags=_common_flags(),
         include_flags=include,
         link_flags=link,
@@ -264,13 +191,21 @@ def prepare_headers(cache_dir: Path | None = None, *, full: bool = True) -> Prep
     """
     root = (cache_dir or default_cache()).resolve()
     prepared = _prepared(root)
-    if _complete(prepared, full=full):
-        return prepared
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / "lock"):
-        if not _complete(prepared, full=full):
-            _make(prepared, full=full)
-    return prepared
+    for _ in range(_TRIES):
+        # Between looking and holding another process may have cleared up, so it is looked for again.
+        if _complete(prepared, full=full) and _hold(prepared) and _complete(prepared, full=full):
+            return prepared
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / "lock"):
+            if not _complete(prepared, full=full):
+                _make(prepared, full=full)
+            _hold(prepared)
+            remove_old(root, (_LIBRARIES, _HEADERS))
+    raise BuildError(f"{root} is cleared while the host device is being prepared in it; choose another cache folder")
+
+
+def _hold(prepared: PreparedHeaders) -> bool:
+    return all([hold(prepared.folder), hold(prepared.headers)])
 
 
 def _precompiled(prepared: PreparedHeaders, *, full: bool) -> list[tuple[Path, bool, bool]]:
@@ -304,8 +239,9 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _make(prepared: PreparedHeaders, *, full: bool) -> None:
-    _copy(_HERE / "include", prepared.headers / "include")
+    _copy(_HERE / "include", prepared.folder / "include")
     _copy(_HERE / "lean", prepared.headers / "lean")
+    prelude = prepared.folder / _PRELUDE
     objects = prepared.folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     jobs: list[list[str]] = []
@@ -315,7 +251,7 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
             continue
         place.mkdir(exist_ok=True)
         header = place / "prelude.h"
-        header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + '#include "hostcuda/prelude.h"\n')
+        header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + prelude.read_text())
         lean = [] if is_full else [f"-I{prepared.headers / 'lean'}"]
         jobs.append(
             [
@@ -323,7 +259,7 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
                 *prepared.common_flags,
                 *variant_flags(checked=checked),
                 *lean,
-                *prepared.include_flags,
+                *prepared.include_flags[1:],
                 "-x",
                 "c++-header",
                 "-o",
@@ -334,7 +270,8 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
         made.append((place / "prelude.h.new", place / "prelude.h.gch"))
     sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
     if not prepared.bridge.exists():
-        base = [prepared.compiler, *(f for f in prepared.common_flags if f != "-g1"), *prepared.include_flags, "-O2"]
+        common = [flag for flag in prepared.common_flags if not flag.startswith("-g")]
+        base = [prepared.compiler, *common, *prepared.include_flags, "-O2"]
         jobs += [[*base, "-c", "-o", str(objects / f"{s.parent.name}-{s.stem}.o"), str(s)] for s in sources]
     with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
         list(pool.map(_run, jobs))

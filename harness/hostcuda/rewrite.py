@@ -1,7 +1,7 @@
 """Turns CUDA C++ into C++ that runs on the host device, by edits of its syntax tree.
 
-Charter: text in, text out. Pure; imports tree-sitter with its CUDA grammar and the table of PTX instructions. Executes
-nothing of what it reads; stands on the untrusted side (the builder calls it).
+Charter: text in, text out. Pure; imports tree-sitter with its CUDA grammar, the passes beside it and the table of PTX
+instructions. Executes nothing of what it reads; stands on the untrusted side (the builder calls it).
 
 Every edit keeps the number of lines, so that compiler errors and reports carry the solution's own. Bodies of macros
 are parsed and edited like code. What is edited:
@@ -19,26 +19,25 @@ are parsed and edited like code. What is edited:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from . import ptx
+from .declarations import edit_shared, register_variables, shared_text
+from .edits import Edit, State, applied, quoted
 from .syntax import (
     Tree,
     at_namespace_scope,
-    base_type,
     declarators,
     declared_name,
     errors,
     function_name,
     has_word,
     inside_function,
-    is_extern,
     is_shared,
     launches,
-    name_node,
     parameters,
     walk,
 )
@@ -74,36 +73,6 @@ class Rewritten:
     subscript_lines: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class _Edit:
-    start: int
-    end: int
-    text: bytes
-
-
-@dataclass(slots=True)
-class _State:
-    """One source on its way: `source` is what the solution wrote, edits are byte ranges of it."""
-
-    source: bytes
-    parser: Parser
-    edits: list[_Edit] = field(default_factory=list)
-    kernels: dict[bytes, list[bytes]] = field(default_factory=dict)
-    kernel_counts: dict[bytes, int] = field(default_factory=dict)
-    shared_names: set[bytes] = field(default_factory=set)
-    outer_shared: dict[bytes, bytes] = field(default_factory=dict)
-    subscript_lines: set[int] = field(default_factory=set)
-    counter: int = 0
-
-    def number(self) -> bytes:
-        self.counter += 1
-        return str(self.counter).encode()
-
-    def replace(self, start: int, end: int, text: bytes, *, in_macro: bool) -> None:
-        lines = self.source.count(b"\n", start, end) - text.count(b"\n")
-        self.edits.append(_Edit(start, end, text + (b"\\\n" if in_macro else b"\n") * lines))
-
-
 def rewrite(source: str) -> Rewritten:
     """CUDA C++ as ordinary C++ for the headers in `harness/hostcuda/include`.
 
@@ -111,10 +80,10 @@ def rewrite(source: str) -> Rewritten:
     """
     translated = ptx.rewrite(source)
     data = translated.text.encode()
-    state = _State(source=data, parser=Parser(_LANGUAGE))
+    state = State(source=data, parser=Parser(_LANGUAGE))
     for word, start, end in words(data):
         if word == b"__noinline__":
-            state.edits.append(_Edit(start, end, b"__attribute__((noinline))"))
+            state.edits.append(Edit(start, end, b"__attribute__((noinline))"))
     clean = _without_noise(data)
     tree = Tree(state.parser.parse(clean).root_node, clean, 0, False)
     trees = [tree, *_macro_bodies(state, tree)]
@@ -124,7 +93,7 @@ def rewrite(source: str) -> Rewritten:
         _edit(state, each, each.root, device=False)
     refused = tuple(Finding(line=r.line, construct=r.construct) for r in translated.refused)
     return Rewritten(
-        text=_applied(state).decode(errors="replace"),
+        text=applied(state).decode(errors="replace"),
         kernels=tuple(name.decode(errors="replace") for name in state.kernels),
         not_emulated=refused,
         subscript_lines=tuple(sorted(state.subscript_lines)),
@@ -145,7 +114,7 @@ def _without_noise(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _macro_bodies(state: _State, tree: Tree) -> Iterator[Tree]:
+def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
     """Bodies of macros that hold CUDA syntax, each parsed as statements or as declarations, whichever fits better."""
     for node in walk(tree.root):
         if node.type not in {"preproc_def", "preproc_function_def"}:
@@ -169,25 +138,10 @@ def _macro_bodies(state: _State, tree: Tree) -> Iterator[Tree]:
         yield Tree(root, parsed, body.start_byte - skipped, True)
 
 
-def _applied(state: _State) -> bytes:
-    """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was
-    folded in."""
-    out = bytearray()
-    position = 0
-    for edit in sorted(state.edits, key=lambda e: (e.start, e.end)):
-        if edit.start < position:
-            continue
-        out += state.source[position : edit.start]
-        out += edit.text
-        position = edit.end
-    out += state.source[position:]
-    return bytes(out)
-
-
 # ---- first pass: names
 
 
-def _collect(state: _State, tree: Tree) -> None:
+def _collect(state: State, tree: Tree) -> None:
     for node in walk(tree.root):
         if node.type == "function_definition" and has_word(tree, node, {b"__global__"}):
             name = function_name(tree, node)
@@ -201,7 +155,7 @@ def _collect(state: _State, tree: Tree) -> None:
                     continue
                 state.shared_names.add(name)
                 if not inside_function(node):
-                    state.outer_shared[name] = _shared_text(state, tree, node, declarator, name)
+                    state.outer_shared[name] = shared_text(state, tree, node, declarator, name)
 
 
 def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
@@ -216,7 +170,7 @@ def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
 # ---- second pass: edits
 
 
-def _edit(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
+def _edit(state: State, tree: Tree, node: Node, *, device: bool) -> None:
     if node.type in {"preproc_def", "preproc_function_def"}:
         return
     if node.type == "function_definition":
@@ -225,10 +179,10 @@ def _edit(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
         _enter_function(state, tree, node, kernel=kernel)
     elif node.type == "declaration":
         if is_shared(tree, node):
-            _edit_shared(state, tree, node)
+            edit_shared(state, tree, node)
             return
         if not inside_function(node) and has_word(tree, node, _VARIABLE_WORDS) and not tree.in_macro:
-            _register_variables(state, tree, node)
+            register_variables(state, tree, node)
     elif node.type == "call_expression":
         if any(child.type == "kernel_call_syntax" for child in node.children):
             start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
@@ -245,9 +199,9 @@ def _edit(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
         _edit(state, tree, child, device=device)
 
 
-def _rendered(state: _State, tree: Tree, node: Node, more: Sequence[_Edit] = ()) -> bytes:
+def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = ()) -> bytes:
     """The source text of a node with the edits inside it made."""
-    inner = _State(
+    inner = State(
         source=state.source,
         parser=state.parser,
         kernels=state.kernels,
@@ -269,12 +223,7 @@ def _rendered(state: _State, tree: Tree, node: Node, more: Sequence[_Edit] = ())
     return bytes(out + state.source[position:end])
 
 
-def _quoted(text: bytes) -> bytes:
-    flat = b" ".join(text.replace(b"\\\n", b" ").split())
-    return b'"' + flat.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
-
-
-def _launch_text(state: _State, tree: Tree, node: Node) -> bytes:
+def _launch_text(state: State, tree: Tree, node: Node) -> bytes:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     syntax = next(child for child in node.children if child.type == "kernel_call_syntax")
@@ -284,12 +233,12 @@ def _launch_text(state: _State, tree: Tree, node: Node) -> bytes:
     start, end = syntax.start_byte + tree.offset + 3, syntax.end_byte + tree.offset - 3
     configuration = bytes(state.source[start:end])
     kinds = state.kernels.get(tree.of(function).split(b"<")[0].split(b"::")[-1])
-    pointers: list[_Edit] = []
+    pointers: list[Edit] = []
     for i, argument in enumerate(a for a in arguments.named_children if a.type != "comment"):
         literal = tree.of(argument).strip()
         pointer = kinds is not None and i < len(kinds) and kinds[i] == b"*"
         if literal == b"NULL" or (literal == b"0" and pointer):
-            pointers.append(_Edit(argument.start_byte + tree.offset, argument.end_byte + tree.offset, b"nullptr"))
+            pointers.append(Edit(argument.start_byte + tree.offset, argument.end_byte + tree.offset, b"nullptr"))
     passed = _rendered(state, tree, arguments, pointers).strip()[1:-1]
     if passed.replace(b"\\\n", b"").strip():
         passed = b", " + passed
@@ -297,7 +246,7 @@ def _launch_text(state: _State, tree: Tree, node: Node) -> bytes:
         b"::hostcuda::start(::hostcuda::Configuration("
         + configuration
         + b"), false, "
-        + _quoted(callee)
+        + quoted(callee)
         + b", __LINE__, [&](auto&&... hostcuda_a) HOSTCUDA_UNCHECKED { "
         + callee
         + b"(hostcuda_a...); }"
@@ -306,7 +255,7 @@ def _launch_text(state: _State, tree: Tree, node: Node) -> bytes:
     )
 
 
-def _enter_function(state: _State, tree: Tree, node: Node, *, kernel: bool) -> None:
+def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> None:
     body = node.child_by_field_name("body")
     if body is None or body.type != "compound_statement":
         return
@@ -319,14 +268,14 @@ def _enter_function(state: _State, tree: Tree, node: Node, *, kernel: bool) -> N
             declarator = parameter.child_by_field_name("declarator")
             names.append((declared_name(tree, declarator) if declarator is not None else None) or b"?")
         bound = _launch_bound(state, tree, node, body)
-        text += b" HOSTCUDA_ENTER(" + _quoted(name) + b", " + _quoted(b",".join(names)) + b", " + bound + b");"
+        text += b" HOSTCUDA_ENTER(" + quoted(name) + b", " + quoted(b",".join(names)) + b", " + bound + b");"
     if state.outer_shared:
         used = {tree.of(n) for n in walk(body) if n.type == "identifier"}
         for name in sorted(used & set(state.outer_shared)):
             text += b" " + state.outer_shared[name]
     if text:
         at = body.start_byte + tree.offset + 1
-        state.edits.append(_Edit(at, at, text))
+        state.edits.append(Edit(at, at, text))
     if kernel and not tree.in_macro and at_namespace_scope(node):
         own = function_name(tree, node)
         if own is not None and state.kernel_counts.get(own) == 1:
@@ -340,10 +289,10 @@ def _enter_function(state: _State, tree: Tree, node: Node, *, kernel: bool) -> N
                 + b");"
             )
             at = node.end_byte + tree.offset
-            state.edits.append(_Edit(at, at, registration))
+            state.edits.append(Edit(at, at, registration))
 
 
-def _launch_bound(state: _State, tree: Tree, node: Node, body: Node) -> bytes:
+def _launch_bound(state: State, tree: Tree, node: Node, body: Node) -> bytes:
     """The first argument of `__launch_bounds__`, 0 without one. It was blanked for the parser, so the words are
     read."""
     start, end = node.start_byte + tree.offset, body.start_byte + tree.offset
@@ -367,95 +316,7 @@ def _launch_bound(state: _State, tree: Tree, node: Node, body: Node) -> bytes:
     return b"0"
 
 
-def _shared_text(state: _State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
-    number = state.number()
-    type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
-    base = base_type(tree, node, declarators(node))
-    named = name_node(declarator)
-    assert named is not None
-    text = tree.of(declarator)
-    at = named.start_byte - declarator.start_byte
-    shape = text[:at] + type_name + text[at + len(name) :]
-    typedef = b"typedef " + base + b" " + shape.replace(b"\n", b" ") + b"; "
-    if is_extern(tree, node):
-        return (
-            typedef
-            + type_name
-            + b"& "
-            + name
-            + b" = ::hostcuda::dynamic_shared_as<"
-            + type_name
-            + b">(); (void)"
-            + name
-            + b";"
-        )
-    line = str(node.start_point[0] + 1).encode() if not tree.in_macro else b"__LINE__"
-    return (
-        typedef
-        + b"struct "
-        + tag
-        + b" { static constexpr const char* name() { return "
-        + _quoted(name)
-        + b"; } enum { line = "
-        + line
-        + b" }; }; "
-        + type_name
-        + b"& "
-        + name
-        + b" = ::hostcuda::SharedVariable<"
-        + type_name
-        + b", "
-        + tag
-        + b">::get();"
-    )
-
-
-def _edit_shared(state: _State, tree: Tree, node: Node) -> None:
-    start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
-    if not inside_function(node):
-        state.replace(start, end, b"", in_macro=tree.in_macro)
-        return
-    pieces = []
-    for declarator in declarators(node):
-        name = declared_name(tree, declarator)
-        if name is None:
-            return
-        pieces.append(_shared_text(state, tree, node, declarator, name))
-    state.replace(start, end, b" ".join(pieces), in_macro=tree.in_macro)
-
-
-def _register_variables(state: _State, tree: Tree, node: Node) -> None:
-    if is_extern(tree, node) or node.parent is None or node.parent.type == "template_declaration":
-        return
-    pieces = []
-    for declarator in declarators(node):
-        inner = declarator
-        if inner.type == "init_declarator":
-            nested = inner.child_by_field_name("declarator")
-            if nested is None:
-                continue
-            inner = nested
-        if any(n.type in {"function_declarator", "reference_declarator"} for n in walk(inner)):
-            continue
-        name = declared_name(tree, inner)
-        if name is not None:
-            pieces.append(
-                b" static ::hostcuda::SymbolRegistration hostcuda_s"
-                + state.number()
-                + b"(&"
-                + name
-                + b", sizeof("
-                + name
-                + b"), "
-                + _quoted(name)
-                + b");"
-            )
-    if pieces:
-        at = node.end_byte + tree.offset
-        state.edits.append(_Edit(at, at, b"".join(pieces)))
-
-
-def _edit_call(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
+def _edit_call(state: State, tree: Tree, node: Node, *, device: bool) -> None:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     if function is None or arguments is None:
@@ -488,7 +349,7 @@ def _edit_call(state: _State, tree: Tree, node: Node, *, device: bool) -> None:
             state.replace(first.start_byte + tree.offset, first.end_byte + tree.offset, kept, in_macro=tree.in_macro)
 
 
-def _edit_wait(state: _State, tree: Tree, node: Node) -> None:
+def _edit_wait(state: State, tree: Tree, node: Node) -> None:
     body = node.child_by_field_name("body")
     if body is None:
         return

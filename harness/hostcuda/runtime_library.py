@@ -26,8 +26,7 @@ class RuntimeLibrary:
         self._library.hostcuda_reports_json.restype = ctypes.c_void_p
         self._library.hostcuda_free_text.argtypes = [ctypes.c_void_p]
         self._library.hostcuda_error_string.restype = ctypes.c_char_p
-        self._library.hostcuda_live_allocations.restype = ctypes.c_size_t
-        self._library.hostcuda_live_allocations.argtypes = [ctypes.POINTER(ctypes.c_size_t)]
+        self._library.hostcuda_leaks_json.restype = ctypes.c_void_p
 
     def set_schedule(self, number: int) -> None:
         """0: blocks and threads in rising order; 1: in falling order."""
@@ -52,15 +51,20 @@ class RuntimeLibrary:
         self._library.hostcuda_clear_reports()
         self._library.hostcuda_clear_errors()
 
-    def live_allocations(self) -> tuple[int, int]:
-        """How many allocations of cudaMalloc and kin are not freed, and their bytes."""
-        total = ctypes.c_size_t()
-        count = self._library.hostcuda_live_allocations(ctypes.byref(total))
-        return int(count), int(total.value)
+    def mark_allocations(self) -> None:
+        """What is allocated up to now is set-up: `leaks(since_mark=True)` leaves it out."""
+        self._library.hostcuda_mark_allocations()
+
+    def leaks(self, *, since_mark: bool) -> list[dict[str, Any]]:
+        """Allocations of cudaMalloc and kin that were not freed: `line`, `count` and `bytes` of each place."""
+        return self._taken(self._library.hostcuda_leaks_json(ctypes.c_int(since_mark)))
 
     def reports(self) -> list[dict[str, Any]]:
         """Everything found so far, with source lines."""
-        text = self._library.hostcuda_reports_json()
+        return self._taken(self._library.hostcuda_reports_json())
+
+    def _taken(self, text: Any) -> list[dict[str, Any]]:
+        """A text of the library's as JSON, freed, with return addresses as lines."""
         try:
             raw: list[dict[str, Any]] = json.loads(ctypes.string_at(text).decode(errors="replace"))
         finally:
@@ -95,7 +99,6 @@ def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | Non
         except (OSError, subprocess.SubprocessError):
             continue
         current: int | None = None
-        fallback: dict[tuple[str, int], int] = {}
         for line in done.stdout.splitlines():
             if line.startswith("0x"):
                 current = int(line, 16) + 2
@@ -107,11 +110,4 @@ def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | Non
                 continue
             if name in ("cuda.cu", "main.cpp") and out.get((module, current)) is None:
                 out[(module, current)] = int(number)
-            elif name in ("unit.cpp", "cuda_unit.cpp"):
-                # With DWARF 5, GNU addr2line names the unit's own file for rows before the first change of file in a
-                # sequence; the number is the one of the `#line` before, so of `cuda.cu`.
-                fallback.setdefault((module, current), int(number))
-        for site, number_there in fallback.items():
-            if out[site] is None:
-                out[site] = number_there
     return out

@@ -30,7 +30,9 @@ __all__ = [
     "clear",
     "collect_reports",
     "device_of",
+    "leaks_of_calls",
     "load_module",
+    "mark_allocations",
     "mark_cuda",
     "note_not_emulated",
     "set_schedule",
@@ -127,19 +129,27 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
     `kernel`, `line`, `block`, `thread`, `space`, `array`, `index`, `subscript`, `access`, and of the conflicting
     access `other_line`, `other_block`, `other_thread`, `other_access`.
 
-    `leaks` adds one of kind `leak` where memory of cudaMalloc was not freed: ask at the end of a run.
+    `leaks` adds one of kind `leak` for each place that allocated device memory with cudaMalloc and kin and never freed
+    it: ask at the end of a run.
     """
-    runtime = _need()
-    found = runtime.reports() + [dict(item) for item in _not_emulated]
-    if leaks:
-        count, size = runtime.live_allocations()
-        if count:
-            found.append(
-                {
-                    "kind": "leak",
-                    "message": f"{count} allocations with {size} bytes were not freed",
-                    "count": count,
-                    "kernel": "",
-                }
-            )
+    found = _need().reports() + [dict(item) for item in _not_emulated]
+    return found + _leaks(since_mark=False) if leaks else found
+
+
+def mark_allocations() -> None:
+    """What is allocated up to now is set-up, and counts as no leak of the calls that follow."""
+    _need().mark_allocations()
+
+
+def leaks_of_calls(calls: int) -> list[dict[str, Any]]:
+    """Reports of kind `leak` for memory that the `calls` calls since `mark_allocations` left behind: at least one
+    allocation a call, from one place. Less is a buffer that is kept for the next call."""
+    return [report for report in _leaks(since_mark=True) if report["count"] >= max(calls, 2)]
+
+
+def _leaks(*, since_mark: bool) -> list[dict[str, Any]]:
+    found = _need().leaks(since_mark=since_mark)
+    for report in found:
+        many = f"{report['count']} allocations" if report["count"] > 1 else "1 allocation"
+        report["message"] = f"{many} of device memory, {report['bytes']} bytes in all, never freed"
     return found

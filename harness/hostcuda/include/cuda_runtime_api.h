@@ -157,12 +157,14 @@ cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size
 cudaError_t launch_status(int error);  // records it as the last error
 }  // namespace hostcuda
 
-template <class T> inline cudaError_t cudaMalloc(T** p, size_t n) { return cudaMalloc(reinterpret_cast<void**>(p), n); }
-template <class T> inline cudaError_t cudaMallocAsync(T** p, size_t n, cudaStream_t s) { return cudaMallocAsync(reinterpret_cast<void**>(p), n, s); }
-template <class T> inline cudaError_t cudaMallocManaged(T** p, size_t n, unsigned f = cudaMemAttachGlobal) { return cudaMallocManaged(reinterpret_cast<void**>(p), n, f); }
+// Inlined, so that the place of an allocation is the author's.
+#define HOSTCUDA_INLINED inline __attribute__((always_inline))
+template <class T> HOSTCUDA_INLINED cudaError_t cudaMalloc(T** p, size_t n) { return cudaMalloc(reinterpret_cast<void**>(p), n); }
+template <class T> HOSTCUDA_INLINED cudaError_t cudaMallocAsync(T** p, size_t n, cudaStream_t s) { return cudaMallocAsync(reinterpret_cast<void**>(p), n, s); }
+template <class T> HOSTCUDA_INLINED cudaError_t cudaMallocManaged(T** p, size_t n, unsigned f = cudaMemAttachGlobal) { return cudaMallocManaged(reinterpret_cast<void**>(p), n, f); }
 template <class T> inline cudaError_t cudaMallocHost(T** p, size_t n, unsigned f = 0) { return cudaMallocHost(reinterpret_cast<void**>(p), n, f); }
 template <class T> inline cudaError_t cudaHostAlloc(T** p, size_t n, unsigned f) { return cudaHostAlloc(reinterpret_cast<void**>(p), n, f); }
-template <class T> inline cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) { return cudaMallocPitch(reinterpret_cast<void**>(p), pitch, width, height); }
+template <class T> HOSTCUDA_INLINED cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) { return cudaMallocPitch(reinterpret_cast<void**>(p), pitch, width, height); }
 template <class T> inline cudaError_t cudaHostGetDevicePointer(T** p, void* h, unsigned f) { return cudaHostGetDevicePointer(reinterpret_cast<void**>(p), h, f); }
 
 template <class F> inline cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute a, int v) { return hostcuda::set_function_attribute(a, v); }

@@ -2,220 +2,15 @@
 // the shadow memory and find races, stray and misaligned accesses, and reads of memory that nobody wrote. Host code calls them too and
 // leaves at the first test.
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <mutex>
-#include <unordered_map>
 
-#include "report.h"
-#include "state.h"
+#include "checking.h"
 
 namespace hostcuda {
 
 namespace {
 
 constexpr std::uint32_t poison_word = static_cast<std::uint32_t>(poison);
-constexpr Record site_mask = (Record{1} << record_thread_shift) - 2;
-constexpr std::uint64_t described_reports = 256;  // of one place by one worker; further ones are counted
-
-Record with_site(Record me, std::uintptr_t site) { return me | ((static_cast<Record>(site) >> 2 & 0xFFFFFu) << 1); }
-std::uint32_t serial_of(Record r) { return static_cast<std::uint32_t>(r >> record_serial_shift); }
-std::uint32_t tick_of(Record r) { return static_cast<std::uint32_t>(r >> record_tick_shift) % ticks_a_serial; }
-std::uint32_t thread_of(Record r) { return static_cast<std::uint32_t>(r >> record_thread_shift) & 1023u; }
-
-// The full return address of a record: the one nearest to `near` with its 22 low bits (known but for the last two).
-std::uintptr_t site_of(Record r, std::uintptr_t near) {
-    constexpr std::uintptr_t span = std::uintptr_t{1} << 22;
-    std::uintptr_t site = (near & ~(span - 1)) | (static_cast<std::uintptr_t>(r >> 1 & 0xFFFFFu) << 2);
-    if (site + span / 2 < near) site += span;
-    else if (site > near + span / 2) site -= span;
-    return site;
-}
-
-std::uint32_t serial_owners[max_serial + 2];
-
-// ---- what one block learned of others through fences and atomics
-struct SyncPoint {
-    std::vector<Knowledge> known;
-};
-std::mutex sync_mutex;
-std::unordered_map<std::uintptr_t, SyncPoint> sync_points;
-std::atomic<std::size_t> sync_count{0};
-const Launch* sync_launch = nullptr;
-
-void merge(std::vector<Knowledge>& into, const std::vector<Knowledge>& from) {
-    if (from.empty()) return;
-    if (into.size() < from.size()) into.resize(from.size());
-    for (std::size_t i = 0; i < from.size(); ++i) {
-        if (from[i].thread == -1) continue;
-        Knowledge& k = into[i];
-        if (k.thread == -1) k.thread = from[i].thread;
-        else if (k.thread != from[i].thread) k.thread = -2;
-        k.barrier_limit = std::max(k.barrier_limit, from[i].barrier_limit);
-        k.own_limit = std::max(k.own_limit, from[i].own_limit);
-    }
-}
-
-void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, bool releases) {
-    Block& block = *worker.block;
-    Thread& thread = *worker.thread;
-    releases = releases && thread.fenced;
-    if (!releases && sync_count.load(std::memory_order_relaxed) == 0) return;
-    std::lock_guard<std::mutex> lock(sync_mutex);
-    if (sync_launch != worker.launch) sync_points.clear(), sync_count = 0, sync_launch = worker.launch;
-    if (acquires) {
-        auto found = sync_points.find(address);
-        if (found != sync_points.end()) merge(block.known, found->second.known);
-    }
-    if (releases) {
-        SyncPoint& point = sync_points[address];
-        merge(point.known, block.known);
-        if (point.known.size() < worker.launch->blocks) point.known.resize(worker.launch->blocks);
-        std::vector<Knowledge> mine(block.linear + 1);
-        mine[block.linear] = {worker.barrier_limit, worker.me + (Record{1} << record_tick_shift), static_cast<std::int32_t>(thread.linear)};
-        merge(point.known, mine);
-        sync_count = sync_points.size();
-        advance(block, thread, ++block.tick);
-        refresh_records(worker);
-    }
-}
-
-// Did what `record` stands for happen before the calling thread's present access?
-bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
-    if (record < floor) return true;
-    const Block& block = *worker.block;
-    const std::uint32_t serial = serial_of(record);
-    const auto place = std::lower_bound(block.serials.begin(), block.serials.end(), serial);
-    const std::uint32_t thread = thread_of(record);
-    if (place != block.serials.end() && *place == serial) {
-        if (thread == worker.thread->linear || record < worker.barrier_limit) return true;
-        if (thread / warp_lanes != worker.thread->linear / warp_lanes) return false;
-        const Warp& warp = block.warps[thread / warp_lanes];
-        const std::uint32_t tick = static_cast<std::uint32_t>(place - block.serials.begin()) * ticks_a_serial + tick_of(record);
-        if (tick <= warp.sync_tick) return true;
-        return warp.clocks_in_use && warp.clocks[worker.thread->linear % warp_lanes * warp_lanes + thread % warp_lanes] >= tick;
-    }
-    if (shared) return true;  // an earlier block in the same arena
-    const std::uint32_t owner = serial_owner(serial);
-    if (owner >= block.known.size()) return false;
-    const Knowledge& k = block.known[owner];
-    return record < k.barrier_limit || ((k.thread == -2 || k.thread == static_cast<std::int32_t>(thread)) && record < k.own_limit);
-}
-
-std::string access_text(bool write, std::size_t bytes) {
-    return std::string(write ? "write of " : "read of ") + std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
-}
-
-// Fills in array, index and subscript for an address.
-void locate(const Worker& worker, std::uintptr_t address, std::size_t bytes, ReportDetails& details) {
-    const std::uintptr_t offset = address - worker.shared_base;
-    if (offset < worker.shared_bytes) {
-        details.space = "shared";
-        std::size_t start = 0;
-        const VariableInfo* info = nullptr;
-        details.array = shared_variable_at(worker.block->arena, offset, &start, &info);
-        const long long distance = static_cast<long long>(offset) - static_cast<long long>(start);
-        const long long element = info != nullptr ? info->element_bytes : static_cast<long long>(bytes);
-        details.index = distance >= 0 ? distance / element : -((element - 1 - distance) / element);
-        if (info != nullptr && info->extent[0] != 0 && info->extent[1] != 0 && details.index >= 0) {
-            long long rest = details.index;
-            long long inner = 1;
-            for (int d = 1; d < 4 && info->extent[d] != 0; ++d) inner *= info->extent[d];
-            for (int d = 0; d < 4 && info->extent[d] != 0; ++d) {
-                details.subscript += "[" + std::to_string(rest / inner) + "]";
-                rest %= inner;
-                if (d < 3 && info->extent[d + 1] != 0) inner /= info->extent[d + 1];
-            }
-        } else {
-            details.subscript = "[" + std::to_string(details.index) + "]";
-        }
-        return;
-    }
-    details.space = "global";
-    const Region* region = region_containing(address, 1);
-    if (region == nullptr || region->kind == RegionKind::image) region = region_nearest(address);
-    const LaunchRequest& request = worker.launch->request;
-    const PointerArgument* best = nullptr;
-    for (std::uint32_t i = 0; i < request.pointer_count; ++i) {
-        const PointerArgument& p = request.pointers[i];
-        const auto value = reinterpret_cast<std::uintptr_t>(p.value);
-        if (region != nullptr && value - region->base > region->bytes) continue;
-        if (best == nullptr || (value <= address && value > reinterpret_cast<std::uintptr_t>(best->value))) best = &p;
-    }
-    std::uintptr_t start = region != nullptr ? region->base : 0;
-    long long element = static_cast<long long>(bytes);
-    if (region != nullptr && region->name[0] != 0) details.array = region->name;
-    if (best != nullptr) {
-        start = reinterpret_cast<std::uintptr_t>(best->value);
-        if (best->element_bytes != 0) element = best->element_bytes;
-        const char* names = worker.launch->parameters.load();
-        for (std::uint32_t i = 0; names != nullptr && i < best->position; ++i) {
-            names = std::strchr(names, ',');
-            if (names != nullptr) ++names;
-        }
-        if (names != nullptr) details.array.assign(names, std::strcspn(names, ","));
-        else details.array = "argument " + std::to_string(best->position + 1);
-    }
-    if (start != 0) {
-        const auto distance = static_cast<long long>(address - start);
-        details.index = distance >= 0 ? distance / element : -((element - 1 - distance) / element);
-        details.subscript = "[" + std::to_string(details.index) + "]";
-    }
-}
-
-__attribute__((noinline)) void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std::size_t bytes, bool write,
-                                             std::uintptr_t site, const char* message, Record other = 0, const char* other_access = "") {
-    Flood& flood = worker.floods[(site >> 2 ^ site >> 8) % flood_entries];
-    if (flood.site == site && flood.kind == kind) {
-        if (++flood.count > described_reports) return;
-    } else {
-        if (flood.count > described_reports) report_again(flood.kind, flood.site, flood.count - described_reports);
-        flood = {site, kind, 1};
-    }
-    ReportDetails details;
-    details.kind = kind;
-    details.block = worker.block;
-    details.thread = worker.thread->linear;
-    details.site = site;
-    details.message = message;
-    const std::string access = access_text(write, bytes);
-    details.access = access.c_str();
-    locate(worker, address, bytes, details);
-    if (other != 0) {
-        details.has_other = true;
-        details.other_block = serial_owner(serial_of(other));
-        details.other_thread = thread_of(other);
-        details.other_site = site_of(other, site);
-        details.other_access = other_access;
-    }
-    report(worker, details);
-}
-
-// An access outside of everything the kernel may touch. Ends the kernel where going on would do harm.
-__attribute__((noinline)) void stray(Worker& worker, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site) {
-    const Region* near = region_nearest(address);
-    const bool harmless = near != nullptr && near->red_zone_bytes != 0 &&
-                          address + bytes <= near->base + near->bytes + near->red_zone_bytes && address + near->red_zone_bytes >= near->base;
-    const char* message = "out of bounds";
-    if (near == nullptr || address + (std::uintptr_t{1} << 20) < near->base || address > near->base + near->bytes + (std::uintptr_t{1} << 20))
-        message = address < 4096 ? "null pointer" : "address of no device memory (a host pointer, freed memory, or far out of bounds)";
-    report_access(worker, ReportKind::memory_error, address, bytes, write, site, message);
-    if (!harmless) abort_launch(worker, error_illegal_address);
-}
-
-__attribute__((noinline)) Region* find_region(Worker& worker, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site) {
-    Region* region = region_containing(address, bytes);
-    if (region == nullptr) {
-        stray(worker, address, bytes, write, site);
-        return nullptr;
-    }
-    if (region->kind == RegionKind::host) {
-        report_access(worker, ReportKind::memory_error, address, bytes, write, site, "host memory, which a GPU cannot reach: the tensor is on the cpu");
-        abort_launch(worker, error_illegal_address);
-    }
-    if (region->kind != RegionKind::image) worker.cache[address >> 12 & (region_cache_entries - 1)] = region;  // an image holds symbols, which are regions too
-    return region;
-}
 
 void remember_conflict(Worker& worker, std::uintptr_t address, std::uint32_t bytes, std::uintptr_t site, Record other, bool other_was_write) {
     if (worker.has_pending) return;
@@ -487,9 +282,6 @@ void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t si
     }
 }
 
-std::uint32_t serial_owner(std::uint32_t serial) { return serial_owners[serial]; }
-void set_serial_owner(std::uint32_t serial, std::uint32_t block) { serial_owners[serial] = block; }
-
 // The write that conflicted has happened: one that left the value as it was is harmless.
 void flush_pending(Worker& worker) {
     worker.has_pending = false;
@@ -498,13 +290,6 @@ void flush_pending(Worker& worker) {
     report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
                   p.other_was_write ? "write of what another thread writes, with nothing between them" : "write of what another thread reads, with nothing between them",
                   p.other, p.other_was_write ? "write" : "read");
-}
-
-void flush_floods(Worker& worker) {
-    for (Flood& flood : worker.floods) {
-        if (flood.count > described_reports) report_again(flood.kind, flood.site, flood.count - described_reports);
-        flood = {};
-    }
 }
 
 void settle_doubt(Worker& worker) {

@@ -68,6 +68,8 @@ void append_number(std::string& out, const char* name, long long value) {
     out += ",\"", out += name, out += "\":", out += std::to_string(value);
 }
 
+}  // namespace
+
 // A return address as module path and offset, for the symboliser on the Python side.
 void append_site(std::string& out, const char* name, std::uintptr_t site) {
     Dl_info info;
@@ -76,8 +78,6 @@ void append_site(std::string& out, const char* name, std::uintptr_t site) {
     append_string(out, info.dli_fname);
     out += ',', out += std::to_string(site - reinterpret_cast<std::uintptr_t>(info.dli_fbase)), out += ']';
 }
-
-}  // namespace
 
 void store(Entry entry) {
     std::lock_guard<std::mutex> lock(mutex);

@@ -35,6 +35,8 @@ void report_outside(const ReportDetails& details);
 // A refused launch is reported unless the program asks for the error: then it is the program's to handle.
 void defer_launch_report(const ReportDetails& details);
 void forget_launch_report();
+// Appends `,"name":["path of the module",offset]` for a return address, for the symboliser on the Python side; nothing for one of no module.
+void append_site(std::string& json, const char* name, std::uintptr_t site);
 int check_launch(const LaunchRequest& request);      // 0, or the cudaError_t a GPU would give (compute capability 9.0)
 void finish_launch(const Launch& grid, int error);   // after the last block: limits known only now, sticky errors
 void set_sticky_error(int error);

@@ -1,16 +1,13 @@
 // Runs a grid: blocks are handed to workers (OS threads), the GPU threads of a block are fibers of one worker. A fiber carries one
 // GPU thread after another until one of them has to wait; so kernels without barriers hardly switch.
 #include <sched.h>
-#include <unistd.h>
 
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
+#include <algorithm>
 #include <mutex>
-#include <thread>
 
 #include "hostcuda/warp.h"
 #include "report.h"
+#include "scheduler.h"
 #include "state.h"
 
 // What device code reads as threadIdx and kin. Declared const there.
@@ -53,50 +50,6 @@ void activate(Worker& worker, Thread& thread) {
     worker.stack_bytes = thread.fiber->stack_bytes;
     worker.me = thread.record;
     threadIdx = thread.index;
-}
-
-void enter_block(Worker& worker, Block& block) {
-    worker.block = &block;
-    worker.shared_base = reinterpret_cast<std::uintptr_t>(block.arena.memory);
-    worker.shared_bytes = block.arena.bytes;
-    worker.shared_cells = block.arena.cells;
-    worker.shared_granule_shift = block.arena.granule_shift;
-    shared_window = block.arena.memory;
-    shared_touched = block.arena.touched.data();
-    worker.floor = block.floor;
-    worker.shared_floor = Record{block.serials.front()} << record_serial_shift;
-    // Of this block's records, those below the limit lie behind its last barrier: serial numbers rise within a block.
-    worker.barrier_limit = (Record{block.serials[block.barrier_tick / ticks_a_serial]} << record_serial_shift) +
-                           (Record{block.barrier_tick % ticks_a_serial + 1} << record_tick_shift);
-    blockIdx = block.index;
-}
-
-std::uint32_t thread_at(const Block& block, std::uint32_t turn) {
-    return block.launch->reversed ? block.count - 1 - turn : turn;
-}
-
-void complete_barrier(Block& block) {
-    block.result_sum = block.barrier_sum;
-    block.result_and = block.barrier_and;
-    block.result_or = block.barrier_or;
-    block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
-    block.barrier_arrived = 0;
-    block.barrier_line = 0;
-    block.barrier_tick = block.tick;
-    ++block.tick;
-}
-
-void release_barrier(Worker& worker, Block& block, Thread* except) {
-    complete_barrier(block);
-    for (std::uint32_t i = 0; i < block.count; ++i) {
-        Thread& thread = block.threads[thread_at(block, i)];
-        if (thread.state != ThreadState::at_barrier) continue;
-        advance(block, thread, block.tick);
-        if (&thread != except) make_ready(block, thread);
-    }
-    if (except != nullptr) except->state = ThreadState::running;
-    enter_block(worker, block);
-    if (except != nullptr) worker.me = except->record;
 }
 
 // The calling thread ended. Whoever waited for it alone goes on.
@@ -220,64 +173,6 @@ void abandon(Worker& worker, Block& block) {
     worker.has_pending = false;
 }
 
-void release_grid(Worker& worker, Block& block) {
-    block.floor = Record{block.launch->grid_floor.load()} << record_serial_shift;
-    block.grid_waiting = 0;
-    block.waits_for_grid = false;
-    block.barrier_tick = block.tick;
-    block.tick = (block.tick / ticks_a_serial + 1) * ticks_a_serial;   // a fresh serial
-    for (std::uint32_t i = 0; i < block.count; ++i) {
-        Thread& thread = block.threads[i];
-        if (thread.state != ThreadState::at_grid) continue;
-        advance(block, thread, block.tick);
-        make_ready(block, thread);
-    }
-    (void)worker;
-}
-
-void arrive_at_grid(Block& block) {
-    Launch& grid = *block.launch;
-    block.waits_for_grid = true;
-    block.grid_generation = grid.grid_generation.load();
-    if (grid.grid_arrived.fetch_add(1) + 1 + grid.finished_blocks.load() == grid.blocks) {
-        grid.grid_arrived = 0;
-        grid.grid_floor = next_serial.load();
-        grid.grid_generation.fetch_add(1);
-    }
-}
-
-void report_deadlock(Worker& worker, Block& block) {
-    Thread* first = nullptr;
-    Thread* second = nullptr;
-    for (std::uint32_t i = 0; i < block.count; ++i) {
-        Thread& thread = block.threads[i];
-        if (thread.state == ThreadState::exited) continue;
-        if (first == nullptr) first = &thread;
-        else if (second == nullptr && (thread.state != first->state || thread.line != first->line)) second = &thread;
-    }
-    if (first == nullptr) return;
-    if (second != nullptr && first->state == ThreadState::at_barrier && second->state != ThreadState::at_barrier) std::swap(first, second);
-    ReportDetails details;
-    details.kind = ReportKind::barrier_error;
-    details.block = &block;
-    details.thread = first->linear;
-    details.line = first->line;
-    char text[400];
-    if (first->state == ThreadState::at_warp)
-        std::snprintf(text, sizeof text, "%s with mask 0x%08x can never complete: lanes it names do not arrive", first->kind, first->mask);
-    else
-        std::snprintf(text, sizeof text, "%s can never complete: other threads of the block do not arrive", first->kind);
-    details.message = text;
-    if (second != nullptr) {
-        details.has_other = true;
-        details.other_block = block.linear;
-        details.other_thread = second->linear;
-        details.other_line = second->line;
-        details.other_access = second->kind;
-    }
-    report(worker, details);
-}
-
 std::unique_ptr<Block> take_block(Worker& worker) {
     if (worker.idle_blocks.empty()) return std::make_unique<Block>();
     auto block = std::move(worker.idle_blocks.back());
@@ -311,6 +206,26 @@ void note_builtins(Worker& worker) {
     worker.builtins_bytes = high - low;
 }
 
+std::mutex launch_mutex;  // one grid at a time: streams are carried out in the order of their calls
+
+}  // namespace
+
+void enter_block(Worker& worker, Block& block) {
+    worker.block = &block;
+    worker.shared_base = reinterpret_cast<std::uintptr_t>(block.arena.memory);
+    worker.shared_bytes = block.arena.bytes;
+    worker.shared_cells = block.arena.cells;
+    worker.shared_granule_shift = block.arena.granule_shift;
+    shared_window = block.arena.memory;
+    shared_touched = block.arena.touched.data();
+    worker.floor = block.floor;
+    worker.shared_floor = Record{block.serials.front()} << record_serial_shift;
+    // Of this block's records, those below the limit lie behind its last barrier: serial numbers rise within a block.
+    worker.barrier_limit = (Record{block.serials[block.barrier_tick / ticks_a_serial]} << record_serial_shift) +
+                           (Record{block.barrier_tick % ticks_a_serial + 1} << record_tick_shift);
+    blockIdx = block.index;
+}
+
 void work(Worker& worker, Launch& grid) {
     note_builtins(worker);
     worker.launch = &grid;
@@ -337,7 +252,7 @@ void work(Worker& worker, Launch& grid) {
             continue;
         }
         idle_turns = 0;
-        if (block.waits_for_grid) release_grid(worker, block);
+        if (block.waits_for_grid) release_grid(block);
         run_block(worker, block);
         if (grid.aborted.load()) break;
         if (block.live == 0) {
@@ -381,76 +296,7 @@ std::unique_ptr<Worker> make_worker(unsigned number) {
     return worker;
 }
 
-// Workers beside the calling thread. Made at the first launch that needs them, anew in a forked child.
-class Team {
-public:
-    static Team& get() {
-        static Team* team = nullptr;
-        if (team == nullptr || team->pid_ != getpid()) team = new Team();  // an inherited one has no threads here
-        return *team;
-    }
-    unsigned size() const { return static_cast<unsigned>(threads_.size()) + 1; }
-    void run(Launch& grid) {
-        if (grid.workers > 1) {
-            std::lock_guard<std::mutex> lock(mutex_);
-            grid_ = &grid;
-            wanted_ = grid.workers - 1;
-            running_ = wanted_;
-            ++turn_;
-        }
-        if (grid.workers > 1) wake_.notify_all();
-        work(*own_, grid);
-        if (grid.workers > 1) {
-            std::unique_lock<std::mutex> lock(mutex_);
-            done_.wait(lock, [&] { return running_ == 0; });
-        }
-    }
-
-private:
-    Team() : pid_(getpid()), own_(make_worker(0)) {
-        cpu_set_t allowed;
-        unsigned cores = 1;
-        if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = static_cast<unsigned>(CPU_COUNT(&allowed));
-        if (const char* asked = std::getenv("HOSTCUDA_WORKERS")) cores = static_cast<unsigned>(std::max(1, std::atoi(asked)));
-        for (unsigned i = 1; i < cores; ++i) {
-            try {
-                threads_.emplace_back([this, i] { serve(i); });
-                threads_.back().detach();
-            } catch (const std::system_error&) {
-                break;  // the sandbox allows no more threads: fewer do
-            }
-        }
-    }
-    void serve(unsigned number) {
-        auto worker = make_worker(number);
-        std::uint64_t seen = 0;
-        for (;;) {
-            Launch* grid = nullptr;
-            {
-                std::unique_lock<std::mutex> lock(mutex_);
-                wake_.wait(lock, [&] { return turn_ != seen; });
-                seen = turn_;
-                if (number > wanted_) continue;
-                grid = grid_;
-            }
-            work(*worker, *grid);
-            std::lock_guard<std::mutex> lock(mutex_);
-            if (--running_ == 0) done_.notify_one();
-        }
-    }
-    pid_t pid_;
-    std::unique_ptr<Worker> own_;
-    std::vector<std::thread> threads_;
-    std::mutex mutex_;
-    std::condition_variable wake_, done_;
-    Launch* grid_ = nullptr;
-    unsigned wanted_ = 0, running_ = 0;
-    std::uint64_t turn_ = 0;
-};
-
-std::mutex launch_mutex;  // one grid at a time: streams are carried out in the order of their calls
-
-}  // namespace
+std::uint32_t newest_serial() { return next_serial.load(); }
 
 void make_ready(Block& block, Thread& thread) {
     thread.state = ThreadState::ready;
@@ -531,73 +377,6 @@ void poll_hint() {
 
 bool in_kernel() noexcept { return current_worker != nullptr; }
 
-int barrier(int predicate, BarrierAnswer answer, int line) {
-    Worker& worker = *current_worker;
-    Block& block = *worker.block;
-    Thread& thread = *worker.thread;
-    if (worker.has_pending) flush_pending(worker);
-    if (thread.doubt != 0) settle_doubt(worker);
-    if (block.barrier_arrived == 0) {
-        block.barrier_line = line;
-    } else if (block.barrier_line != line) {
-        for (std::uint32_t i = 0; i < block.count; ++i) {
-            const Thread& other = block.threads[i];
-            if (other.state != ThreadState::at_barrier || other.line == line) continue;
-            ReportDetails details;
-            details.kind = ReportKind::barrier_error;
-            details.block = &block;
-            details.thread = thread.linear;
-            details.line = line;
-            details.message = "threads of one block wait at different barriers";
-            details.has_other = true;
-            details.other_block = block.linear;
-            details.other_thread = other.linear;
-            details.other_line = other.line;
-            details.other_access = other.kind;
-            report(worker, details);
-            break;
-        }
-    }
-    ++block.barrier_arrived;
-    block.barrier_sum += predicate != 0;
-    block.barrier_and &= predicate != 0;
-    block.barrier_or |= predicate != 0;
-    thread.state = ThreadState::at_barrier;
-    thread.line = line;
-    thread.kind = "__syncthreads()";
-    thread.polls = 0;
-    if (block.barrier_arrived == block.live) release_barrier(worker, block, &thread);
-    else suspend(worker);
-    switch (answer) {
-        case BarrierAnswer::count: return block.result_sum;
-        case BarrierAnswer::all: return block.result_and;
-        case BarrierAnswer::any: return block.result_or;
-        case BarrierAnswer::none: break;
-    }
-    return 0;
-}
-
-void grid_barrier(int line) {
-    Worker& worker = *current_worker;
-    Block& block = *worker.block;
-    Thread& thread = *worker.thread;
-    if (!worker.launch->request.cooperative) {
-        ReportDetails details;
-        details.kind = ReportKind::barrier_error;
-        details.block = &block;
-        details.thread = thread.linear;
-        details.line = line;
-        details.message = "grid synchronisation in a kernel that was not launched with cudaLaunchCooperativeKernel";
-        report(worker, details);
-        abort_launch(worker, error_launch_failure);
-    }
-    thread.state = ThreadState::at_grid;
-    thread.line = line;
-    thread.kind = "grid.sync()";
-    ++block.grid_waiting;
-    suspend(worker);
-}
-
 int launch(const LaunchRequest& request) {
     if (current_worker != nullptr) not_emulated("kernel launch from device code");
     const int refused = check_launch(request);
@@ -614,17 +393,16 @@ int launch(const LaunchRequest& request) {
         next_serial = 1;
     }
     grid.floor = Record{next_serial.load()} << record_serial_shift;
-    Team& team = Team::get();
-    grid.workers = team.size();
+    grid.workers = team_size();
     if (blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks);
     if (blocks * grid.threads <= inline_launch_threads && !request.cooperative) grid.workers = 1;
-    team.run(grid);
+    team_run(grid);
     const int error = grid.error.load();
     finish_launch(grid, error);
     return error;
 }
 
 extern "C" void hostcuda_set_schedule(int number) { schedule = number; }
-extern "C" int hostcuda_workers() { return static_cast<int>(Team::get().size()); }
+extern "C" int hostcuda_workers() { return static_cast<int>(team_size()); }
 
 }  // namespace hostcuda

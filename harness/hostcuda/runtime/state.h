@@ -164,6 +164,7 @@ struct Launch {
     std::atomic<std::uint32_t> grid_generation{0};
     std::atomic<std::uint32_t> grid_floor{0};
     std::atomic<std::uint32_t> finished_blocks{0};
+    std::atomic<std::uint32_t> reads_of_exited{0};  // shuffles that read such a lane, reported up to a limit
     Record floor = 0;
     std::atomic<const char*> kernel{nullptr};
     std::atomic<const char*> parameters{nullptr};

@@ -45,7 +45,7 @@ void report_lane(Worker& worker, const Thread& thread, const char* message, cons
     details.thread = thread.linear;
     details.line = thread.line;
     details.message = message;
-    details.access = thread.kind;
+    details.access = thread.kind == nullptr ? "" : thread.kind;
     if (other != nullptr) {
         details.has_other = true;
         details.other_block = worker.block->linear;
@@ -54,6 +54,17 @@ void report_lane(Worker& worker, const Thread& thread, const char* message, cons
         details.other_access = other->kind == nullptr ? "" : other->kind;
     }
     report(worker, details);
+}
+
+// The collective completes without lanes that have exited, but what is read of them is undefined. Named by the mask they were meant to
+// take part: usually an early return before a full-mask shuffle.
+void report_exited_source(Block& block, const Thread& reader, const Thread& exited) {
+    constexpr std::uint32_t most = 256;
+    if (block.launch->reads_of_exited.fetch_add(1, std::memory_order_relaxed) >= most) return;
+    char text[160];
+    std::snprintf(text, sizeof text, "%s with mask 0x%08x reads lane %u, which has exited: the value is undefined", reader.kind, reader.mask,
+                  exited.linear % warp_lanes);
+    report_lane(*current_worker, reader, text, &exited);
 }
 
 void answer_lanes(Block& block, std::uint32_t number, const Collective& c) {
@@ -79,6 +90,8 @@ void answer_lanes(Block& block, std::uint32_t number, const Collective& c) {
                 const unsigned source = thread.source;
                 if (!(mask >> source & 1u)) {
                     // the value is undefined: poison, so that a kernel that depends on it gives wrong values
+                    const std::uint32_t from = number * warp_lanes + source;
+                    if (c.mask >> source & 1u && from < block.count) report_exited_source(block, thread, block.threads[from]);
                     for (std::size_t at = 0; at < c.bytes; ++at) static_cast<unsigned char*>(thread.take)[at] = static_cast<unsigned char>(poison >> (8 * (at % 8)));
                     continue;
                 }

@@ -1,4 +1,5 @@
-// Everything that the build precompiles. Torch's headers come before CUDA's words are defined.
+// What the build precompiles: torch and the standard library, before CUDA's words are defined. CUDA's own headers (unit.h) are read anew by
+// every unit, because the author's switches decide what they declare.
 #pragma once
 #include <Python.h>
 #include <torch/types.h>
@@ -10,7 +11,6 @@
 #endif
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cfloat>
 #include <climits>
 #include <cmath>
@@ -28,14 +28,3 @@
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
-
-#include "cooperative_groups.h"
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
-#include "cuda_fp8.h"
-#include "cuda_runtime.h"
-#include "hostcuda/bind.h"
-#include "hostcuda/ptx_table.h"
-#include "hostcuda/torch_cuda.h"
-#include "math_constants.h"
-#include "mma.h"

@@ -1,0 +1,110 @@
+"""Declarations of `__shared__`, `__device__` and `__constant__` variables, as the host device needs them.
+
+Charter: a pass of `rewrite`. Pure; imports `edits` and `syntax` beside it.
+"""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from .edits import Edit, State, quoted
+from .syntax import (
+    Tree,
+    base_type,
+    declarators,
+    declared_name,
+    inside_function,
+    is_extern,
+    name_node,
+    walk,
+)
+
+__all__ = ["edit_shared", "register_variables", "shared_text"]
+
+
+def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
+    number = state.number()
+    type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
+    base = base_type(tree, node, declarators(node))
+    named = name_node(declarator)
+    assert named is not None
+    text = tree.of(declarator)
+    at = named.start_byte - declarator.start_byte
+    shape = text[:at] + type_name + text[at + len(name) :]
+    typedef = b"typedef " + base + b" " + shape.replace(b"\n", b" ") + b"; "
+    if is_extern(tree, node):
+        return (
+            typedef
+            + type_name
+            + b"& "
+            + name
+            + b" = ::hostcuda::dynamic_shared_as<"
+            + type_name
+            + b">(); (void)"
+            + name
+            + b";"
+        )
+    line = str(node.start_point[0] + 1).encode() if not tree.in_macro else b"__LINE__"
+    return (
+        typedef
+        + b"struct "
+        + tag
+        + b" { static constexpr const char* name() { return "
+        + quoted(name)
+        + b"; } enum { line = "
+        + line
+        + b" }; }; "
+        + type_name
+        + b"& "
+        + name
+        + b" = ::hostcuda::SharedVariable<"
+        + type_name
+        + b", "
+        + tag
+        + b">::get();"
+    )
+
+
+def edit_shared(state: State, tree: Tree, node: Node) -> None:
+    start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
+    if not inside_function(node):
+        state.replace(start, end, b"", in_macro=tree.in_macro)
+        return
+    pieces = []
+    for declarator in declarators(node):
+        name = declared_name(tree, declarator)
+        if name is None:
+            return
+        pieces.append(shared_text(state, tree, node, declarator, name))
+    state.replace(start, end, b" ".join(pieces), in_macro=tree.in_macro)
+
+
+def register_variables(state: State, tree: Tree, node: Node) -> None:
+    if is_extern(tree, node) or node.parent is None or node.parent.type == "template_declaration":
+        return
+    pieces = []
+    for declarator in declarators(node):
+        inner = declarator
+        if inner.type == "init_declarator":
+            nested = inner.child_by_field_name("declarator")
+            if nested is None:
+                continue
+            inner = nested
+        if any(n.type in {"function_declarator", "reference_declarator"} for n in walk(inner)):
+            continue
+        name = declared_name(tree, inner)
+        if name is not None:
+            pieces.append(
+                b" static ::hostcuda::SymbolRegistration hostcuda_s"
+                + state.number()
+                + b"(&"
+                + name
+                + b", sizeof("
+                + name
+                + b"), "
+                + quoted(name)
+                + b");"
+            )
+    if pieces:
+        at = node.end_byte + tree.offset
+        state.edits.append(Edit(at, at, b"".join(pieces)))

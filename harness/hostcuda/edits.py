@@ -1,0 +1,65 @@
+"""One source on its way through the rewriter: edits of byte ranges, names seen, numbers handed out.
+
+Charter: the state that the passes of `rewrite` share. Pure; imports tree-sitter's parser type only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Parser
+
+__all__ = ["Edit", "State", "applied", "quoted"]
+
+
+@dataclass(slots=True)
+class Edit:
+    """`text` in place of bytes `start` to `end`."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+@dataclass(slots=True)
+class State:
+    """One source on its way: `source` is what the solution wrote, edits are byte ranges of it."""
+
+    source: bytes
+    parser: Parser
+    edits: list[Edit] = field(default_factory=list)
+    kernels: dict[bytes, list[bytes]] = field(default_factory=dict)
+    kernel_counts: dict[bytes, int] = field(default_factory=dict)
+    shared_names: set[bytes] = field(default_factory=set)
+    outer_shared: dict[bytes, bytes] = field(default_factory=dict)
+    subscript_lines: set[int] = field(default_factory=set)
+    counter: int = 0
+
+    def number(self) -> bytes:
+        self.counter += 1
+        return str(self.counter).encode()
+
+    def replace(self, start: int, end: int, text: bytes, *, in_macro: bool) -> None:
+        lines = self.source.count(b"\n", start, end) - text.count(b"\n")
+        self.edits.append(Edit(start, end, text + (b"\\\n" if in_macro else b"\n") * lines))
+
+
+def applied(state: State) -> bytes:
+    """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was
+    folded in."""
+    out = bytearray()
+    position = 0
+    for edit in sorted(state.edits, key=lambda e: (e.start, e.end)):
+        if edit.start < position:
+            continue
+        out += state.source[position : edit.start]
+        out += edit.text
+        position = edit.end
+    out += state.source[position:]
+    return bytes(out)
+
+
+def quoted(text: bytes) -> bytes:
+    """A string literal on one line."""
+    flat = b" ".join(text.replace(b"\\\n", b" ").split())
+    return b'"' + flat.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'

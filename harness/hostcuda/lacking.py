@@ -1,0 +1,172 @@
+"""Which parts of CUDA a source asks for that the host device does not have: headers, libraries' names, symbols.
+
+Charter: text in, findings out. Pure; imports the standard library. Stands on the untrusted side (the builder calls
+it).
+
+A source that fails to compile because of one of these is `not_emulated`: nothing is known of it. What no GPU build
+would find either (a header or a name that CUDA and torch don't have) stays an error of the source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Lack", "among_includes", "among_symbols", "in_log"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """`construct` is asked for in `line` (1-based) of `file` (`cuda.cu` or `main.cpp`)."""
+
+    file: str
+    line: int
+    construct: str
+
+    def note(self) -> str:
+        """The line of a compiler's log from which the harness reads it back."""
+        return f"{self.file}:{self.line}: note: not emulated: {self.construct}\n"
+
+
+_HEADERS = (
+    (r"cublas\w*\.h|cublasLt\.h", "cuBLAS"),
+    (r"cudnn\w*\.h", "cuDNN"),
+    (r"cusparse\w*\.h", "cuSPARSE"),
+    (r"cusolver\w*\.h", "cuSOLVER"),
+    (r"cufft\w*\.h", "cuFFT"),
+    (r"curand\w*\.h", "cuRAND"),
+    (r"nccl\w*\.h", "NCCL"),
+    (r"nvrtc\w*\.h", "NVRTC"),
+    (r"nvtx3/.+|nvToolsExt\w*\.h", "NVTX"),
+    (r"cupti\w*\.h|cudaProfiler\w*\.h", "the profiler's API"),
+    (r"cub/.+", "CUB"),
+    (r"thrust/.+", "Thrust"),
+    (r"cutlass/.+", "CUTLASS"),
+    (r"cute/.+", "CuTe"),
+    (r"(cuda|nv)/.+", "libcu++"),
+    (r"(texture|surface)_\w+\.h|channel_descriptor\.h", "textures"),
+    (r"cudaTypedefs\.h|cuda_occupancy\.h", "the driver API"),
+    (r"cuda_fp[46]\.h", "4-bit and 6-bit floating point"),
+    (r"cuda_awbarrier\w*\.h|cuda_barrier\.h", "asynchronous barriers"),
+    (
+        r"crt/.+|library_types\.h|driver_functions\.h|cuda(_egl_|_gl_|_vdpau_|EGL|GL|VDPAU)\w*\.h",
+        "this header of CUDA's",
+    ),
+    (
+        r"(ATen|c10)/(cuda|cudnn)/.+|ATen/native/(cuda|cudnn|sparse/cuda)/.+|torch/csrc/cuda/.+",
+        "this header of torch's",
+    ),
+    (r"THC/.+", "THC, which torch no longer has"),
+)
+_HEADER_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _HEADERS)
+
+_NAMES = (
+    (r"cublas\w*|CUBLAS_\w+|getCurrentCUDABlas\w*", "cuBLAS"),
+    (r"cudnn\w*|CUDNN_\w+", "cuDNN"),
+    (r"cusparse\w*|CUSPARSE_\w+", "cuSPARSE"),
+    (r"cusolver\w*|CUSOLVER_\w+", "cuSOLVER"),
+    (r"cufft\w*|CUFFT_\w+", "cuFFT"),
+    (r"curand\w*|CURAND_\w+", "cuRAND"),
+    (r"nccl[A-Z]\w*", "NCCL"),
+    (r"nvrtc\w*", "NVRTC"),
+    (r"nvtx\w*", "NVTX"),
+    (r"thrust", "Thrust"),
+    (r"cutlass", "CUTLASS"),
+    (r"cute", "CuTe"),
+    (r"cub", "CUB"),
+    (r"cuda", "libcu++"),
+    (r"cudaGraph\w*|cudaStream\w*Capture\w*|cudaUserObject\w*|CUDAGraph\w*", "CUDA graphs"),
+    (r"tex[123]D\w*|texCubemap\w*|surf[123]D\w*|surfCubemap\w*", "textures"),
+    (r"cuda\w*(Texture|Surface|Array|Channel)\w*", "textures"),
+    (r"cuda(Malloc3D|Memcpy3D|Memset3D|Memcpy\w*Batch)\w*|cudaExtent|cudaPos|cudaPitchedPtr|make_cuda\w+", "3D copies"),
+    (r"cudaMemPool\w*|cuda\w+MemPool|cudaMallocFromPool\w*", "memory pools"),
+    (r"cudaLaunch(KernelEx\w*|Config_t|Attribute\w*)", "extended launches"),
+    (
+        r"cuda(Ipc|ExternalMemory|ExternalSemaphore|Import|Library|Graphics|Logs|GetDriverEntryPoint)\w*",
+        "this API of CUDA's",
+    ),
+    (r"cluster_group|this_cluster|__cluster\w*|map_shared_rank", "thread block clusters"),
+    (r"(__)?mbarrier\w*|__pipeline_arrive_on|awbarrier\w*", "asynchronous barriers"),
+    (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
+    (
+        r"cu(Tensor|Mem|Module|Launch|Device|Ctx|Stream|Event|Get|Func|Library|Kernel)[A-Z]\w*|CU[a-z]+|CU_\w+",
+        "the driver API",
+    ),
+    (r"CUDAGenerator\w*|Philox\w*|PhiloxCudaState|gemm|bgemm", "this part of torch"),
+)
+_NAME_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _NAMES)
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.M)
+_MISSING_HEADER = re.compile(r"^(cuda\.cu|main\.cpp):(\d+):\d+: fatal error: ([^:\n]+): No such file", re.M)
+_UNKNOWN_NAME = re.compile(
+    r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: ['‘](?:\w+::)*(\w+)['’] "
+    r"(?:was not declared|has not been declared|does not name a|is not a member of ['‘](\w+)(?:::\w+)*['’]"
+    r"|is not a class, namespace)",
+    re.M,
+)
+
+
+def among_includes(file: str, text: str, available: Path) -> Iterator[Lack]:
+    """Headers of CUDA's and torch's that `text` includes and the folder `available` does not have."""
+    for match in _INCLUDE.finditer(text):
+        family = _family(match[1], _HEADER_FAMILIES)
+        if family is not None and not (available / match[1]).exists():
+            yield Lack(
+                file=file, line=text.count("\n", 0, match.start(1)) + 1, construct=f"{family} (#include <{match[1]}>)"
+            )
+
+
+def in_log(log: str) -> Iterator[Lack]:
+    """What a failed compilation lacked: a header of CUDA's or torch's, or a name that they would have declared."""
+    for match in _MISSING_HEADER.finditer(log):
+        if family := _family(match[3], _HEADER_FAMILIES):
+            yield Lack(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
+    for match in _UNKNOWN_NAME.finditer(log):
+        owner = match[4]
+        if owner in ("cub", "cuda", "thrust", "cutlass", "cute"):
+            family, name = _family(owner, _NAME_FAMILIES), f"{owner}::{match[3]}"
+        else:
+            family, name = _family(match[3], _NAME_FAMILIES), match[3]
+        if family is not None:
+            yield Lack(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
+
+
+_SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|cu[A-Z])\w*")
+
+
+def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> Iterator[Lack]:
+    """Undefined symbols of a linked module that only CUDA's libraries or torch's CUDA build have. `texts` are the
+    sources by file name, in which the line is looked up."""
+    sources = list(texts)
+    for symbol in symbols:
+        if _SYMBOL.fullmatch(symbol):
+            name = symbol
+        elif mangled := re.match(r"_ZNK?(?:2at|3c10|5torch)(?:4cuda|5cudnn)(\w+)", symbol):
+            name = _innermost(mangled[1])
+        else:
+            continue
+        family = _family(name, _NAME_FAMILIES) or "this part of torch"
+        file, line = next(
+            (
+                (file, text.count("\n", 0, found.start()) + 1)
+                for file, text in sources
+                if (found := re.search(rf"\b{re.escape(name)}\b", text))
+            ),
+            ("cuda.cu", 1),
+        )
+        yield Lack(file=file, line=line, construct=f"{family} ({name})")
+
+
+def _innermost(mangled: str) -> str:
+    """The last name of a nested one in the Itanium ABI: `6detail3fooEv` is `foo`."""
+    name = ""
+    while (number := re.match(r"\d+", mangled)) is not None:
+        end = number.end() + int(number[0])
+        name, mangled = mangled[number.end() : end], mangled[end:]
+    return name
+
+
+def _family(name: str, families: Iterable[tuple[re.Pattern[str], str]]) -> str | None:
+    return next((family for pattern, family in families if pattern.fullmatch(name)), None)

@@ -1,0 +1,32 @@
+// What the files of checked mode ask of each other: checker.cpp (the hooks), ordering.cpp (what happened before what), finding.cpp (reports).
+#pragma once
+#include "report.h"
+#include "state.h"
+
+namespace hostcuda {
+
+inline Record with_site(Record me, std::uintptr_t site) { return me | ((static_cast<Record>(site) >> 2 & 0xFFFFFu) << 1); }
+inline std::uint32_t serial_of(Record r) { return static_cast<std::uint32_t>(r >> record_serial_shift); }
+inline std::uint32_t tick_of(Record r) { return static_cast<std::uint32_t>(r >> record_tick_shift) % ticks_a_serial; }
+inline std::uint32_t thread_of(Record r) { return static_cast<std::uint32_t>(r >> record_thread_shift) & 1023u; }
+
+// The full return address of a record: the one nearest to `near` with its 22 low bits (known but for the last two).
+inline std::uintptr_t site_of(Record r, std::uintptr_t near) {
+    constexpr std::uintptr_t span = std::uintptr_t{1} << 22;
+    std::uintptr_t site = (near & ~(span - 1)) | (static_cast<std::uintptr_t>(r >> 1 & 0xFFFFFu) << 2);
+    if (site + span / 2 < near) site += span;
+    else if (site > near + span / 2) site -= span;
+    return site;
+}
+
+// ordering.cpp
+bool ordered(const Worker& worker, Record record, Record floor, bool shared);  // did it happen before the calling thread's present access?
+void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, bool releases);  // an atomic or volatile access
+
+// finding.cpp
+void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site,
+                   const char* message, Record other = 0, const char* other_access = "");
+// The region of an access; null where it is stray, which is reported, and ends the kernel where going on would do harm.
+Region* find_region(Worker& worker, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site);
+
+}  // namespace hostcuda

@@ -1,0 +1,144 @@
+// What a launch may ask for: block, grid and shared memory, and the queries and attributes about kernels.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "api.h"
+#include "report.h"
+#include "state.h"
+
+namespace hostcuda {
+
+__attribute__((tls_model("initial-exec"))) __thread bool launch_known = false;
+
+namespace {
+std::mutex mutex;
+std::atomic<int> largest_dynamic_allowed{static_cast<int>(default_shared_bytes)};
+}  // namespace
+
+namespace {
+int refuse(const LaunchRequest& request, int error, const char* message) {
+    ReportDetails details;
+    details.kind = ReportKind::launch_error;
+    details.kernel = request.text;
+    details.line = request.line;
+    details.message = message;
+    defer_launch_report(details);
+    return error;
+}
+}  // namespace
+
+int check_launch(const LaunchRequest& r) {
+    if (const cudaError_t left = status(); left != cudaSuccess) return left;
+    char text[200];
+    const std::uint64_t threads = std::uint64_t{r.block.x} * r.block.y * r.block.z;
+    const bool bad_block = threads == 0 || threads > max_block_threads || r.block.x > 1024 || r.block.y > 1024 || r.block.z > 64;
+    if (bad_block) {
+        std::snprintf(text, sizeof text, "a block of (%u, %u, %u) threads: at most 1024 in all, 1024 in x and y, 64 in z, and at least 1", r.block.x, r.block.y, r.block.z);
+        return refuse(r, error_invalid_configuration, text);
+    }
+    const std::uint64_t blocks = std::uint64_t{r.grid.x} * r.grid.y * r.grid.z;
+    if (blocks == 0 || r.grid.x > 0x7fffffffu || r.grid.y > 65535 || r.grid.z > 65535) {
+        std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks: at most 2147483647 in x, 65535 in y and z, and at least 1", r.grid.x, r.grid.y, r.grid.z);
+        return refuse(r, error_invalid_configuration, text);
+    }
+    if (blocks > 0x7fffffffu) return refuse(r, error_not_supported, "more than 2147483647 blocks in all");
+    if (r.dynamic_shared_bytes > max_dynamic_shared_bytes) {
+        std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory: at most 232448", r.dynamic_shared_bytes);
+        return refuse(r, error_invalid_value, text);
+    }
+    if (r.dynamic_shared_bytes > static_cast<std::size_t>(largest_dynamic_allowed.load())) {
+        std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory: above 49152 cudaFuncSetAttribute(MaxDynamicSharedMemorySize) must allow it first", r.dynamic_shared_bytes);
+        return refuse(r, error_invalid_value, text);
+    }
+    if (r.cooperative) {
+        int per = 0;
+        occupancy(&per, static_cast<int>(threads), r.dynamic_shared_bytes);
+        if (blocks > std::uint64_t(per) * multiprocessors) return refuse(r, error_cooperative_launch_too_large, "a cooperative grid must be resident at once: too many blocks");
+    }
+    return 0;
+}
+
+void finish_launch(const Launch& grid, int error) {
+    const std::size_t fixed = grid.static_shared_bytes.load();
+    ReportDetails details;
+    details.kind = ReportKind::launch_error;
+    details.kernel = grid.kernel.load() != nullptr ? grid.kernel.load() : grid.request.text;
+    details.line = grid.request.line;
+    if (fixed > default_shared_bytes) {
+        details.message = "more than 49152 bytes of static shared memory: nvcc refuses this kernel";
+        report_outside(details);
+    } else if (fixed + grid.request.dynamic_shared_bytes > max_dynamic_shared_bytes) {
+        details.message = "static and dynamic shared memory together pass 232448 bytes";
+        report_outside(details);
+    }
+    if (error != 0 && error != error_launch_out_of_resources) set_sticky_error(error);
+}
+
+void kernel_entry(const char* name, const char* parameters, int max_threads) {
+    launch_known = true;
+    if (current_worker == nullptr) return;
+    Worker& worker = *current_worker;
+    Launch& grid = *worker.launch;
+    const char* expected = nullptr;
+    if (grid.kernel.compare_exchange_strong(expected, name)) grid.parameters = parameters;
+    if (max_threads > 0 && grid.threads > static_cast<std::uint32_t>(max_threads)) {
+        char text[120];
+        std::snprintf(text, sizeof text, "%u threads a block: the kernel's __launch_bounds__ says at most %d", grid.threads, max_threads);
+        refuse(grid.request, error_launch_out_of_resources, text);
+        abort_launch(worker, error_launch_out_of_resources);
+    }
+}
+
+cudaError_t untyped_launch() { return fail(cudaErrorInvalidDeviceFunction); }
+
+cudaError_t set_function_attribute(cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return status();
+    if (value < 0 || value > static_cast<int>(max_dynamic_shared_bytes)) return fail(cudaErrorInvalidValue);
+    if (value > largest_dynamic_allowed.load()) largest_dynamic_allowed = value;
+    return status();
+}
+
+namespace {
+std::map<const void*, int>& kernels() {
+    static auto* map = new std::map<const void*, int>();
+    return *map;
+}
+}  // namespace
+
+void register_kernel(const void* kernel, int max_threads) {
+    std::lock_guard<std::mutex> lock(mutex);
+    kernels()[kernel] = max_threads;
+}
+
+cudaError_t function_attributes(cudaFuncAttributes* a, const void* kernel) {
+    std::memset(a, 0, sizeof *a);
+    a->maxThreadsPerBlock = 1024;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        const auto found = kernels().find(kernel);
+        if (found != kernels().end() && found->second > 0) a->maxThreadsPerBlock = found->second;
+    }
+    a->numRegs = 32, a->ptxVersion = a->binaryVersion = 90;
+    a->maxDynamicSharedSizeBytes = largest_dynamic_allowed;
+    return status();
+}
+
+cudaError_t occupancy(int* blocks, int threads, std::size_t dynamic_shared_bytes) {
+    if (threads <= 0 || threads > 1024) return fail(cudaErrorInvalidValue);
+    const int rounded = (threads + 31) / 32 * 32;
+    int most = std::min(blocks_a_multiprocessor, threads_a_multiprocessor / rounded);
+    most = std::min(most, static_cast<int>(shared_a_multiprocessor / (dynamic_shared_bytes + 1024)));
+    *blocks = most;
+    return status();
+}
+
+cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes) {
+    if (offset + bytes > symbol_bytes) return fail(cudaErrorInvalidValue);
+    std::memcpy(to, from, bytes);
+    return status();
+}
+
+}  // namespace hostcuda
