@@ -13,12 +13,13 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import compare, evaluate, exchange, files, machine, results, timeline
+from harness.cli import compare, evaluate, exchange, files, machine, results, screen, timeline
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate.eval_command,
     "extract": files.extract_command,
+    "screen": screen.screen_command,
     "show": results.show_command,
     "leaderboard": results.leaderboard_command,
     "compare": compare.compare_command,
