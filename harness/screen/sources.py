@@ -62,11 +62,16 @@ def _lines(node: ast.AST, text: str, file_lines: Sequence[str]) -> Iterator[int]
         yield from range(first, last + 1)
         return
     # Escapes, continuations or several literals in a row: look each line up where the literal stands.
-    places: Mapping[str, int] = {
-        file_lines[i - 1].strip(" \t'\"\\"): i for i in range(last, first - 1, -1) if i <= len(file_lines)
-    }
+    last = min(last, len(file_lines))
+    places: Mapping[str, int] = {_bare(file_lines[i - 1]): i for i in range(last, first - 1, -1)}
     held = first
     for piece in pieces:
-        wanted = piece.strip(" \t'\"\\")
+        wanted = _bare(piece)
         held = places.get(wanted, held) if wanted else held
         yield held
+
+
+def _bare(line: str) -> str:
+    """A line of code without indentation, quotes and the escape that ends it."""
+    held = line.strip(" \t'\",")
+    return held.removesuffix("\\n").removesuffix("\\").strip(" \t'\",")
