@@ -1,0 +1,337 @@
+"""Real runs that are hit: killed processes, a full disk, a damaged cache, an interrupt, a device that breaks.
+
+Whatever happens, `--resume` completes the run, every solution has exactly one record, and the verdicts are those of an
+undisturbed run. All with real builders, referees and contestants on the host device.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.build import default_root
+from harness.config import Machine, RunConfig, resolve
+from harness.environment import collect
+from harness.executors import ExecutorError
+from harness.executors.local import LocalExecutor
+from harness.model import DeviceKind, Record, Status
+from harness.pipeline import Event, Noted, evaluate_run
+from harness.store import RunStore
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.rand(64, 64) - 0.5]
+def get_init_inputs():
+    return []
+"""
+
+SOLUTION = """
+import time
+import torch
+{at_import}
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        {body}
+"""
+
+BODIES = {
+    "right": "return torch.clamp(x, min=0)",
+    "wrong": "return x",
+    "raises": "raise RuntimeError('on purpose')",
+    "slow": "time.sleep(0.05); return torch.clamp(x, min=0)",
+}
+STATUSES = {
+    "right": Status.passed,
+    "wrong": Status.wrong_value,
+    "raises": Status.runtime_error,
+    "slow": Status.passed,
+}
+NAMES = ["19_right", "19_slow", "19_wrong", "20_right", "20_slow", "20_raises", "21_right", "21_wrong"]
+EXPECTED = {name: STATUSES[name[3:]] for name in NAMES}
+
+
+def make_tree(folder: Path, at_import: str = "") -> None:
+    level = folder / "problems" / "level1"
+    level.mkdir(parents=True)
+    own = folder / "solutions" / "somebody" / "level1"
+    own.mkdir(parents=True)
+    for number in ("19", "20", "21"):
+        (level / f"{number}_relu.py").write_text(PROBLEM + f"# {number}\n")
+    for name in NAMES:
+        text = SOLUTION.format(at_import=at_import, body=BODIES[name[3:]])
+        (own / f"{name}.py").write_text(f"# {name}\n{text}")
+
+
+def settings(folder: Path, **options: object) -> RunConfig:
+    return resolve(
+        machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
+        run_id="run",
+        options={
+            "paths": [folder / "solutions"],
+            "problems": folder / "problems",
+            "out": folder / "results",
+            "workload": "full",
+            "cache_dir": default_root(),
+            "min_samples": 4,
+            "relative_half_width": 0.9,
+            "budget_s": 2.0,
+            **options,
+        },
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    make_tree(tmp_path)
+    return tmp_path
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    options = f"--problems {folder}/problems --out {folder}/results --run-id run --workload full --device host"
+    options += " --min-samples 4 --timing-budget 2"
+    return [sys.executable, "-m", "harness", "eval", str(folder / "solutions"), *options.split(), *more]
+
+
+def complete(folder: Path) -> None:
+    """Every solution has exactly one record that counts, with the verdict of an undisturbed run."""
+    records = RunStore.open(folder / "results" / "run").records()
+    assert {Path(record.solution).stem: record.status for record in records} == EXPECTED
+    assert len(records) == len(EXPECTED)
+
+
+def wait_for(what: Callable[[], object], timeout_s: float = 90.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    path = folder / "results" / "run" / "records.jsonl"
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below a process, itself included."""
+    found, pending = {pid}, [pid]
+    while pending:
+        for task in Path(f"/proc/{pending.pop()}/task").glob("*/children"):
+            try:
+                children = [int(child) for child in task.read_text().split()]
+            except OSError:
+                continue
+            pending += [child for child in children if child not in found]
+            found.update(children)
+    return found
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_killed_conductor_and_an_interrupted_one_are_resumed(tree: Path) -> None:
+    first = subprocess.Popen(command(tree, "--workers", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: lines(tree))
+    below = descendants(first.pid)
+    assert any("harness.executors.worker" in command_line(pid) for pid in below)
+    first.kill()
+    first.wait()
+    wait_for(lambda: not any(alive(pid) for pid in below), 20.0)
+    assert 0 < len(lines(tree)) < len(NAMES)
+
+    again = command(tree, "--resume")
+    second = subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    held = len(lines(tree))
+    wait_for(lambda: len(lines(tree)) > held)
+    below = descendants(second.pid)
+    second.send_signal(signal.SIGINT)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 130, said
+    assert "--resume --run-id run continues" in said
+    wait_for(lambda: not any(alive(pid) for pid in below), 20.0)
+
+    done = subprocess.run(again, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(lines(tree)) == len(NAMES)
+    complete(tree)
+
+
+def hit_while_running(config: RunConfig, victim: str, *, deeper: bool = False) -> list[int]:
+    """Run, and kill with signal 9 the first process below this one whose command line holds `victim`.
+
+    With `deeper`, the newest process below it instead: a forked contestant or builder.
+    """
+    killed: list[int] = []
+    ended = threading.Event()
+
+    def hit() -> None:
+        while not killed and not ended.is_set():
+            for pid in sorted(descendants(os.getpid())):
+                if pid == os.getpid() or victim not in command_line(pid):
+                    continue
+                under = descendants(pid) - {pid}
+                target = (max(under) if len(under) > 2 else None) if deeper else pid
+                if target is not None:
+                    os.kill(target, signal.SIGKILL)
+                    killed.append(target)
+                    return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=hit)
+    thread.start()
+    try:
+        evaluate_run(config, environment=collect())
+    finally:
+        ended.set()
+        thread.join()
+    return killed
+
+
+@pytest.mark.parametrize(
+    ("victim", "deeper"),
+    [("harness.zygote", False), ("harness.zygote", True), ("harness.executors.worker", True)],
+    ids=["a zygote", "what a zygote forked", "what a referee started"],
+)
+def test_whoever_is_killed_the_run_completes(tree: Path, victim: str, deeper: bool) -> None:
+    config = settings(tree)
+    assert hit_while_running(config, victim, deeper=deeper)
+    if any(record.status is Status.harness_error for record in RunStore.open(config.run_dir).records()):
+        evaluate_run(replace(config, resume=True), environment=collect())
+    complete(tree)
+
+
+def test_a_builder_that_is_killed_says_nothing_about_its_solution(tmp_path: Path) -> None:
+    # Slow to import, so that the builder that finds out what it builds is there to be hit.
+    make_tree(tmp_path, at_import=f"time.sleep(0.3)  # {tmp_path}")
+    config = settings(tmp_path)
+    assert hit_while_running(config, "harness.build.harvest", deeper=True)
+    complete(tmp_path)
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=6m tmpfs {disk} || exit 77
+head -c {filler} /dev/zero > {disk}/filler
+{run} > {folder}/first.log 2>&1
+echo $? > {folder}/first.code
+rm {disk}/filler
+{run} --resume > {folder}/second.log 2>&1
+echo $? > {folder}/second.code
+cp -r {disk}/results {folder}/results
+"""
+
+
+def test_a_full_disk_ends_the_run_with_what_to_do_and_resume_completes_it(tree: Path) -> None:
+    disk = tree / "disk"
+    disk.mkdir()
+    run = " ".join(command(tree)).replace(f"--out {tree}/results", f"--out {disk}/results")
+    script = FULL_DISK.format(disk=disk, folder=tree, run=run, filler=6 * 2**20 - 1_100_000)
+    done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script], timeout=200)
+    if done.returncode in (1, 77) and not (tree / "first.code").exists():
+        pytest.skip("no user namespace with a mount of its own can be had here, so no small disk to fill")
+    said = (tree / "first.log").read_text()
+    assert (tree / "first.code").read_text().strip() == "3", said
+    assert "No space left on device" in said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    assert (tree / "second.code").read_text().strip() == "0", (tree / "second.log").read_text()
+    complete(tree)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path) -> Iterator[Path]:
+    """A cache of this test's own, with the headers that were prepared once."""
+    root = tmp_path / "cache"
+    root.mkdir()
+    for item in default_root().iterdir():
+        if item.name not in ("entries", "locks", "drafts"):
+            (root / item.name).symlink_to(item)
+    yield root
+    shutil.rmtree(root)
+
+
+def test_a_damaged_cache_costs_time_and_no_verdict(tree: Path, own_cache: Path) -> None:
+    config = settings(tree, cache_dir=own_cache)
+    evaluate_run(config, environment=collect())
+    complete(tree)
+    entries = sorted((own_cache / "entries").glob("??/*/entry.json"))
+    assert entries
+    for number, entry in enumerate(entries):
+        match number % 3:
+            case 0:
+                entry.write_bytes(entry.read_bytes()[:-7])
+            case 1:
+                entry.write_bytes(b"\0" * 64)
+            case _:
+                entry.unlink()
+    shutil.rmtree(config.run_dir)
+    evaluate_run(config, environment=collect())
+    complete(tree)
+
+
+FAILING = (str(Path(__file__).parent / "failing_worker.py"),)
+
+
+def test_a_device_that_fails_is_quarantined_and_its_solutions_go_elsewhere(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BREAKS", str(tree))
+    config = settings(tree, workers=2)
+    found = collect()
+    logs = tree / "logs"
+    logs.mkdir()
+    events: list[Event] = []
+    with LocalExecutor(config, found, logs, worker=FAILING) as executor:
+        evaluate_run(config, environment=found, on_event=events.append, executor=executor)
+    broken = (tree / "claim").read_text()
+    assert [e.message for e in events if isinstance(e, Noted)]
+    assert all(broken in e.message and "uncorrectable ECC" in e.message for e in events if isinstance(e, Noted))
+    assert not any(record["status"] == "harness_error" for record in lines(tree))
+    complete(tree)
+
+
+def test_where_the_last_device_fails_the_run_ends_and_resume_completes_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BREAKS_ALL", "1")
+    config = settings(tree)
+    found = collect()
+    logs = tree / "logs"
+    logs.mkdir()
+    with (
+        LocalExecutor(config, found, logs, worker=FAILING) as executor,
+        pytest.raises(ExecutorError, match=r"no device is left .* uncorrectable ECC .*--resume"),
+    ):
+        evaluate_run(config, environment=found, executor=executor)
+    assert all(_is_verdict(record) for record in RunStore.open(config.run_dir).records())
+    evaluate_run(replace(config, resume=True), environment=found)
+    complete(tree)
+
+
+def _is_verdict(record: Record) -> bool:
+    return record.status is EXPECTED[Path(record.solution).stem]
