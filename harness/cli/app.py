@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import compare, evaluate, exchange, files, machine, results, screen, timeline
+from harness.cli import compare, evaluate, exchange, files, machine, reports, results, screen, timeline
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -23,6 +23,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": results.show_command,
     "leaderboard": results.leaderboard_command,
     "compare": compare.compare_command,
+    "report": reports.report_command,
+    "plot": reports.plot_command,
     "merge": results.merge_command,
     "doctor": machine.doctor_command,
     "warmup": machine.warmup_command,

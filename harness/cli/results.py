@@ -60,7 +60,7 @@ def show_command(
         return
     for note in store.notes:
         say(f"note: {note}")
-    chosen = [(item, _log(store, item)) for item in _matching(records, solution)]
+    chosen = [(item, log_of(store, item)) for item in _matching(records, solution)]
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
@@ -69,7 +69,7 @@ def show_command(
 
 def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None, as_json: bool) -> None:
     finder = SourceFinder(source_roots(solutions, [store]))
-    texts = [(item, feedback_text(item, source=finder.source_of(item), log=_log(store, item))) for item in records]
+    texts = [(item, feedback_text(item, source=finder.source_of(item), log=log_of(store, item))) for item in records]
     if as_json:
         print_json([{"solution": item.solution, "status": item.status.value, "feedback": text} for item, text in texts])
     else:
@@ -91,7 +91,8 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
     return list(dict.fromkeys(roots))
 
 
-def _log(store: RunStore, record: Record) -> str | None:
+def log_of(store: RunStore, record: Record) -> str | None:
+    """The text of a record's log file, compiler output included; None where there is none."""
     path = store.log_path(record.solution)
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
@@ -137,7 +138,7 @@ def leaderboard_command(
       harness leaderboard results/ --by author --metric fast_1 --json
     """
     records: list[Record] = []
-    for run in _runs(runs, strict=False):
+    for run in find(runs):
         store = RunStore.open(run)
         for note in store.notes:
             say(f"{run}: {note}")
@@ -174,7 +175,7 @@ def merge_command(
     Example:
       harness merge results/shard-0 results/shard-1 --into results/all
     """
-    report = merge(_runs(runs, strict=True), into)
+    report = merge(find(runs, strict=True), into)
     for note in report.notes:
         say(f"note: {note}")
     if as_json:
@@ -183,7 +184,7 @@ def merge_command(
         put(f"{into}: {report.records} records; {report.superseded} superseded by later ones left out")
 
 
-def _runs(paths: Sequence[Path], *, strict: bool) -> list[Path]:
+def find(paths: Sequence[Path], *, strict: bool = False) -> list[Path]:
     """The runs that these folders are or hold, each once. What holds none is an error, or (not `strict`, so that
     `results/*` may meet other files) a message as long as there is any run."""
     found: dict[Path, Path] = {}

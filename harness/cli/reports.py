@@ -1,0 +1,154 @@
+"""`harness report` and `harness plot`: runs as one page, and its figures as files.
+
+Outside layer; trusted side. Reads results and sources, starts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.output import UNABLE, Json, fail, option, print_json, put, say
+from harness.cli.results import find, log_of, source_roots
+from harness.comparing import compare_runs
+from harness.feedback import feedback
+from harness.report import figures
+from harness.report.html import Item, render
+from harness.report.html.page import Changes
+from harness.report.points import points_of
+from harness.scoring import EAGER, Entry, LikeGroup, entries_of
+from harness.sources import SourceFinder
+from harness.store import RunStore, StoreError, timestamp
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
+Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")]
+
+
+def report_command(
+    runs: Runs,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    base: Annotated[
+        Path | None, option("--base", "An earlier run to tell the differences from.  [of two runs, the first]")
+    ] = None,
+    solutions: Annotated[
+        list[Path] | None, option("--solutions", "Folder of sources to show.  [solutions, and the runs' own]")
+    ] = None,
+    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Kernel results",
+    baseline: Baseline = EAGER,
+    no_figures: Annotated[bool, typer.Option("--no-figures", help="Leave the figures out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained page: leaderboards, figures, every solution with its evidence, what changed.
+
+    The page needs no network and no other file. Sources are shown where a file with the digest of the judged one is
+    found. With two runs, or --base, it tells what changed from the earlier to the later.
+
+    \b
+    Examples:
+      harness report results/20260131-120000-1f9c -o report.html
+      harness report results/* --title "Week 5"
+      harness report results/today --base results/yesterday -o changes.html
+    """
+    stores = [_open(path) for path in find(runs)]
+    before = _open(base) if base is not None else stores[0] if len(stores) == 2 else None
+    finder = SourceFinder(source_roots(solutions, stores))
+    items = []
+    later = []
+    for store in stores:
+        records = store.records()
+        if before is None or store.folder.resolve() != before.folder.resolve():
+            later += records
+        for record in records:
+            source, log = finder.source_of(record), log_of(store, record)
+            text = feedback(record, source=source, log=log)
+            items.append(Item(record=record, run=store.folder.name, source=source, log=log, feedback=text))
+    if not items:
+        raise StoreError("no records in these runs: there is nothing to report")
+    changes = None
+    if before is not None:
+        name = stores[-1].folder.name if len(stores) <= 2 else f"these {len(stores)} runs"
+        changes = Changes(before=before.folder.name, after=name, found=compare_runs(before.records(), later))
+    if not no_figures and not figures.available():
+        say(f"no figures in the page: {figures.MissingPlots()}")
+        no_figures = True
+    page = render(
+        items, title=title, made_at=timestamp(), changes=changes, baseline=baseline, with_figures=not no_figures
+    )
+    _write(output, page.encode("utf-8"))
+    if as_json:
+        print_json({"page": str(output), "records": len(items), "bytes": len(page.encode("utf-8"))})
+    else:
+        put(f"{output}: {len(items)} results of {len(stores)} runs")
+
+
+class Form(StrEnum):
+    """File formats of figures."""
+
+    svg = "svg"
+    png = "png"
+    pdf = "pdf"
+
+
+def plot_command(
+    runs: Runs,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the figures to.")] = Path("figures"),
+    form: Annotated[Form, typer.Option("--format", help="Vector for papers (pdf, svg) or pixels.")] = Form.pdf,
+    dpi: Annotated[int, typer.Option("--dpi", min=30, max=1200, help="Pixels an inch, of png.")] = 200,
+    baseline: Baseline = EAGER,
+    as_json: Json = False,
+) -> None:
+    """Write the report's figures as files: speedup distribution, fast_p curves, roofline.
+
+    One set for each group of like results (device, processor, workload). Needs the extra `plots`.
+
+    \b
+    Examples:
+      harness plot results/20260131-120000-1f9c --out figures --format pdf
+      harness plot results/* --format png --dpi 300
+    """
+    records = [record for path in find(runs) for record in _open(path).records()]
+    groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
+    for entry in entries_of(records, baseline=baseline):
+        groups[entry.group].append(entry)
+    written = []
+    for group, entries in sorted(groups.items()):
+        own = [record for record in records if entries_of([record], baseline=baseline)[0].group == group]
+        for drawing in figures.drawings(group, entries, points_of(own, baseline=baseline)):
+            path = out / f"{drawing.name}-{_file_name(group)}.{form.value}"
+            try:
+                data = figures.drawn(drawing, form.value, dpi=dpi)
+            except figures.MissingPlots as error:
+                fail(str(error), UNABLE)
+            _write(path, data)
+            written.append((path, drawing.caption))
+    if not written:
+        raise StoreError("nothing in these runs is timed: there is nothing to draw")
+    if as_json:
+        print_json([{"file": str(path), "caption": caption} for path, caption in written])
+    else:
+        put(*(str(path) for path, _ in written))
+
+
+def _file_name(group: LikeGroup) -> str:
+    parts = (group.device, group.processor, group.workload, group.baseline, group.precision)
+    return "-".join(re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_")[:40].lower() or "unnamed" for part in parts)
+
+
+def _open(folder: Path) -> RunStore:
+    store = RunStore.open(folder)
+    for note in store.notes:
+        say(f"{folder}: {note}")
+    return store
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"{path}: can't be written: {error.strerror or error}") from error

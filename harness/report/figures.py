@@ -1,0 +1,270 @@
+"""The figures of a report: speedup distribution, fast_p curves, roofline. Drawn by matplotlib, one set for each group
+of like results.
+
+Pure: entries in, `Figure` objects or bytes out; nothing is shown or written. Imports `scoring` and `report.format`, and
+matplotlib only when a figure is drawn, so that reports can be had without it (`MissingPlots` says so). Names in figures
+are a submission's: no markup, no formula of theirs is interpreted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.report import format as show
+from harness.scoring import Entry, LikeGroup, Selection, select
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("svg", "png", "pdf")
+
+MAX_AUTHORS = 10
+"""Authors with a line or row of their own, those with most results first; the others share one."""
+
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    *("#999933", "#882255", "#44AA99"),
+)
+"""Told apart by colour-blind readers (M. Okabe and K. Ito, "Color Universal Design", 2008; the last three: P. Tol)."""
+
+LINES = ("-", "--", "-.", ":")
+MARKS: Mapping[str, str] = {"memory": "o", "compute": "s", "launch": "^"}
+"""What bounds a problem, by the shape of its points: readable without colours."""
+
+OTHERS = "all others"
+
+
+class MissingPlots(Exception):
+    """matplotlib is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("figures need matplotlib: install the extra, `pip install 'kernel-harness[plots]'`")
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One timed solution for the roofline. `intensity` is its problem's time of arithmetic over its time of memory
+    traffic, both at peak rates: 1 is the ridge, 0 where no flops are counted. `link` is where a click leads."""
+
+    entry: Entry
+    bound: str
+    intensity: float
+    fraction: float
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One figure: its name for files and anchors, a caption that tells what it shows, and how it is drawn."""
+
+    name: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+def drawings(group: LikeGroup, entries: Sequence[Entry], points: Sequence[Point]) -> list[Drawing]:
+    """The figures of one group, those for which there is something to show."""
+    timed = [entry for entry in entries if entry.speedup is not None]
+    over = f"over {show.line(group.baseline, 40)}"
+    found = []
+    if timed:
+        caption = (
+            f"Speedups {over} of {len(timed)} timed solutions: how many lie where, and each author's own. "
+            f"The upright line is 1x; a bar across marks an author's median."
+        )
+        found.append(Drawing(name="speedups", caption=caption, draw=lambda: _speedups(timed, over)))
+        caption = (
+            "fast_p: the share of an author's results that are right and more than p times faster, for every p. "
+            "At p = 0 it is the share that is right, at p = 1 the share that is faster."
+        )
+        best = select(entries, Selection.best)
+        found.append(Drawing(name="fast_p", caption=caption, draw=lambda: _fast_p(best, over)))
+    if points:
+        caption = (
+            f"Roofline of {len(points)} solutions. To the right problems need more arithmetic for each byte; the line "
+            "is the most that the GPU can do, 1 being its peak rate of the problem's precision class. How far a point "
+            "lies below the line is what is left to gain. The shape tells what bounds the problem."
+        )
+        found.append(Drawing(name="roofline", caption=caption, draw=lambda: _roofline(points)))
+    return found
+
+
+def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
+    """The figure as a file's bytes; `form` is one of `FORMATS`. The same input gives the same bytes.
+
+    Raises `MissingPlots`.
+    """
+    stamps: Mapping[str, Mapping[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with _style():
+        stream = io.BytesIO()
+        drawing.draw().savefig(stream, format=form, dpi=dpi, metadata=dict(stamps.get(form, {})))
+        return stream.getvalue()
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """matplotlib's own defaults and these, whatever the user's settings say."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingPlots from error
+    own: dict[str, Any] = {
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "figure.constrained_layout.use": True,
+        "font.size": 9,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "harness",
+        # A `$` in an author's name is a `$`, never a formula.
+        "text.parse_math": False,
+        "text.usetex": False,
+    }
+    defaults: Any = matplotlib.rcParamsDefault
+    settings: Any = {name: value for name, value in defaults.items() if not name.startswith("backend")} | own
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def _figure(height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(7.2, height))
+
+
+def by_author(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """Entries by the author's shown name, most first; those beyond `MAX_AUTHORS` together."""
+    held: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        held[show.line(entry.author, 40)].append(entry)
+    ordered = sorted(held.items(), key=lambda item: (-len(item[1]), item[0]))
+    if len(ordered) <= MAX_AUTHORS:
+        return dict(ordered)
+    rest = [entry for _, own in ordered[MAX_AUTHORS - 1 :] for entry in own]
+    return {**dict(ordered[: MAX_AUTHORS - 1]), OTHERS: rest}
+
+
+def _speedup_axis(axes: Axes, low: float, high: float) -> None:
+    """A log axis in factors of 2 (or 10 over a long range) with 1 in it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = min(low, 0.8) / 1.1, max(high, 1.25) * 1.1
+    base = 2 if high / low < 500 else 10
+    axes.set_xscale("log", base=base)
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(LogLocator(base=base, numticks=12))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.axvline(1.0, color="0.4", linewidth=0.9)
+
+
+def _speedups(timed: Sequence[Entry], over: str) -> Figure:
+    authors = by_author(timed)
+    figure = _figure(2.6 + 0.28 * len(authors))
+    histogram, rows = figure.subplots(2, 1, sharex=True, height_ratios=[2, 0.5 + 0.3 * len(authors)])
+    values = [entry.speedup or 1.0 for entry in timed]
+    low, high = min(values), max(values)
+    # Eight bins for each doubling at most, and no more than a reader can tell apart.
+    steps = max(8, min(60, math.ceil(8 * math.log2(max(high / low, 1.01)))))
+    edges = [low / 1.001 * (high * 1.002 / low) ** (step / steps) for step in range(steps + 1)]
+    histogram.hist(values, bins=edges, color=COLOURS[0], edgecolor="white", linewidth=0.4)
+    histogram.set_ylabel("solutions")
+    for place, (name, own) in enumerate(authors.items()):
+        held = sorted(entry.speedup or 1.0 for entry in own)
+        middle = held[len(held) // 2] if len(held) % 2 else math.sqrt(held[len(held) // 2 - 1] * held[len(held) // 2])
+        colour = COLOURS[place % len(COLOURS)]
+        rows.scatter(held, [place] * len(held), s=14, color=colour, alpha=0.6, linewidths=0, rasterized=len(held) > 500)
+        rows.plot([middle, middle], [place - 0.32, place + 0.32], color=colour, linewidth=2)
+        del name
+    rows.set_yticks(range(len(authors)), list(authors))
+    rows.set_ylim(len(authors) - 0.4, -0.6)
+    rows.set_xlabel(f"speedup {over}")
+    for axes in (histogram, rows):
+        _speedup_axis(axes, low, high)
+    return figure
+
+
+def _fast_p(entries: Sequence[Entry], over: str) -> Figure:
+    judged = [entry for entry in entries if entry.judged]
+    speedups = [entry.speedup for entry in judged if entry.speedup is not None]
+    low, high = min([0.1, *speedups]), max([2.0, *speedups])
+    figure = _figure(3.6)
+    axes = figure.subplots()
+    for place, (name, own) in enumerate(by_author(judged).items()):
+        held = sorted(entry.speedup for entry in own if entry.speedup is not None)
+        places = [low / 2, *held, high * 2]
+        shares = [(len(held) - rank) / len(own) for rank in range(len(held) + 1)]
+        axes.step(
+            places,
+            [*shares, shares[-1]],
+            where="post",
+            color=COLOURS[place % len(COLOURS)],
+            linestyle=LINES[place % len(LINES)],
+            linewidth=1.6,
+            # A label that begins with an underscore would be left out of the legend.
+            label=f"\u2009{name} ({len(own)})",
+        )
+    _speedup_axis(axes, low, high)
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel(f"p: speedup {over}")
+    axes.set_ylabel("fast_p")
+    axes.grid(axis="y", color="0.9")
+    axes.legend(title="author (results)", fontsize=8, title_fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _roofline(points: Sequence[Point]) -> Figure:
+    counted = [point.intensity for point in points if point.intensity > 0]
+    low, high = min([0.05, *counted]) / 2, max([20.0, *counted]) * 2
+    edge = low / 3
+    figure = _figure(4.2)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(edge / 2, high)
+    roof = [edge / 2, 1.0, high]
+    axes.plot(roof, [min(1.0, x) for x in roof], color="0.2", linewidth=1.4)
+    if len(counted) < len(points):
+        axes.axvspan(edge / 2, low / 1.2, color="0.93", linewidth=0)
+        axes.text(edge / 1.9, 1.25, "no flops\ncounted", fontsize=7, va="bottom")
+    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(by_author([p.entry for p in points]))}
+    held: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    for point in points:
+        name = show.line(point.entry.author, 40)
+        held[name if name in colours else OTHERS, point.bound].append(point)
+    for (name, bound), own in sorted(held.items()):
+        xs = [point.intensity or edge for point in own]
+        drawn_points = axes.scatter(
+            xs,
+            [min(1.0, x) * point.fraction for x, point in zip(xs, own, strict=True)],
+            marker=MARKS.get(bound, "D"),
+            s=22,
+            color=colours.get(name, "0.5"),
+            alpha=0.75,
+            linewidths=0,
+        )
+        drawn_points.set_urls([point.link or None for point in own])
+    bounds = sorted({point.bound for point in points})
+    for name, colour in colours.items():
+        axes.plot([], [], linestyle="none", marker="o", markersize=5, color=colour, label=f"\u2009{name}")
+    for bound in bounds:
+        axes.plot(
+            [], [], linestyle="none", marker=MARKS.get(bound, "D"), markersize=5, color="0.5", label=f"bound by {bound}"
+        )
+    axes.set_xlabel("arithmetic for each byte, 1 = what keeps memory and arithmetic equally busy")
+    axes.set_ylabel("arithmetic done, share of the peak rate")
+    axes.grid(color="0.92", which="major")
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure

@@ -1,0 +1,181 @@
+"""The page of a report: what its template is filled with.
+
+Pure; see the package. The template is rendered with autoescape and undefined names are errors; `Markup` is made only
+by `svg` (of numbers and of matplotlib's own output) and here of the page's own style and script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.comparing import Differences
+from harness.model import Record, Status
+from harness.report import differences as report_differences
+from harness.report import figures
+from harness.report import format as show
+from harness.report.board import heading
+from harness.report.html.solution import section
+from harness.report.html.svg import inline
+from harness.report.html.tables import Table, boards, differences_table
+from harness.report.points import points_of
+from harness.scoring import EAGER, LikeGroup, entries_of
+
+TEMPLATES = "templates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One record with what belongs to it: the name of its run, its source and log where they are at hand, the feedback
+    to its author."""
+
+    record: Record
+    run: str
+    source: str | None = None
+    log: str | None = None
+    feedback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Two runs compared, by their names."""
+
+    before: str
+    after: str
+    found: Differences
+
+
+def render(
+    items: Sequence[Item],
+    *,
+    title: str,
+    made_at: str,
+    changes: Changes | None = None,
+    baseline: str = EAGER,
+    with_figures: bool = True,
+) -> str:
+    """The page. `made_at` is told as it is given. Raises `MissingPlots` where figures can't be drawn."""
+    anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
+    records = [item.record for item in items]
+    links = _links(items, anchors)
+    groups = _groups(records, baseline)
+    environment = Environment(
+        loader=PackageLoader("harness.report.html", TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = (_asset(environment, name) for name in ("style.css.j2", "page.js.j2"))
+    others: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for item in items:
+        others[item.record.problem, item.record.solution].append((anchors[id(item.record)], item.run))
+    counted = Counter(record.status for record in records)
+    return environment.get_template("page.html.j2").render(
+        title=show.line(title, 200),
+        made_at=show.line(made_at, 60),
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(script),
+        runs=sorted({show.line(item.run, 120) for item in items}),
+        total=len(records),
+        statuses=[(status, counted[status], show.explain(status)) for status in Status if counted[status]],
+        groups=[
+            {
+                "heading": heading(group),
+                "tables": boards(group, own, links, number),
+                "figures": _figures(group, own, baseline, anchors, number) if with_figures else [],
+            }
+            for number, (group, own) in enumerate(groups.items())
+        ],
+        changes=_changes(changes, items, anchors),
+        sections=(
+            section(
+                item.record,
+                anchor=anchors[id(item.record)],
+                run=item.run,
+                source=item.source,
+                log=item.log,
+                feedback=item.feedback,
+                others=[
+                    held
+                    for held in others[item.record.problem, item.record.solution]
+                    if held[0] != anchors[id(item.record)]
+                ],
+            )
+            for item in items
+        ),
+    )
+
+
+def _asset(environment: Environment, name: str) -> str:
+    """The page's own style or script, as it is: these are parts of the harness."""
+    loader = environment.loader
+    assert loader is not None
+    return loader.get_source(environment, name)[0]
+
+
+def _policy(script: str) -> str:
+    """Nothing is loaded from anywhere, and only the page's own script runs, whatever a name or source may hold."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Record]]:
+    """Records by what is alike, in the order of the leaderboard."""
+    held: dict[LikeGroup, list[Record]] = defaultdict(list)
+    for record in records:
+        held[entries_of([record], baseline=baseline)[0].group].append(record)
+    return dict(sorted(held.items()))
+
+
+def _links(items: Sequence[Item], anchors: Mapping[int, str]) -> dict[tuple[str, ...], str]:
+    """Anchor by device, workload, problem, author and solution: of several records the one that finished last."""
+    latest: dict[tuple[str, ...], tuple[str, str]] = {}
+    for item in items:
+        record = item.record
+        key = (record.device.value, record.workload, record.problem, record.author, record.solution)
+        if key not in latest or latest[key][0] <= record.finished_at:
+            latest[key] = (record.finished_at, anchors[id(record)])
+    return {key: anchor for key, (_, anchor) in latest.items()}
+
+
+def _figures(
+    group: LikeGroup, records: Sequence[Record], baseline: str, anchors: Mapping[int, str], number: int
+) -> list[dict[str, Any]]:
+    entries = entries_of(records, baseline=baseline)
+    points = points_of(records, baseline=baseline, links={key: f"#{anchor}" for key, anchor in anchors.items()})
+    return [
+        {
+            "name": drawing.name,
+            "caption": drawing.caption,
+            "svg": inline(figures.drawn(drawing, "svg"), f"g{number}-{drawing.name}-", drawing.caption),
+        }
+        for drawing in figures.drawings(group, entries, points)
+    ]
+
+
+def _changes(changes: Changes | None, items: Sequence[Item], anchors: Mapping[int, str]) -> dict[str, Any] | None:
+    if changes is None:
+        return None
+    links: dict[tuple[str, str], str] = {}
+    for item in items:
+        if item.run == changes.after or (item.record.problem, item.record.solution) not in links:
+            links[item.record.problem, item.record.solution] = anchors[id(item.record)]
+    table: Table = differences_table(changes.found, links)
+    return {
+        "before": show.line(changes.before, 120),
+        "after": show.line(changes.after, 120),
+        "closing": report_differences.closing(changes.found),
+        "table": table,
+    }

@@ -1,0 +1,129 @@
+"""The section of one record: verdict, feedback, times with their samples, kernels, evidence, source, log.
+
+Pure; imports the vocabulary and `report`. Values for the template, which escapes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.model import Record
+from harness.report import format as show
+from harness.report.html.svg import strip
+from harness.report.html.tables import Table, kernel_table, tone_of
+from harness.report.terminal import result_of
+
+MAX_SOURCE_CHARS = 100_000
+MAX_LOG_CHARS = 20_000
+MAX_KERNELS = 50
+MAX_DEPTH = 6
+
+SIDES = ("reference", "solution")
+SUMMARY = ("samples", "median_s", "q1_s", "q3_s", "min_s", "max_s")
+
+
+def section(
+    record: Record,
+    *,
+    anchor: str,
+    run: str,
+    source: str | None,
+    log: str | None,
+    feedback: str,
+    others: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """What the template shows of one record. `others` are anchors and run names of the solution's other records."""
+    return {
+        "anchor": anchor,
+        "name": show.line(record.solution, 200),
+        "status": record.status.value,
+        "tone": tone_of(record.status),
+        "meaning": show.explain(record.status),
+        "result": show.line(result_of(record), 600),
+        "facts": [
+            ("problem", show.line(record.problem, 60)),
+            ("author", show.line(record.author, 100)),
+            ("run", show.line(run, 120)),
+            ("where", _where(record)),
+            ("finished", show.line(record.finished_at or show.ABSENT, 40)),
+            *([("labels", ", ".join(show.line(label, 60) for label in record.labels))] if record.labels else []),
+        ],
+        "others": [(link, show.line(name, 120)) for link, name in others],
+        "feedback": show.block(feedback),
+        "times": _times(record),
+        "strip": strip(*(_samples(record, side) for side in SIDES)) if record.timing else Markup(""),
+        "kernels": _kernels(record),
+        "evidence": _lines(_evidence(record)),
+        "source": show.block(source, MAX_SOURCE_CHARS) if source is not None else None,
+        "log": show.block(log, MAX_LOG_CHARS).strip("\n") if log else "",
+    }
+
+
+def _where(record: Record) -> str:
+    processor = record.environment.get("gpu" if record.device.value == "cuda" else "cpu") or "unknown"
+    return f"{record.device.value}, {show.line(processor, 80)}, workload {show.line(record.workload, 40)}"
+
+
+def _mapping(held: Any, key: str) -> Mapping[str, Any]:
+    value = held.get(key) if isinstance(held, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _times(record: Record) -> list[tuple[str, list[str]]]:
+    """Rows of the table of times: name, then the values of `SUMMARY`."""
+    rows = []
+    for side in SIDES:
+        for kind, name in (("device", f"{side}, on the device"), ("latency", f"{side}, a call as Python sees it")):
+            held = _mapping(_mapping(record.timing, side), kind)
+            if held:
+                rows.append((name, [show.value(key, held.get(key)) for key in SUMMARY]))
+    return rows
+
+
+def _samples(record: Record, side: str) -> list[float]:
+    held = _mapping(record.timing, side).get("samples_s")
+    if not isinstance(held, list):
+        return []
+    flat = [value for burst in held if isinstance(burst, list) for value in burst]
+    return [
+        float(value)
+        for value in flat
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    ]
+
+
+def _kernels(record: Record) -> Table | None:
+    held = (record.build or {}).get("kernels")
+    rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
+    return kernel_table(rows) if rows else None
+
+
+def _evidence(record: Record) -> dict[str, Any]:
+    """Everything of the record that has no place of its own on the page."""
+    timing = {key: value for key, value in (record.timing or {}).items() if key not in SIDES}
+    build = {key: value for key, value in (record.build or {}).items() if key != "kernels"}
+    held = {"evidence": record.evidence, "timing": timing, "build": build, "environment": record.environment}
+    held["digests"] = {"solution": record.solution_digest or None, "problem": record.problem_digest or None}
+    return {name: value for name, value in held.items() if value}
+
+
+def _lines(held: Mapping[str, Any], depth: int = 0) -> str:
+    """Names and values, one a line, deeper ones indented."""
+    lines = []
+    for name, value in held.items():
+        indent = "  " * depth
+        shown = show.line(str(name).replace("_", " "), 60)
+        if isinstance(value, Mapping) and value and depth < MAX_DEPTH:
+            lines += [f"{indent}{shown}", _lines(value, depth + 1)]
+        elif (
+            isinstance(value, list) and value and depth < MAX_DEPTH and all(isinstance(item, Mapping) for item in value)
+        ):
+            for number, item in enumerate(value[:20]):
+                lines += [f"{indent}{shown} {number + 1}", _lines(item, depth + 1)]
+        else:
+            lines.append(f"{indent}{shown}: {show.value(str(name), value)}")
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""Records as points of a roofline: where their problem lies, and how much of the limit they reach.
+
+Pure; imports `scoring` and `report.figures`. The figures come from `timing.speed_of_light`; a record without them is
+no point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.model import Record
+from harness.report.figures import Point
+from harness.scoring import EAGER, entries_of
+
+BOUNDS = ("memory", "compute", "launch")
+
+
+def points_of(
+    records: Sequence[Record], *, baseline: str = EAGER, links: Mapping[int, str] | None = None
+) -> list[Point]:
+    """One point a timed record that says how far from the speed of light it is; `links` by the record's `id()`."""
+    points = []
+    for record in records:
+        held = (record.timing or {}).get("speed_of_light")
+        light: Mapping[str, Any] = held if isinstance(held, Mapping) else {}
+        fraction, memory_s = _positive(light.get("fraction")), _positive(light.get("memory_s"))
+        bound = light.get("bound")
+        if record.speedup is None or fraction is None or memory_s is None or bound not in BOUNDS:
+            continue
+        compute_s = _positive(light.get("compute_s")) or 0.0
+        points.append(
+            Point(
+                entry=entries_of([record], baseline=baseline)[0],
+                bound=str(bound),
+                intensity=compute_s / memory_s,
+                fraction=fraction,
+                link=(links or {}).get(id(record), ""),
+            )
+        )
+    return points
+
+
+def _positive(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value > 0.0 else None
