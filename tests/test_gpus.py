@@ -1,0 +1,78 @@
+"""CUDA_VISIBLE_DEVICES as CUDA reads it, over environments made up here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.config import Machine, resolve
+from harness.environment import Environment, Gpu, collect
+from harness.executors import ExecutorError
+from harness.executors.local import seats
+from harness.gpus import visible_gpus
+from harness.model import DeviceKind
+
+
+def gpu(index: int) -> Gpu:
+    return Gpu(
+        index=index,
+        name="NVIDIA H200",
+        uuid=f"GPU-{index}{index}{index}{index}-0000",
+        compute_capability="9.0",
+        memory_bytes=None,
+        sm_clock_max_mhz=None,
+        memory_clock_max_mhz=None,
+        power_limit_w=None,
+        ecc=None,
+        mig=None,
+        persistence=None,
+    )
+
+
+def machine(visible: str | None, count: int = 4) -> Environment:
+    return replace(collect(), gpus=tuple(gpu(n) for n in range(count)), cuda_visible_devices=visible)
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        (None, [0, 1, 2, 3]),
+        ("2,0", [2, 0]),
+        ("GPU-3333", [3]),
+        ("GPU-1111-0000, 2", [1, 2]),
+        ("1,9,2", [1]),
+        ("0,0", [0]),
+        ("", []),
+        ("-1", []),
+        ("GPU-", []),
+    ],
+)
+def test_visible_gpus_are_those_cuda_would_show(visible: str | None, found: list[int]) -> None:
+    assert [item.index for item in visible_gpus(machine(visible))] == found
+
+
+@pytest.mark.parametrize(("workers", "count"), [(None, 4), (1, 1), (2, 2), (9, 4)])
+def test_each_gpu_has_a_slot_whose_processes_see_no_other(workers: int | None, count: int) -> None:
+    config = resolve(
+        machine=Machine(device=DeviceKind.CUDA, cpu_count=8, memory_bytes=2**36),
+        run_id="r",
+        options={"paths": ["x"], "workers": workers},
+    )
+    held = seats(config, machine(None))
+    assert len(held) == count
+    for number, (slot, env) in enumerate(held):
+        assert env == {"CUDA_VISIBLE_DEVICES": gpu(number).uuid}
+        assert slot.name == slot.environment["gpu_uuid"] == gpu(number).uuid
+    with pytest.raises(ExecutorError, match="CUDA_VISIBLE_DEVICES"):
+        seats(config, machine("7"))
+
+
+def test_the_host_device_has_as_many_slots_as_asked_for() -> None:
+    for workers, names in ((None, ["host"]), (1, ["host"]), (3, ["host-0", "host-1", "host-2"])):
+        config = resolve(
+            machine=Machine(device=DeviceKind.HOST, cpu_count=8, memory_bytes=2**36),
+            run_id="r",
+            options={"paths": ["x"], "workers": workers},
+        )
+        assert [slot.name for slot, _ in seats(config, machine(None, 0))] == names

@@ -1,0 +1,54 @@
+"""Seconds of devices out of records: what is known adds up, nothing is negative, old records are left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.model import DeviceKind, Record, Status
+from harness.report import timeline
+
+
+def record(name: str, slot: str | None, begin_s: float = 0.0, end_s: float = 0.0) -> Record:
+    evidence: dict[str, object] = {
+        "stages_s": {"prepare": 0.5, "load": 0.25, "verify": 1.0, "measure": 2.0, "total": 3.75},
+        "bursts_s": {"solution": 1.5, "reference": 0.5},
+    }
+    if slot is not None:
+        evidence["ran_on"] = {"slot": slot, "begin_unix_s": 1e9 + begin_s, "end_unix_s": 1e9 + end_s}
+    return Record(
+        problem="level1/1",
+        author="a",
+        solution=name,
+        device=DeviceKind.CUDA,
+        workload="full",
+        status=Status.wrong_value,
+        reason="r",
+        evidence=evidence,
+    )
+
+
+def test_every_second_of_each_device_is_accounted_for() -> None:
+    held = [record("x", "g0", 0, 4), record("y", "g1", 1, 6), record("z", "g0", 5, 10), record("old", None)]
+    found = timeline.stays(held)
+    assert [stay.solution for stay in found] == ["x", "z", "y"]
+    for share in timeline.shares(found):
+        parts = (share.solution_s, share.reference_s, share.checks_s, share.prepare_s, share.load_s)
+        assert share.span_s == 10.0
+        assert sum(parts) + share.handling_s + share.idle_s == pytest.approx(10.0)
+        assert min(*parts, share.handling_s, share.idle_s) >= 0.0
+    first, second = timeline.shares(found)
+    assert (first.solutions, first.solution_s, first.idle_s) == (2, 3.0, pytest.approx(1.0))
+    assert second.idle_s == pytest.approx(5.0)
+
+
+def test_the_page_has_a_bar_for_each_stay() -> None:
+    lines = timeline.lines(timeline.stays([record("x", "g0", 0, 4), record("y", "g0", 4, 10)]))
+    assert lines[0].startswith("g0: 2 solutions in 10.0 s: solution 3.0 s (30%), reference 1.0 s (10%)")
+    bars = [line[2:62] for line in lines[1:3]]
+    assert bars[0].rstrip()
+    assert len(bars[0].rstrip()) == len(bars[1]) - len(bars[1].lstrip()) == 24
+    assert set("".join(bars)) <= set(" pcrsl.")
+
+
+def test_no_record_no_page() -> None:
+    assert timeline.lines(timeline.stays([record("old", None)])) == []
