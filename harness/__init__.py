@@ -1,3 +1,21 @@
-"""A harness that scores GPU kernels: builds them, checks them against a reference in a sandbox, and times both."""
+"""A harness that scores GPU kernels: builds them, checks them against a reference in a sandbox, and times both.
+
+`from harness import Harness` is the Python API (`harness.api`); nothing is imported before it is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.api import Harness, Result, RewardPolicy, SpeedShape, as_completed, reward
 
 __version__ = "0.1.0"
+
+__all__ = ["Harness", "Result", "RewardPolicy", "SpeedShape", "__version__", "as_completed", "reward"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from harness import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,63 @@
+"""What an evaluation gives back: the record, and what loops ask of it.
+
+Outside layer; trusted side. Values only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.feedback import feedback
+from harness.model import Record, Status
+from harness.rewards import DEFAULT_POLICY, RewardPolicy, reward_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One evaluated solution: its record (the same as in `records.jsonl`), its source, and what its build and its
+    process printed."""
+
+    record: Record
+    source: str
+    log: str
+
+    @property
+    def status(self) -> Status:
+        return self.record.status
+
+    @property
+    def passed(self) -> bool:
+        """Built, right on every input variant, and (where the device times) timed."""
+        return self.record.status is Status.passed
+
+    @property
+    def reason(self) -> str:
+        """One line that a person can act on."""
+        return self.record.reason
+
+    @property
+    def speedup(self) -> float | None:
+        """Against eager; above 1 is faster. None where it did not pass or was not timed."""
+        return self.record.speedup
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the speedup, None where there is none."""
+        held = (self.record.timing or {}).get("speedup")
+        low, high = (held.get("low"), held.get("high")) if isinstance(held, dict) else (None, None)
+        return (float(low), float(high)) if low is not None and high is not None else None
+
+    def feedback(self) -> str:
+        """Text for whoever wrote the solution, a model or a person: what failed and where, or how good it is."""
+        return feedback(self.record, source=self.source, log=self.log)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a JSON object."""
+        return self.record.to_json()
+
+
+def reward(result: Result | Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
+    """One number for training and search, as `RewardPolicy` documents; None where the record says nothing about the
+    solution (a fault of the harness, or something this machine lacks): leave that sample out."""
+    return reward_of(result.record if isinstance(result, Result) else result, policy)

@@ -1,0 +1,335 @@
+"""`Harness`: warm builders and referees that evaluate what they are given, one solution or thousands.
+
+Outside layer; trusted side. Problems are trusted code, solutions are not. Everything belongs to the instance; two of
+them share nothing but the build cache on disk, which is safe to share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from harness.api.flow import Flow, Work
+from harness.api.result import Result
+from harness.catalog import Catalog, CatalogError, load_problems
+from harness.catalog.solutions import MAX_SOURCE_BYTES
+from harness.config import DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
+from harness.environment import MachineError, collect, cuda_unusable, machine
+from harness.executors.local import LocalExecutor
+from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Record, Solution, Workload, digest_text
+from harness.planning import Job
+from harness.store import RunStore, is_run, new_run_id
+
+Timing = Literal["quick", "full"]
+"""`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or
+10 s."""
+
+QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02, budget_s=0.25)
+
+MAX_LOG_BYTES = 2**20
+"""Of a longer log the end is kept."""
+
+
+class HarnessClosed(RuntimeError):
+    """Asked for work after `close`."""
+
+
+class Harness:
+    """Evaluates solutions on this machine.
+
+        with Harness(device="auto") as h:
+            print(h.evaluate("level1/19", source).speedup)
+
+    `device`: "auto" (a GPU where one can be used, else host), "cuda" or "host". `problems`: the folder that ids such
+    as "level1/19" are looked up in. `workload`: sizes by name; None is `full` on a GPU, `small` (where declared) on
+    the host. `timing`: how long to measure, see `Timing`, or a `TimingConfig`. `results`: a folder to keep as a run
+    (records, logs), created or continued; None keeps nothing on disk. The rest are the command line's settings of the
+    same names; None is its default.
+
+    Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
+    block. Every method may be called from any thread. Raises `MachineError` where the device can't be used,
+    `ConfigError` for an impossible setting.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: Literal["auto", "cuda", "host"] | DeviceKind = "auto",
+        problems: Path | str = "problems",
+        workload: str | None = None,
+        timing: Timing | TimingConfig = "quick",
+        results: Path | str | None = None,
+        precision: PrecisionClass | str | None = None,
+        seeds: int | None = None,
+        device_policy: DevicePolicy | None = None,
+        sandbox: SandboxMode | None = None,
+        checked: bool | None = None,
+        jobs: int | None = None,
+        workers: int | None = None,
+        compile_timeout_s: float | None = None,
+        load_timeout_s: float | None = None,
+        call_timeout_s: float | None = None,
+        solution_timeout_s: float | None = None,
+        memory_limit_bytes: int | None = None,
+        cache_dir: Path | str | None = None,
+    ) -> None:
+        self._environment = collect()
+        found = machine(self._environment)
+        self._results = Path(results) if results is not None else None
+        settled = resolve(
+            machine=found,
+            run_id=new_run_id(),
+            options={
+                "paths": [Path()],  # nothing is looked for there: solutions arrive one by one
+                "problems": Path(problems),
+                "device": str(device.value if isinstance(device, DeviceKind) else device),
+                "workload": workload,
+                "precision": str(precision.value if isinstance(precision, PrecisionClass) else precision)
+                if precision is not None
+                else None,
+                "seeds": seeds,
+                "device_policy": device_policy,
+                "sandbox": sandbox,
+                "checked": checked,
+                "jobs": jobs,
+                "workers": workers,
+                "compile_timeout_s": compile_timeout_s,
+                "load_timeout_s": load_timeout_s,
+                "call_timeout_s": call_timeout_s,
+                "solution_timeout_s": solution_timeout_s,
+                "memory_limit_bytes": memory_limit_bytes,
+                "cache_dir": Path(cache_dir) if cache_dir is not None else None,
+            },
+        )
+        why = cuda_unusable(self._environment)
+        if settled.device is DeviceKind.CUDA and why:
+            raise MachineError(f"{why}; device='host' checks values on the CPU")
+        if timing == "quick":
+            settled = replace(settled, timing=QUICK)
+        elif isinstance(timing, TimingConfig):
+            settled = replace(settled, timing=timing)
+        self._config: RunConfig = settled
+        self._named_workload = workload
+        self._lock = threading.RLock()
+        self._numbers = count()
+        self._flow: Flow | None = None
+        self._folder: Path | None = None
+        self._store: RunStore | None = None
+        self._catalog: Catalog | None = None
+        self._closed = False
+
+    @property
+    def device(self) -> DeviceKind:
+        """Where solutions are executed."""
+        return self._config.device
+
+    @property
+    def config(self) -> RunConfig:
+        """Every setting, settled."""
+        return self._config
+
+    def submit(
+        self,
+        problem: str | Path | Problem,
+        source: str | Path,
+        *,
+        workload: str | Workload | None = None,
+        author: str = "local",
+        name: str | None = None,
+        sample: int | None = None,
+    ) -> Future[Result]:
+        """Start evaluating `source` (the text of a solution, or the path of one) and return at once.
+
+        `problem` is an id ("level1/19"), the path of a problem file, the text of one (more than one line), or a
+        `Problem`. `workload` is a name that it declares, or a `Workload` of other sizes. The future's `result()` is a
+        `Result` whatever the solution does; it raises only where no device is left (`ExecutorError`). `cancel()` works
+        until the build begins.
+
+        Raises `CatalogError` where the problem, workload or file can't be found, `HarnessClosed` after `close`.
+        """
+        held = self._problem(problem)
+        job = Job(
+            solution=self._solution(held, source, author=author, name=name, sample=sample),
+            problem=replace(held, precision=self._config.precision) if self._config.precision else held,
+            workload=self._workload(held, workload),
+        )
+        flow, folder = self._started()
+        work = Work(job=job, log_path=folder / f"{next(self._numbers)}.log", future=Future())
+        try:
+            flow.submit(work)
+        except RuntimeError as error:
+            raise HarnessClosed("this Harness is closed; make another one") from error
+        return work.future
+
+    def evaluate(
+        self,
+        problem: str | Path | Problem,
+        source: str | Path,
+        *,
+        workload: str | Workload | None = None,
+        author: str = "local",
+        name: str | None = None,
+        sample: int | None = None,
+    ) -> Result:
+        """Evaluate `source` and wait for the result. Arguments and errors as for `submit`."""
+        return self.submit(problem, source, workload=workload, author=author, name=name, sample=sample).result()
+
+    async def evaluate_async(
+        self,
+        problem: str | Path | Problem,
+        source: str | Path,
+        *,
+        workload: str | Workload | None = None,
+        author: str = "local",
+        name: str | None = None,
+        sample: int | None = None,
+    ) -> Result:
+        """`evaluate` for an event loop, which goes on meanwhile. Arguments and errors as for `submit`."""
+        future = await asyncio.to_thread(
+            self.submit, problem, source, workload=workload, author=author, name=name, sample=sample
+        )
+        return await asyncio.wrap_future(future)
+
+    async def as_completed_async(self, futures: Iterable[Future[Result]]) -> AsyncIterator[Result]:
+        """The results of `submit`'s futures, each as soon as it is there."""
+        for done in asyncio.as_completed([asyncio.wrap_future(future) for future in futures]):
+            yield await done
+
+    def close(self) -> None:
+        """End every process. What has not begun is cancelled; what is under way fails with `ExecutorError`."""
+        with self._lock:
+            self._closed = True
+            flow, self._flow = self._flow, None
+            folder, self._folder = self._folder, None
+            store, self._store = self._store, None
+        if flow is not None:
+            flow.close()
+        if store is not None:
+            store.close()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _started(self) -> tuple[Flow, Path]:
+        with self._lock:
+            if self._closed:
+                raise HarnessClosed("this Harness is closed; make another one")
+            if self._flow is None or self._folder is None:
+                folder = Path(tempfile.mkdtemp(prefix="harness-"))
+                try:
+                    if self._results is not None and self._store is None:
+                        self._store = self._opened(self._results)
+                    executor = LocalExecutor(self._config, self._environment, folder)
+                except BaseException:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise
+                self._folder = folder
+                self._flow = Flow(executor, self._config, self._environment, self._delivered)
+            return self._flow, self._folder
+
+    def _opened(self, folder: Path) -> RunStore:
+        settings = self._config.to_json()
+        if is_run(folder):
+            return RunStore.resume(folder, config=settings)
+        return RunStore.create(folder, config=settings, environment=self._environment.to_json())
+
+    def _delivered(self, work: Work, record: Record) -> Result:
+        log = _tail(work.log_path)
+        with self._lock:
+            if self._store is not None:
+                self._store.append(record)
+                self._store.log_path(record.solution).write_text(log, encoding="utf-8", errors="replace")
+        # A loop may run for days: nothing of a finished solution stays in the temporary folder.
+        with suppress(OSError):
+            work.log_path.unlink()
+        return Result(record=record, source=work.job.solution.source, log=log)
+
+    def _problem(self, wanted: str | Path | Problem) -> Problem:
+        if isinstance(wanted, Problem):
+            return wanted
+        if isinstance(wanted, str) and "\n" in wanted:
+            digest = digest_text(wanted, "{}")
+            return Problem(
+                id=f"inline/{digest[:12]}",
+                name="inline",
+                path=Path(f"{digest[:12]}.py"),
+                source=wanted,
+                digest=digest,
+                rules=InputRules(),
+            )
+        path = Path(wanted)
+        if path.suffix == ".py" and path.is_file():
+            return load_problems(path.resolve().parent).resolve(f"{path.resolve().parent.name}/{path.name}")
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = load_problems(self._config.problems)
+            return self._catalog.resolve(str(wanted))
+
+    def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
+        if isinstance(wanted, Workload):
+            return wanted
+        name = wanted or self._config.workload
+        held = problem.workloads.get(name)
+        if held is None and wanted is None and self._named_workload is None:
+            held = problem.workloads.get("full")
+        if held is None:
+            known = ", ".join(problem.workloads)
+            raise CatalogError([f"{problem.id} declares no workload {name!r}; it has {known}"])
+        return held
+
+    def _solution(
+        self, problem: Problem, source: str | Path, *, author: str, name: str | None, sample: int | None
+    ) -> Solution:
+        if isinstance(source, Path):
+            try:
+                text = source.read_text(encoding="utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                raise CatalogError([f"{source}: can't be read: {error}"]) from error
+        else:
+            text = source
+        if len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
+            raise CatalogError([f"a solution of {problem.id} has more than {MAX_SOURCE_BYTES} bytes"])
+        level, _, number = problem.id.partition("/")
+        file = f"{number}_{re.sub(r'[^A-Za-z0-9._-]+', '_', name or digest_text(text)[:12])[:80]}.py"
+        return Solution(
+            problem_id=problem.id,
+            author=author,
+            label=f"{author}/{level}/{file}",
+            path=Path(file),
+            source=text,
+            sample=sample,
+        )
+
+
+def _tail(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return ""
+    return data[-MAX_LOG_BYTES:].decode(errors="replace")

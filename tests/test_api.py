@@ -1,0 +1,165 @@
+"""The Python API with real builders and a real referee on the host device: results are values, from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+
+import pytest
+
+from harness import Harness, Result, as_completed, reward
+from harness.api import HarnessClosed
+from harness.catalog import CatalogError
+from harness.config import ConfigError
+from harness.executors import ExecutorError
+from harness.model import DeviceKind, Status, Workload
+from harness.scoring import leaderboard
+from harness.store import RunStore
+
+PROBLEM = """
+import torch
+SIZE = 64
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.rand(SIZE, SIZE) - 0.5]
+def get_init_inputs():
+    return []
+"""
+
+SOLUTION = """
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        {}
+"""
+RIGHT = SOLUTION.format("return torch.clamp(x, min=0)")
+WRONG = SOLUTION.format("return x")
+DIES = SOLUTION.format("import os; os._exit(1)")
+BROKEN = "def ModelNew(:\n"
+
+
+@pytest.fixture(scope="module")
+def h(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    problems = tmp_path_factory.mktemp("problems")
+    (problems / "level1").mkdir()
+    (problems / "level1" / "19_relu.py").write_text(PROBLEM)
+    with Harness(device="host", problems=problems, call_timeout_s=30.0) as made:
+        yield made
+
+
+def test_importing_the_package_is_cheap() -> None:
+    code = (
+        "import sys, harness; "
+        "print(harness.__version__, 'torch' in sys.modules, any(name.startswith('harness.') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1:] == ["False", "False"]
+    with pytest.raises(ImportError):
+        from harness import NoSuchThing  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_a_right_solution_gives_speedup_reward_and_feedback(h: Harness) -> None:
+    result = h.evaluate("level1/19", RIGHT, author="ann", sample=3)
+    assert (result.status, result.passed, h.device) == (Status.passed, True, DeviceKind.HOST)
+    assert result.speedup is not None
+    assert (result.record.author, result.record.sample, result.record.workload) == ("ann", 3, "full")
+    assert result.record.solution.startswith("ann/level1/19_")
+    worth = reward(result)
+    assert worth is not None
+    assert 0.3 < worth < 1.0
+    assert "passed" in result.feedback()
+    again = h.evaluate("1/19", RIGHT, author="ann")
+    assert (again.status, again.record.solution) == (Status.passed, result.record.solution)
+
+
+def test_failures_are_values_and_leave_the_next_alone(h: Harness) -> None:
+    expected = {
+        WRONG: Status.wrong_value,
+        DIES: Status.crashed,
+        BROKEN: Status.syntax_error,
+        RIGHT: Status.passed,
+    }
+    futures: dict[Future[Result], str] = {h.submit(PROBLEM, source): source for source in expected}
+    found = {futures[done]: done.result() for done in as_completed(futures)}
+    assert {source: result.status for source, result in found.items()} == expected
+    assert found[WRONG].speedup is None
+    assert "wrong value" in found[WRONG].feedback()
+    assert reward(found[BROKEN]) == 0.0
+    assert all(result.source == source for source, result in found.items())
+
+
+def test_many_threads_share_one(h: Harness) -> None:
+    results: list[Result] = []
+
+    def run(number: int) -> None:
+        results.append(h.evaluate("level1/19", RIGHT + f"# {number}\n", author=f"author{number}"))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {result.record.author for result in results} == {f"author{number}" for number in range(4)}
+    assert all(result.passed for result in results)
+
+
+def test_from_an_event_loop(h: Harness) -> None:
+    async def run() -> tuple[Result, list[Result]]:
+        first = await h.evaluate_async("level1/19", RIGHT)
+        futures = [h.submit("level1/19", source) for source in (WRONG, BROKEN)]
+        return first, [item async for item in h.as_completed_async(futures)]
+
+    first, others = asyncio.run(run())
+    assert first.passed
+    assert {item.status for item in others} == {Status.wrong_value, Status.syntax_error}
+
+
+def test_files_other_sizes_and_what_does_not_exist(h: Harness, tmp_path: Path) -> None:
+    folder = tmp_path / "level7"
+    folder.mkdir()
+    (folder / "5_relu.py").write_text(PROBLEM)
+    (folder / "workloads.yaml").write_text("format: 1\nproblems: {5: {workloads: {tiny: {SIZE: 3}}}}\n")
+    (tmp_path / "kernel.py").write_text(RIGHT)
+    result = h.evaluate(folder / "5_relu.py", tmp_path / "kernel.py", workload="tiny")
+    assert (result.passed, result.record.problem, result.record.workload) == (True, "level7/5", "tiny")
+    result = h.evaluate("level1/19", RIGHT, workload=Workload(name="odd", sizes={"SIZE": 7}))
+    assert (result.passed, result.record.workload) == (True, "odd")
+    with pytest.raises(CatalogError, match="there is no problem 'level1/20'"):
+        h.submit("level1/20", RIGHT)
+    with pytest.raises(CatalogError, match="declares no workload 'huge'"):
+        h.submit("level1/19", RIGHT, workload="huge")
+    with pytest.raises(CatalogError, match=r"nothing\.py: can't be read"):
+        h.submit("level1/19", tmp_path / "nothing.py")
+    with pytest.raises(ConfigError, match="device"):
+        Harness(device="tpu")  # type: ignore[arg-type]
+
+
+def test_results_are_kept_where_asked_for_and_continued(tmp_path: Path) -> None:
+    run = tmp_path / "results" / "loop"
+    for source, name in ((RIGHT, "right"), (BROKEN, "broken")):
+        with Harness(device="host", results=run) as mine:
+            mine.evaluate(PROBLEM, source, author="ann", name=name)
+    records = RunStore.open(run).records()
+    assert [item.status for item in records] == [Status.passed, Status.syntax_error]
+    (row,) = leaderboard(records)
+    assert (row.passed, row.results) == (1, 1)
+    assert RunStore.open(run).log_path(records[1].solution).is_file()
+
+
+def test_closing_ends_what_waits_and_nothing_more_is_taken() -> None:
+    mine = Harness(device="host")
+    futures = [mine.submit(PROBLEM, RIGHT + f"# {number}\n") for number in range(8)]
+    mine.close()
+    for future in futures:
+        with pytest.raises((ExecutorError, CancelledError)):
+            future.result(timeout=60)
+    with pytest.raises(HarnessClosed):
+        mine.submit(PROBLEM, RIGHT)
+    mine.close()
