@@ -177,6 +177,8 @@ class Contestant:
         return copied, unmatched
 
     def _burst(self, burst: Burst) -> BurstDone:
+        if self._shim is not None:
+            self._shim.set_schedule(burst.schedule)
         tree = TreeSpec.from_json(burst.input_tree)
         claims = []
         for index, call in enumerate(burst.calls):
@@ -184,6 +186,8 @@ class Contestant:
                 claims.append(self._call(call, tree, burst))
             except BaseException as error:
                 raise _Broke(Stage.CALL, index) from error
+        if self._shim is not None:
+            self._shim.note_calls(len(claims))
         return BurstDone(claims=tuple(claims), reports=self._reports())
 
     def _call(self, call: Call, tree: TreeSpec, burst: Burst) -> CallClaim:

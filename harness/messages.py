@@ -144,6 +144,7 @@ class Load:
 class Burst:
     """Make these calls one after another and copy every output out as its window closes.
 
+    `schedule` is the order in which the host device executes blocks and threads: 0 rising, 1 falling.
     `restore_state` asks that the model's state be as after loading before each call. `coerce_device` asks that
     outputs on another device be brought over inside the window.
     """
@@ -153,6 +154,7 @@ class Burst:
     state_names: tuple[str, ...]
     restore_state: bool
     coerce_device: bool
+    schedule: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -162,6 +164,7 @@ class Burst:
             "state_names": list(self.state_names),
             "restore_state": self.restore_state,
             "coerce_device": self.coerce_device,
+            "schedule": self.schedule,
         }
 
     @classmethod
@@ -172,6 +175,7 @@ class Burst:
             state_names=_items(value, "state_names", _text),
             restore_state=_bool(value.get("restore_state")),
             coerce_device=_bool(value.get("coerce_device")),
+            schedule=_int(value.get("schedule")),
         )
 
 

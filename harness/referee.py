@@ -27,7 +27,8 @@ from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of,
 from harness.messages import Attach, Burst, BurstDone, CallMode, Load
 from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
 from harness.reference import ProblemError
-from harness.reports import failure_of_reports
+from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
+from harness.reports import failure_of_reports, labels_of_reports
 from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sandbox import SandboxPolicy
 from harness.sidecheck import AUDITED_CALLS, EXPLAINED, SideCheck, choose_workload, set_bytes
@@ -224,6 +225,7 @@ class _Session:
         self._deadline = begin + self._config.solution_timeout_s
         self._labels: list[str] = []
         self._unmatched: tuple[str, ...] = ()
+        self._answered: list[int] = []
         self._on_the_side = first_set is not None
         self._first_set = first_set or 0
         self._side: SideCheck | None = None
@@ -262,9 +264,27 @@ class _Session:
     def _right(self) -> Failure | None:
         findings, done = self._verification()
         self._evidence |= summarise(findings)
+        failure = failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
+        if failure is None and self._config.device is DeviceKind.HOST and self._config.checked and not self._task.timed:
+            failure, done = self._timed("reorder", self._reordered)
         if done.reports:
             self._evidence["reports"] = [dict(report) for report in done.reports]
-        return failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
+        self._labels += labels_of_reports(done.reports)
+        return failure
+
+    def _reordered(self) -> tuple[Failure | None, BurstDone]:
+        """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU)."""
+        second = Reordering(
+            self._bench,
+            self._verifier(),
+            lambda turns, schedule: self._ask(calls_of(self._bench, turns), schedule)[0],
+            uses_atomics(self._task.source),
+        )
+        failure, done = second.check(self._answered[:REPEATED_CALLS])
+        if second.evidence:
+            self._evidence["second_schedule"] = second.evidence
+        self._labels += second.labels
+        return failure, done
 
     def _timed(self, name: str, step: Callable[[], T]) -> T:
         begin = time.perf_counter()
@@ -299,13 +319,14 @@ class _Session:
     def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
         return self._ask(calls_of(self._bench, turns))
 
-    def _ask(self, calls: tuple[Any, ...]) -> tuple[BurstDone, float]:
+    def _ask(self, calls: tuple[Any, ...], schedule: int = 0) -> tuple[BurstDone, float]:
         burst = Burst(
             calls=calls,
             input_tree=self._bench.tree.to_json(),
             state_names=self._bench.traits.updates_state,
             restore_state=bool(self._bench.traits.updates_state),
             coerce_device=self._config.device_policy == "coerce",
+            schedule=schedule,
         )
         timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
         done, wall_s = self._guest.burst(burst, timeout_s)
@@ -331,6 +352,7 @@ class _Session:
             bench.device.synchronize()
             turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
             done, _ = self._burst(turns)
+            self._answered = [turn.index for turn in turns]
             findings += verifier.check(turns, done, with_reference=True)
             # The form of an answer is the same for every input: one call tells. Values are worth a second look.
             if any(finding.failure is not None and finding.judgement is None for finding in findings):

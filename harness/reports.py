@@ -21,7 +21,12 @@ STATUS_OF_KIND: Mapping[str, Status] = {
     "assertion": Status.cuda_error,
     "not_emulated": Status.not_emulated,
 }
-"""Kinds that decide the status. A kind that is not here (a leak, say) is evidence only."""
+"""Kinds that decide the status. A kind that is not here is evidence only, or a label."""
+
+LABEL_OF_KIND: Mapping[str, str] = {
+    "leak": "leaks_memory",
+}
+"""Kinds that make a label and decide nothing: values are right, but every call takes memory that none gives back."""
 
 ORDER = (
     Status.not_emulated,
@@ -46,6 +51,11 @@ def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
                 rest = f" (and {more} more findings)" if more else ""
                 return Failure(status=status, reason=one_line(_describe(report) + rest))
     return None
+
+
+def labels_of_reports(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Labels that the reports ask for, each once."""
+    return list(dict.fromkeys(LABEL_OF_KIND[kind] for r in reports if (kind := str(r.get("kind"))) in LABEL_OF_KIND))
 
 
 def _describe(report: Mapping[str, Any]) -> str:

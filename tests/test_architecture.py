@@ -18,8 +18,8 @@ LAYERS = {
     "pure": "claims comparing comparison digest digest_kernel extract messages numerics patterns precision reports "
     "rewards roofline sanitizers scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sources store",
-    "stages": "audit bench build contestant guest health measure oracle sandbox sidecheck signature tasks timing "
-    "verify zygote",
+    "stages": "audit bench build contestant guest health measure oracle reordering sandbox sidecheck signature tasks "
+    "timing verify zygote",
     "control": "executors judging pipeline planning referee schedule",
     "outside": "api cli doctor feedback report transcripts __main__",
 }

@@ -30,10 +30,9 @@ __all__ = [
     "clear",
     "collect_reports",
     "device_of",
-    "leaks_of_calls",
     "load_module",
-    "mark_allocations",
     "mark_cuda",
+    "note_calls",
     "note_not_emulated",
     "set_schedule",
     "sticky_error",
@@ -42,6 +41,9 @@ __all__ = [
 _runtime: RuntimeLibrary | None = None
 _bridge: Any = None
 _not_emulated: list[dict[str, Any]] = []
+_calls: int | None = None
+
+_CALLS_THAT_TELL = 2
 
 
 def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) -> None:
@@ -133,18 +135,22 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
     it: ask at the end of a run.
     """
     found = _need().reports() + [dict(item) for item in _not_emulated]
-    return found + _leaks(since_mark=False) if leaks else found
+    if leaks:
+        return found + _leaks(since_mark=False)
+    if _calls is None or _calls < _CALLS_THAT_TELL:
+        return found
+    return found + [report for report in _leaks(since_mark=True) if report["count"] >= _calls]
 
 
-def mark_allocations() -> None:
-    """What is allocated up to now is set-up, and counts as no leak of the calls that follow."""
-    _need().mark_allocations()
-
-
-def leaks_of_calls(calls: int) -> list[dict[str, Any]]:
-    """Reports of kind `leak` for memory that the `calls` calls since `mark_allocations` left behind: at least one
-    allocation a call, from one place. Less is a buffer that is kept for the next call."""
-    return [report for report in _leaks(since_mark=True) if report["count"] >= max(calls, 2)]
+def note_calls(count: int) -> None:
+    """So many calls of a solution were made. What the first ones allocated is its set-up; of the later ones, places
+    that leave at least one allocation a call behind are reported as leaks. Less is a buffer kept for the next call."""
+    global _calls
+    if _calls is None:
+        _calls = 0
+        _need().mark_allocations()
+    else:
+        _calls += count
 
 
 def _leaks(*, since_mark: bool) -> list[dict[str, Any]]:
