@@ -64,8 +64,11 @@ class Received:
 class Channel:
     """One end of a connected Unix stream socket that carries frames. Not safe for concurrent use by threads."""
 
-    def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES, takes_fds: bool = True) -> None:
+        """With `takes_fds` false, a peer that sends file descriptors breaks the protocol: each would fill a place in
+        the receiver's own table, of which a process has few."""
         self._sock = sock
+        self._takes_fds = takes_fds
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
         self._fds: list[int] = []
@@ -112,8 +115,9 @@ class Channel:
         self._fill(_HEADER.size + length, deadline)
         payload = bytes(self._buffer[_HEADER.size : _HEADER.size + length])
         del self._buffer[: _HEADER.size + length]
+        message = decode(payload)  # where this raises, `close` still knows the descriptors
         fds, self._fds = tuple(self._fds), []
-        return Received(message=decode(payload), fds=fds)
+        return Received(message=message, fds=fds)
 
     def close(self) -> None:
         """Close the socket and every received descriptor that was not handed out."""
@@ -144,6 +148,8 @@ class Channel:
                     received = array.array("i")
                     received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
                     self._fds.extend(received)
+            if self._fds and not self._takes_fds:
+                raise FrameMalformed("file descriptors came along, which nobody asked for")
             if flags & socket.MSG_CTRUNC or len(self._fds) > _MAX_FDS:
                 raise FrameMalformed(f"more than {_MAX_FDS} file descriptors came with one frame")
             if not data:

@@ -153,7 +153,7 @@ class Life:
     def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: Sequence[int]) -> Child:
         self.wait_ready(START_TIMEOUT_S)
         ours, theirs = pair()
-        channel = Channel(ours)
+        channel = Channel(ours, takes_fds=False)
         pending = _Pending(channel)
         number = next(self._numbers)
         try:
