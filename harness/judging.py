@@ -5,6 +5,7 @@ Control layer, trusted side. Shared by whoever runs solutions: the pipeline over
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +21,8 @@ from harness.planning import Job
 from harness.store import timestamp
 from harness.tasks import Outcome, Task
 
+_TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)
+
 
 def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunConfig, log_path: Path) -> Record:
     """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`."""
@@ -33,7 +36,7 @@ def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunCon
         modules=(),
         readable=(),
         log_path=run_log,
-        timed=not (built.has_cuda_sources and config.device is DeviceKind.HOST),
+        timed=config.device is DeviceKind.CUDA or not (built.has_cuda_sources or imports_triton(job.solution.source)),
         small=job.problem.workloads.get("small"),
     )
     outcome = executor.judge(slot, task, built)
@@ -42,6 +45,11 @@ def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunCon
     outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
     _join_logs(log_path, run_log, outcome.detail)
     return record_of(job, outcome, built, config, slot.environment, wall_s=built.wall_s + took_s)
+
+
+def imports_triton(source: str) -> bool:
+    """Whether a solution brings kernels for Triton, which the host device executes with Triton's own interpreter."""
+    return _TRITON.search(source) is not None
 
 
 def record_of_build(job: Job, built: Built, config: RunConfig, environment: Environment, log_path: Path) -> Record:

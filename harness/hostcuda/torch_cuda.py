@@ -1,6 +1,7 @@
 """`torch.cuda` on the host device: one device with an H200's limits, streams and events that have always happened.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch and nothing of the harness.
+Charter: contestant process only; replaces attributes of torch for good. Imports torch, and `triton_interpreter` beside
+it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from .triton_interpreter import interpret_triton
 
 __all__ = ["patch"]
 
@@ -201,7 +204,7 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
     torch.Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]
     torch.Tensor.record_stream = silent  # type: ignore[method-assign]
     _patch_compile()
-    os.environ.setdefault("TRITON_INTERPRET", "1")
+    interpret_triton()
     generator = torch.Generator
 
     class Generator(generator):  # type: ignore[misc, valid-type]
