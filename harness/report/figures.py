@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,6 +78,7 @@ class Drawing:
 def drawings(group: LikeGroup, entries: Sequence[Entry], points: Sequence[Point]) -> list[Drawing]:
     """The figures of one group, those for which there is something to show."""
     timed = [entry for entry in entries if entry.speedup is not None]
+    colours = colours_of(entries)
     over = f"over {show.line(group.baseline, 40)}"
     found = []
     if timed:
@@ -85,20 +86,20 @@ def drawings(group: LikeGroup, entries: Sequence[Entry], points: Sequence[Point]
             f"Speedups {over} of {len(timed)} timed solutions: how many lie where, and each author's own. "
             f"The upright line is 1x; a bar across marks an author's median."
         )
-        found.append(Drawing(name="speedups", caption=caption, draw=lambda: _speedups(timed, over)))
+        found.append(Drawing(name="speedups", caption=caption, draw=lambda: _speedups(timed, over, colours)))
         caption = (
             "fast_p: the share of an author's results that are right and more than p times faster, for every p. "
             "At p = 0 it is the share that is right, at p = 1 the share that is faster."
         )
         best = select(entries, Selection.best)
-        found.append(Drawing(name="fast_p", caption=caption, draw=lambda: _fast_p(best, over)))
+        found.append(Drawing(name="fast_p", caption=caption, draw=lambda: _fast_p(best, over, colours)))
     if points:
         caption = (
             f"Roofline of {len(points)} solutions. To the right problems need more arithmetic for each byte; the line "
             "is the most that the GPU can do, 1 being its peak rate of the problem's precision class. How far a point "
             "lies below the line is what is left to gain. The shape tells what bounds the problem."
         )
-        found.append(Drawing(name="roofline", caption=caption, draw=lambda: _roofline(points)))
+        found.append(Drawing(name="roofline", caption=caption, draw=lambda: _roofline(points, colours)))
     return found
 
 
@@ -144,16 +145,23 @@ def _figure(height: float) -> Figure:
     return Figure(figsize=(7.2, height))
 
 
-def by_author(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Entries by the author's shown name, most first; those beyond `MAX_AUTHORS` together."""
-    held: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        held[show.line(entry.author, 40)].append(entry)
-    ordered = sorted(held.items(), key=lambda item: (-len(item[1]), item[0]))
+def colours_of(entries: Sequence[Entry]) -> dict[str, str]:
+    """A colour for each author's shown name, the same in every figure: those with most results first, at most
+    `MAX_AUTHORS` of them, beyond which all share `OTHERS`."""
+    counted = Counter(show.line(entry.author, 40) for entry in entries)
+    ordered = sorted(counted, key=lambda name: (-counted[name], name))
     if len(ordered) <= MAX_AUTHORS:
-        return dict(ordered)
-    rest = [entry for _, own in ordered[MAX_AUTHORS - 1 :] for entry in own]
-    return {**dict(ordered[: MAX_AUTHORS - 1]), OTHERS: rest}
+        return dict(zip(ordered, COLOURS, strict=False))
+    return {**dict(zip(ordered[: MAX_AUTHORS - 1], COLOURS, strict=False)), OTHERS: "#777777"}
+
+
+def _by_author(entries: Sequence[Entry], colours: Mapping[str, str]) -> dict[str, list[Entry]]:
+    """Entries by the names in `colours`, in their order; names without any left out."""
+    held: dict[str, list[Entry]] = {name: [] for name in colours}
+    for entry in entries:
+        name = show.line(entry.author, 40)
+        held[name if name in held else OTHERS].append(entry)
+    return {name: own for name, own in held.items() if own}
 
 
 def _speedup_axis(axes: Axes, low: float, high: float) -> None:
@@ -170,8 +178,8 @@ def _speedup_axis(axes: Axes, low: float, high: float) -> None:
     axes.axvline(1.0, color="0.4", linewidth=0.9)
 
 
-def _speedups(timed: Sequence[Entry], over: str) -> Figure:
-    authors = by_author(timed)
+def _speedups(timed: Sequence[Entry], over: str, colours: Mapping[str, str]) -> Figure:
+    authors = _by_author(timed, colours)
     figure = _figure(2.6 + 0.28 * len(authors))
     histogram, rows = figure.subplots(2, 1, sharex=True, height_ratios=[2, 0.5 + 0.3 * len(authors)])
     values = [entry.speedup or 1.0 for entry in timed]
@@ -184,10 +192,9 @@ def _speedups(timed: Sequence[Entry], over: str) -> Figure:
     for place, (name, own) in enumerate(authors.items()):
         held = sorted(entry.speedup or 1.0 for entry in own)
         middle = held[len(held) // 2] if len(held) % 2 else math.sqrt(held[len(held) // 2 - 1] * held[len(held) // 2])
-        colour = COLOURS[place % len(COLOURS)]
-        rows.scatter(held, [place] * len(held), s=14, color=colour, alpha=0.6, linewidths=0, rasterized=len(held) > 500)
+        colour = colours[name]
+        rows.scatter(held, [place] * len(held), s=16, color=colour, alpha=0.6, linewidths=0)
         rows.plot([middle, middle], [place - 0.32, place + 0.32], color=colour, linewidth=2)
-        del name
     rows.set_yticks(range(len(authors)), list(authors))
     rows.set_ylim(len(authors) - 0.4, -0.6)
     rows.set_xlabel(f"speedup {over}")
@@ -196,13 +203,13 @@ def _speedups(timed: Sequence[Entry], over: str) -> Figure:
     return figure
 
 
-def _fast_p(entries: Sequence[Entry], over: str) -> Figure:
+def _fast_p(entries: Sequence[Entry], over: str, colours: Mapping[str, str]) -> Figure:
     judged = [entry for entry in entries if entry.judged]
     speedups = [entry.speedup for entry in judged if entry.speedup is not None]
     low, high = min([0.1, *speedups]), max([2.0, *speedups])
     figure = _figure(3.6)
     axes = figure.subplots()
-    for place, (name, own) in enumerate(by_author(judged).items()):
+    for place, (name, own) in enumerate(_by_author(judged, colours).items()):
         held = sorted(entry.speedup for entry in own if entry.speedup is not None)
         places = [low / 2, *held, high * 2]
         shares = [(len(held) - rank) / len(own) for rank in range(len(held) + 1)]
@@ -210,7 +217,7 @@ def _fast_p(entries: Sequence[Entry], over: str) -> Figure:
             places,
             [*shares, shares[-1]],
             where="post",
-            color=COLOURS[place % len(COLOURS)],
+            color=colours[name],
             linestyle=LINES[place % len(LINES)],
             linewidth=1.6,
             # A label that begins with an underscore would be left out of the legend.
@@ -225,7 +232,9 @@ def _fast_p(entries: Sequence[Entry], over: str) -> Figure:
     return figure
 
 
-def _roofline(points: Sequence[Point]) -> Figure:
+def _roofline(points: Sequence[Point], colours: Mapping[str, str]) -> Figure:
+    from matplotlib.ticker import FuncFormatter
+
     counted = [point.intensity for point in points if point.intensity > 0]
     low, high = min([0.05, *counted]) / 2, max([20.0, *counted]) * 2
     edge = low / 3
@@ -238,8 +247,9 @@ def _roofline(points: Sequence[Point]) -> Figure:
     axes.plot(roof, [min(1.0, x) for x in roof], color="0.2", linewidth=1.4)
     if len(counted) < len(points):
         axes.axvspan(edge / 2, low / 1.2, color="0.93", linewidth=0)
-        axes.text(edge / 1.9, 1.25, "no flops\ncounted", fontsize=7, va="bottom")
-    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(by_author([p.entry for p in points]))}
+        axes.text(edge / 1.9, 0.98, "no flops\ncounted", fontsize=7, va="top", transform=axes.get_xaxis_transform())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     held: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for point in points:
         name = show.line(point.entry.author, 40)
@@ -251,14 +261,14 @@ def _roofline(points: Sequence[Point]) -> Figure:
             [min(1.0, x) * point.fraction for x, point in zip(xs, own, strict=True)],
             marker=MARKS.get(bound, "D"),
             s=22,
-            color=colours.get(name, "0.5"),
+            color=colours[name],
             alpha=0.75,
             linewidths=0,
         )
         drawn_points.set_urls([point.link or None for point in own])
     bounds = sorted({point.bound for point in points})
-    for name, colour in colours.items():
-        axes.plot([], [], linestyle="none", marker="o", markersize=5, color=colour, label=f"\u2009{name}")
+    for name in dict.fromkeys(sorted((name for name, _ in held), key=list(colours).index)):
+        axes.plot([], [], linestyle="none", marker="o", markersize=5, color=colours[name], label=f"\u2009{name}")
     for bound in bounds:
         axes.plot(
             [], [], linestyle="none", marker=MARKS.get(bound, "D"), markersize=5, color="0.5", label=f"bound by {bound}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import textwrap
 import unicodedata
 from collections.abc import Mapping
@@ -26,10 +27,14 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 widths, halves of surrogates, unassigned and private characters, line and paragraph separators."""
 
 
+_ODD = re.compile(r"[^ -~]")
+_ODD_IN_BLOCK = re.compile(r"[^ -~\n\t]")
+"""What may have to be escaped: all but printable ASCII. Most texts hold none, and are passed over at once."""
+
+
 def line(text: object, limit: int = 300) -> str:
     """`text` as one line of at most `limit` characters: hidden characters and line ends become visible escapes."""
-    held = str(text)
-    shown = "".join(_visible(char) for char in held[: limit + 1])
+    shown = _ODD.sub(_escaped, str(text)[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
@@ -40,12 +45,11 @@ def block(text: str, limit: int = 200_000) -> str:
     if len(held) > limit:
         half = limit // 2
         held = f"{held[:half]}\n[… {len(held) - 2 * half} characters left out …]\n{held[-half:]}"
-    return "".join(char if char in "\n\t" else _visible(char) for char in held)
+    return _ODD_IN_BLOCK.sub(_escaped, held)
 
 
-def _visible(char: str) -> str:
-    if char.isascii() and char.isprintable():
-        return char
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
     if unicodedata.category(char) in _HIDDEN:
         return char.encode("unicode_escape").decode("ascii")
     return char

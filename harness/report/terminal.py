@@ -1,4 +1,4 @@
-"""Pages for the terminal: a solution's line, a run's summary, one record with all that is known, problems, doctor.
+"""Pages for the terminal: a solution's line, a run's summary, one record with all that is known, doctor.
 
 Pure: values in, rich renderables out; `cli` prints them. Imports the vocabulary and `report`. Everything that a
 submission had a say in is escaped by `report.format` and put into `Text`, never into markup.
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.doctor import Diagnosis
-from harness.model import VERDICT_FREE, DeviceKind, Problem, Record, Status
+from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.report import format as show
 from harness.report.details import details
 from harness.scoring import entries_of
@@ -142,47 +142,6 @@ def record_page(record: Record, log: str | None) -> RenderableType:
     parts.append(Text("\nlog", style="bold"))
     parts.append(Text(show.block(log)) if log and log.strip() else Text("  empty", style="dim"))
     return Group(*parts)
-
-
-def problems_table(problems: Sequence[Problem]) -> Table:
-    """The problems of a catalog, one a row."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("problem", "name", "precision", "workloads", "input variants"):
-        table.add_column(column, overflow="fold")
-    for item in problems:
-        variants = ", ".join(("own", *item.rules.variants))
-        names = (item.id, item.name, item.precision.value, ", ".join(item.workloads), variants)
-        table.add_row(*(Text(show.line(name)) for name in names))
-    return table
-
-
-def problem_page(problem: Problem) -> RenderableType:
-    """One problem: its declarations, sizes and source."""
-    facts: dict[str, Any] = {
-        "precision": problem.precision.value,
-        "input_variants": ["own", *problem.rules.variants],
-        "file": str(problem.path),
-        "digest": problem.digest,
-        "notes": problem.notes or None,
-    }
-    sizes = {name: dict(held.sizes) or "as in the file" for name, held in problem.workloads.items()}
-    heading = Text(f"{show.line(problem.id)}  {show.line(problem.name)}", style="bold")
-    body = Padding(details({**facts, "workloads": sizes}), (0, 0, 0, 2))
-    return Group(heading, body, Text("\nsource", style="bold"), Text(show.block(problem.source)))
-
-
-def problem_json(problem: Problem) -> dict[str, Any]:
-    """What a program may want to know of a problem."""
-    return {
-        "id": problem.id,
-        "name": problem.name,
-        "file": str(problem.path),
-        "precision": problem.precision.value,
-        "workloads": {name: dict(held.sizes) for name, held in problem.workloads.items()},
-        "variants": ["own", *problem.rules.variants],
-        "digest": problem.digest,
-        "notes": problem.notes,
-    }
 
 
 def placed_line(response: Path, path: Path | None, written: bool, reason: str) -> Text:

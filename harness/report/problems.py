@@ -1,0 +1,136 @@
+"""Problems as people and programs see them: a table of all, a page of one, JSON.
+
+Pure: values in, rich renderables or JSON values out; `cli` prints them. Imports the vocabulary and `report`; the types of
+`sketch` and `roofline` by name only, since those bring torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import Problem, Workload
+from harness.report import format as show
+from harness.report.details import details
+
+if TYPE_CHECKING:
+    from harness.roofline import SpeedOfLight
+    from harness.sketch import Leaf, Sketch
+
+SHORT_TYPES = {"float32": "", "bfloat16": "bf16 ", "float16": "f16 ", "float64": "f64 "}
+"""How a type is shown before a shape; others keep their name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costed:
+    """What is known of one workload without running it: `sketch` and `light`, or in `reason` why not."""
+
+    workload: Workload
+    sketch: Sketch | None
+    light: SpeedOfLight | None
+    gpu: str
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        light = None if self.light is None else {"gpu": self.gpu, **self.light.to_json()}
+        costs = None if self.sketch is None else self.sketch.to_json()
+        return {"workload": self.workload.name, "costs": costs, "speed_of_light": light, "reason": self.reason}
+
+
+def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
+    """The problems of a catalog, one a row; costs where they are known."""
+    held = Table(box=SIMPLE_HEAD, pad_edge=False)
+    names = ["problem", "name", "class"]
+    costs = ["inputs", "bytes", "flops", "bound", "speed of light"] if costed else []
+    for column in (*names, *costs, "workloads", "variants"):
+        held.add_column(column, overflow="fold", justify="right" if column in ("bytes", "flops") else "left")
+    for item in problems:
+        known = costed.get(item.id)
+        precision = item.precision if known is None else known.workload.precision or item.precision
+        cells = [item.id, item.name, precision.value]
+        if known is not None:
+            cells += _cost_cells(known)
+        cells += [", ".join(item.workloads), ", ".join(("own", *item.rules.variants))]
+        held.add_row(*(Text(show.line(cell)) for cell in cells))
+    return held
+
+
+def _cost_cells(known: Costed) -> list[str]:
+    if known.sketch is None or known.light is None:
+        return [known.reason or "not known", *[show.ABSENT] * 4]
+    flops = show.count(known.sketch.flops, "flop") if known.sketch.flops else show.ABSENT
+    inputs = " + ".join(_shape(leaf) for leaf in known.sketch.inputs) or "none"
+    return [
+        inputs,
+        show.size(known.sketch.total_bytes),
+        flops,
+        known.light.bound,
+        show.duration(known.light.sol_time_s),
+    ]
+
+
+def _shape(leaf: Leaf) -> str:
+    kind = SHORT_TYPES.get(leaf.dtype, f"{leaf.dtype} ")
+    return kind + ("x".join(str(extent) for extent in leaf.shape) or "scalar")
+
+
+def page(problem: Problem, costed: Sequence[Costed]) -> RenderableType:
+    """One problem: its declarations, every workload with what it takes and costs, its source."""
+    facts: dict[str, Any] = {
+        "precision": problem.precision.value,
+        "input_variants": ["own", *problem.rules.variants],
+        "file": str(problem.path),
+        "digest": problem.digest,
+        "notes": problem.notes or None,
+    }
+    parts: list[RenderableType] = [
+        Text(f"{show.line(problem.id)}  {show.line(problem.name)}", style="bold"),
+        Padding(details(facts), (0, 0, 0, 2)),
+    ]
+    for known in costed:
+        parts.append(Text(f"\nworkload {show.line(known.workload.name)}", style="bold"))
+        parts.append(Padding(details(_workload_facts(problem, known)), (0, 0, 0, 2)))
+    return Group(*parts, Text("\nsource", style="bold"), Text(show.block(problem.source)))
+
+
+def _workload_facts(problem: Problem, known: Costed) -> dict[str, Any]:
+    facts: dict[str, Any] = {"sizes": ", ".join(f"{k} = {v}" for k, v in known.workload.sizes.items())}
+    facts["sizes"] = facts["sizes"] or "as in the file"
+    if known.workload.precision not in (None, problem.precision):
+        facts["precision"] = str(known.workload.precision)
+    if known.sketch is None or known.light is None:
+        return {**facts, "costs": known.reason or "not known"}
+    for name, leaves in (("inputs", known.sketch.inputs), ("outputs", known.sketch.outputs)):
+        facts[name] = ", ".join(f"{leaf.path}: {leaf.dtype} {list(leaf.shape)}" for leaf in leaves)
+    facts["input_bytes"] = known.sketch.input_bytes
+    facts["parameter_bytes"] = known.sketch.parameter_bytes or None
+    facts["output_bytes"] = known.sketch.output_bytes
+    by = "declared" if "bytes" in known.sketch.declared else "each input, parameter and output once"
+    facts["least traffic"] = f"{show.size(known.sketch.total_bytes)} ({by})"
+    by = "declared" if "flops" in known.sketch.declared else "products, convolutions and attention of the reference"
+    facts["flops"] = f"{show.count(known.sketch.flops, 'flop')} ({by})"
+    facts["speed_of_light"] = f"{show.duration(known.light.sol_time_s)} on {known.gpu}, bound by {known.light.bound}"
+    return facts
+
+
+def as_json(problem: Problem, costed: Sequence[Costed]) -> dict[str, Any]:
+    """What a program may want to know of a problem."""
+    return {
+        "id": problem.id,
+        "name": problem.name,
+        "file": str(problem.path),
+        "precision": problem.precision.value,
+        "workloads": {name: dict(held.sizes) for name, held in problem.workloads.items()},
+        "precisions": {name: (held.precision or problem.precision).value for name, held in problem.workloads.items()},
+        "variants": ["own", *problem.rules.variants],
+        "digest": problem.digest,
+        "notes": problem.notes,
+        "costs": [known.to_json() for known in costed],
+    }
