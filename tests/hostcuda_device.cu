@@ -229,3 +229,31 @@ std::vector<torch::Tensor> cub_calls(torch::Tensor x) {
     cub::DeviceReduce::Sum(storage.data_ptr(), bytes, x.data_ptr<float>(), total.data_ptr<float>(), (int)x.numel());
     return {sums, ranks, total};
 }
+
+// A return before a full-mask collective: it completes without those lanes, but what is read of them is undefined.
+__global__ void exited_shuffle_kernel(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffffu, v, d);  // MARK exited
+    if (i == 0) *y = v;
+}
+torch::Tensor exited_shuffle(torch::Tensor x) {
+    auto y = torch::empty({1}, x.options());
+    exited_shuffle_kernel<<<1, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+
+__global__ void after_exit_kernel(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    if (i >= n) return;
+    unsigned votes = __ballot_sync(0xffffffffu, x[i] > 0.0f);
+    __syncwarp();
+    float first = __shfl_sync(0xffffffffu, x[i], 0);
+    y[i] = first + __popc(votes) + __all_sync(0xffffffffu, i < n);
+}
+torch::Tensor after_exit(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    after_exit_kernel<<<1, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}

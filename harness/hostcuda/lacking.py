@@ -91,7 +91,7 @@ _NAMES = (
     (r"(__)?mbarrier\w*|__pipeline_arrive_on|awbarrier\w*", "asynchronous barriers"),
     (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
     (
-        r"cu(Tensor|Mem|Module|Launch|Device|Ctx|Stream|Event|Get|Func|Library|Kernel)[A-Z]\w*|CU[a-z]+|CU_\w+",
+        r"cu(Tensor|Mem|Module|Launch|Device|Ctx|Stream|Event|Get|Func|Library|Kernel)[A-Z]\w*|CU[a-z]\w*|CU_\w+",
         "the driver API",
     ),
     (r"CUDAGenerator\w*|Philox\w*|PhiloxCudaState|gemm|bgemm", "this part of torch"),
