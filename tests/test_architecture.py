@@ -21,7 +21,7 @@ LAYERS = {
     "stages": "audit bench build contestant guest health measure oracle reordering sandbox sidecheck signature tasks "
     "timing verify zygote",
     "control": "executors judging pipeline planning referee schedule",
-    "outside": "api cli doctor feedback report transcripts __main__",
+    "outside": "api ci cli doctor feedback report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import compare, evaluate, exchange, files, machine, reports, results, screen, timeline
+from harness.cli import ci, compare, evaluate, exchange, files, machine, reports, results, screen, timeline
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -26,6 +26,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": reports.report_command,
     "plot": reports.plot_command,
     "merge": results.merge_command,
+    "ci": ci.ci_command,
     "doctor": machine.doctor_command,
     "warmup": machine.warmup_command,
     "timeline": timeline.timeline_command,

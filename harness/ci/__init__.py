@@ -1,0 +1,28 @@
+"""Scoring what a branch submits: which solutions it adds or changes, gates, and the pages that CI systems show.
+
+Outside layer; trusted side. `revision` reads the repository, `gates` the rules, `verdict` puts records and rules
+together, `pages` renders. A branch is a submission: its solution files are read from it and nothing else. Problems,
+gates and the results to compare with come from the base revision; the harness that runs has to, too, which whoever
+starts it sees to (`.github/workflows/score.yml`), and the command refuses to run where it is the branch's own.
+"""
+
+from harness.ci.gates import GateResult, Gates, read_gates
+from harness.ci.pages import github_annotations, junit, summary
+from harness.ci.revision import Change, Repository, RevisionError
+from harness.ci.verdict import Rejected, Scored, Verdict, give_verdict
+
+__all__ = [
+    "Change",
+    "GateResult",
+    "Gates",
+    "Rejected",
+    "Repository",
+    "RevisionError",
+    "Scored",
+    "Verdict",
+    "github_annotations",
+    "give_verdict",
+    "junit",
+    "read_gates",
+    "summary",
+]

@@ -1,0 +1,181 @@
+"""A verdict as CI systems show it: Markdown for a step summary, GitHub annotations, JUnit XML.
+
+Outside layer, but pure: values in, text out. Names, reasons and labels come from a submission, so that each form
+escapes them its own way: a cell of a table stays a cell, an annotation can't contain another command, and XML holds no
+character that XML forbids.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from harness.ci.gates import FAILED, PASSED, SKIPPED
+from harness.ci.verdict import Scored, Verdict
+from harness.model import VERDICT_FREE, Status
+from harness.report import format as show
+
+MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
+MAX_ROWS = 500
+"""Rows of the summary's table; GitHub shows a megabyte at most, and `verdict.json` has them all."""
+MAX_LISTED = 50
+MAX_ANNOTATIONS = 10
+"""GitHub shows ten errors of a step; the rest would be dropped without a word."""
+
+WORDS = {
+    "passed": "passed",
+    "failed": "failed",
+    "error": "could not be judged: a fault of the harness or the machine, not of the solutions",
+    "nothing": "has nothing to score: no solution is added or changed",
+}
+
+
+def summary(verdict: Verdict, leaderboard: str = "") -> str:
+    """The step summary, as GitHub's Markdown. `leaderboard` is Markdown to append."""
+    lines = [
+        f"## Kernels: the submission {WORDS[verdict.word]}",
+        "",
+        f"`{verdict.head[:12]}` against `{verdict.base[:12]}`, device {_cell(verdict.device)}, workload "
+        f"{_cell(verdict.workload)}.",
+        "",
+    ]
+    if verdict.scored:
+        lines += [
+            "| | solution | problem | status | speedup | at the base | rules |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+            *(_row(item) for item in verdict.scored[:MAX_ROWS]),
+            "",
+        ]
+        if len(verdict.scored) > MAX_ROWS:
+            lines += [f"… and {len(verdict.scored) - MAX_ROWS} more: see `verdict.json`.", ""]
+    for item in verdict.scored[:MAX_ROWS]:
+        if item.failed or item.record.status is Status.harness_error:
+            lines += [f"**{_cell(item.path)}**{_place(item)}: {_cell(item.record.reason, 600)}", ""]
+            broken = [result for result in item.gates if result.outcome == FAILED and result.gate != "require_passed"]
+            lines += [f"* {result.gate}: {_cell(result.detail, 300)}" for result in broken]
+            lines += [""] if broken else []
+    for title, paths in (
+        ("Can't be evaluated", [f"{_cell(held.path)}: {_cell(held.reason, 300)}" for held in verdict.rejected]),
+        ("Deleted", [_cell(path) for path in verdict.deleted]),
+        ("Changed too, and not used: everything but solutions is taken from the base", map(_cell, verdict.ignored)),
+    ):
+        lines += _listed(title, list(paths))
+    if leaderboard:
+        lines += ["<details><summary>Leaderboard with this submission</summary>", "", leaderboard, "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def _row(item: Scored) -> str:
+    record = item.record
+    mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
+    timing = (record.timing or {}).get("speedup")
+    ends = (timing.get("low"), timing.get("high")) if isinstance(timing, dict) else (None, None)
+    speed = show.speedup_with_interval(record.speedup, *ends)
+    before = show.speedup(item.difference.before_speedup) if item.difference else item.change
+    rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
+    cells = [mark, _cell(item.path), _cell(record.problem), record.status.value, speed, before, rules]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _place(item: Scored) -> str:
+    return "" if item.line is None else f", line {item.line}"
+
+
+def _listed(title: str, texts: list[str]) -> list[str]:
+    if not texts:
+        return []
+    more = [f"* … and {len(texts) - MAX_LISTED} more"] if len(texts) > MAX_LISTED else []
+    return [f"{title}:", "", *(f"* {text}" for text in texts[:MAX_LISTED]), *more, ""]
+
+
+def _cell(text: str, limit: int = 160) -> str:
+    """Text that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
+    escaped = show.line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
+    return escaped.replace("@", "&#64;").replace("://", "&#58;//")
+
+
+def github_annotations(verdict: Verdict) -> list[str]:
+    """GitHub workflow commands, one a line: an error at the line of each failure, a warning for what has no verdict.
+
+    The format is GitHub's "Workflow commands" documentation's; in a value `%`, line ends, `:` and `,` are encoded.
+    """
+    found = []
+    for held in verdict.rejected:
+        found.append(_command("error", held.path, None, "can't be evaluated", held.reason))
+    for item in verdict.scored:
+        if item.failed:
+            broken = "; ".join(result.detail for result in item.gates if result.outcome == FAILED)
+            found.append(_command("error", item.path, item.line, item.record.status.value, broken))
+    for item in verdict.scored:
+        if not item.failed and item.record.status in VERDICT_FREE:
+            found.append(_command("warning", item.path, item.line, item.record.status.value, item.record.reason))
+    return found[:MAX_ANNOTATIONS]
+
+
+def _command(kind: str, path: str, line: int | None, title: str, message: str) -> str:
+    properties = [f"file={_value(path)}", *([f"line={line}"] if line else []), f"title={_value(title)}"]
+    return f"::{kind} {','.join(properties)}::{_data(show.line(message, 1000))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _value(text: str) -> str:
+    return _data(show.line(text, 300)).replace(":", "%3A").replace(",", "%2C")
+
+
+def junit(verdict: Verdict) -> str:
+    """JUnit XML: a test case a solution; failures with their reasons, errors where the harness failed, skipped where
+    there is no verdict."""
+    cases = []
+    for held in verdict.rejected:
+        case = ElementTree.Element("testcase", classname="solutions", name=_xml(held.path), file=_xml(held.path))
+        ElementTree.SubElement(case, "failure", type="rejected", message=_xml(held.reason))
+        cases.append(case)
+    cases += [_case(item) for item in verdict.scored]
+    counts = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="harness ci",
+        tests=str(len(cases)),
+        failures=str(counts["failure"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
+        time=f"{sum(item.record.wall_s or 0.0 for item in verdict.scored):.3f}",
+    )
+    suite.extend(cases)
+    whole = ElementTree.Element("testsuites")
+    whole.append(suite)
+    ElementTree.indent(whole)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(whole, encoding="unicode") + "\n"
+
+
+def _case(item: Scored) -> ElementTree.Element:
+    record = item.record
+    case = ElementTree.Element(
+        "testcase",
+        classname=_xml(record.problem),
+        name=_xml(item.path),
+        file=_xml(item.path),
+        time=f"{record.wall_s or 0.0:.3f}",
+    )
+    if item.line is not None:
+        case.set("line", str(item.line))
+    if item.failed:
+        details = [f"{result.gate}: {result.detail}" for result in item.gates if result.outcome == FAILED]
+        failure = ElementTree.SubElement(
+            case, "failure", type=record.status.value, message=_xml(f"{record.status.value}: {record.reason}")
+        )
+        failure.text = _xml("\n".join(details))
+    elif record.status is Status.harness_error:
+        ElementTree.SubElement(case, "error", type=record.status.value, message=_xml(record.reason))
+    elif record.status in VERDICT_FREE:
+        ElementTree.SubElement(case, "skipped", message=_xml(f"{record.status.value}: {record.reason}"))
+    return case
+
+
+def _xml(text: str) -> str:
+    """Without characters that XML forbids or that nobody sees; the writer escapes the rest."""
+    return show.block(text, 4000)
