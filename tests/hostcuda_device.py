@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,28 +22,20 @@ from harness.hostcuda.loader import load
 SOURCE = Path(__file__).with_name("hostcuda_device.cu").read_text()
 """One extension for all cases, so that one compiler run serves them."""
 
-FUNCTIONS = [
-    "missing_barrier",
-    "past_the_end",
-    "past_shared",
-    "past_local",
-    "never_written",
-    "misaligned",
-    "divergent",
-    "stuck_warp",
-    "asserting",
-    "unknown_ptx",
-    "launch_of",
-    "leaking",
-    "order",
-    "atomics",
-    "overloads",
-    "grid_sum",
-    "spinning",
-    "symbols",
-    "early_exit",
-    "cub_calls",
-]
+FUNCTIONS = re.findall(r"^(?:void|torch::Tensor|std::\S+(?: torch::Tensor>)?) (\w+)\(", SOURCE, re.M)
+"""Host functions of the source; each is bound."""
+
+FAILING = {
+    "past_the_end": 100,
+    "past_shared": 64,
+    "never_written": 32,
+    "misaligned": 33,
+    "divergent": 64,
+    "stuck_warp": 32,
+    "asserting": 4,
+    "unknown_ptx": 4,
+}
+"""Cases that are one call on so many zeros; their value is the error they end with."""
 
 CASES: dict[str, Callable[[Any], Any]] = {}
 
@@ -67,48 +60,22 @@ def missing_barrier(m: Any) -> Any:
 
 
 @case
-def past_the_end(m: Any) -> Any:
-    return failure(lambda: m.past_the_end(torch.zeros(100).cuda()))
-
-
-@case
-def past_shared(m: Any) -> Any:
-    return failure(lambda: m.past_shared(torch.zeros(64).cuda()))
-
-
-@case
 def past_local(m: Any) -> Any:
     return failure(lambda: m.past_local(torch.zeros(32).cuda(), 9))
 
 
-@case
-def never_written(m: Any) -> Any:
-    return failure(lambda: m.never_written(torch.zeros(32).cuda()))
+for _name, _count in FAILING.items():
+    CASES[_name] = lambda m, name=_name, count=_count: failure(lambda: getattr(m, name)(torch.zeros(count).cuda()))
 
 
 @case
-def misaligned(m: Any) -> Any:
-    return failure(lambda: m.misaligned(torch.zeros(33).cuda()))
+def exited_shuffle(m: Any) -> Any:
+    return m.exited_shuffle(torch.ones(20).cuda()).tolist()
 
 
 @case
-def divergent(m: Any) -> Any:
-    return failure(lambda: m.divergent(torch.zeros(64).cuda()))
-
-
-@case
-def stuck_warp(m: Any) -> Any:
-    return failure(lambda: m.stuck_warp(torch.zeros(32).cuda()))
-
-
-@case
-def asserting(m: Any) -> Any:
-    return failure(lambda: m.asserting(torch.zeros(4).cuda()))
-
-
-@case
-def unknown_ptx(m: Any) -> Any:
-    return failure(lambda: m.unknown_ptx(torch.zeros(4).cuda()))
+def after_exit(m: Any) -> Any:
+    return m.after_exit(torch.ones(20).cuda()).tolist()
 
 
 @case

@@ -27,9 +27,10 @@ BROKEN = [
     "unknown_ptx",
     "launch_unnoticed",
     "host_tensor",
+    "exited_shuffle",
 ]
 UNCHECKED = ["order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit", "devices", "cub_calls"]
-CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking"]
+CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
 
@@ -108,6 +109,17 @@ def test_a_shuffle_that_cannot_complete_ends_the_kernel() -> None:
     assert "0xffffffff" in reports[0]["message"]
 
 
+def test_a_shuffle_that_reads_a_lane_which_has_exited_is_reported() -> None:
+    _, reports = checked("exited_shuffle")
+    assert {(r["kind"], r["line"]) for r in reports} == {("barrier_error", line("exited"))}
+    assert "has exited: the value is undefined" in reports[0]["message"]
+    assert reports[0]["other_thread"][0] >= 20
+
+
+def test_votes_barriers_and_broadcasts_after_an_exit_are_no_defect() -> None:
+    assert checked("after_exit") == ([1.0 + 20 + 1] * 20, [])
+
+
 def test_a_failed_assertion_has_its_expression_and_its_error() -> None:
     error, reports = checked("asserting")
     assert error == "CUDA error: device-side assert triggered"
@@ -152,7 +164,8 @@ def test_a_cpu_tensor_in_a_kernel_is_an_illegal_address() -> None:
 
 def test_memory_that_is_not_freed_is_a_leak() -> None:
     report, _ = checked("leaking")
-    assert (report["kind"], report["count"]) == ("leak", 1)
+    kept = next(number for number, text in enumerate(SOURCE, 1) if "cudaMalloc(&kept" in text)
+    assert (report["kind"], report["count"], report["bytes"], report["line"]) == ("leak", 1, 1024, kept)
     assert "1024 bytes" in report["message"]
 
 

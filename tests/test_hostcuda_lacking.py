@@ -1,0 +1,89 @@
+"""What the host device says it does not have: CUDA's and torch's own headers, names and symbols, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
+
+INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "include"
+
+
+@pytest.mark.parametrize(
+    ("header", "family"),
+    [
+        ("cublas_v2.h", "cuBLAS"),
+        ("cudnn.h", "cuDNN"),
+        ("cusparse.h", "cuSPARSE"),
+        ("curand_kernel.h", "cuRAND"),
+        ("thrust/device_vector.h", "Thrust"),
+        ("cub/block/block_radix_sort.cuh", "CUB"),
+        ("cutlass/gemm/device/gemm.h", "CUTLASS"),
+        ("cuda/barrier", "libcu++"),
+        ("nvToolsExt.h", "NVTX"),
+        ("cuda_fp4.h", "4-bit and 6-bit floating point"),
+        ("ATen/cuda/CUDABlas.h", "this header of torch's"),
+        ("torch/csrc/cuda/Stream.h", "this header of torch's"),
+    ],
+)
+def test_headers_of_cuda_and_torch_that_are_not_there(header: str, family: str) -> None:
+    found = list(among_includes("cuda.cu", f"\n#include <{header}>\n", INCLUDE))
+    assert found == [Lack(file="cuda.cu", line=2, construct=f"{family} (#include <{header}>)")]
+    log = f"cuda.cu:2:10: fatal error: {header}: No such file or directory\n"
+    assert list(in_log(log)) == found
+
+
+@pytest.mark.parametrize("header", ["helper_cuda.h", "cuda_utils.cuh", "device_utils.h", "my/kernel.cuh", "vector"])
+def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
+    assert list(among_includes("cuda.cu", f"#include <{header}>\n", INCLUDE)) == []
+    assert list(in_log(f"cuda.cu:1:10: fatal error: {header}: No such file or directory\n")) == []
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["cuda_runtime.h", "cooperative_groups.h", "cub/cub.cuh", "c10/cuda/CUDAGuard.h", "sm_60_atomic_functions.h"],
+)
+def test_headers_that_are_there_are_not_missed(header: str) -> None:
+    assert list(among_includes("cuda.cu", f"#include <{header}>\n", INCLUDE)) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "construct"),
+    [
+        ("'cublasSgemm' was not declared in this scope; did you mean 'x'?", "cuBLAS (cublasSgemm)"),
+        ("‘cudaGraphLaunch’ was not declared in this scope", "CUDA graphs (cudaGraphLaunch)"),
+        ("'cudaTextureObject_t' has not been declared", "textures (cudaTextureObject_t)"),
+        ("'thrust' has not been declared", "Thrust (thrust)"),
+        ("'BlockRadixSort' is not a member of 'cub'", "CUB (cub::BlockRadixSort)"),
+        ("'cluster_group' is not a member of 'cg'", "thread block clusters (cluster_group)"),
+        ("'CUtensorMap' does not name a type", "the driver API (CUtensorMap)"),
+    ],
+)
+def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
+    log = f"cuda.cu:12:5: error: {message}\n"
+    assert list(in_log(log)) == [Lack(file="cuda.cu", line=12, construct=construct)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "'cudaMallok' was not declared in this scope; did you mean 'cudaMalloc'?",
+        "'undeclared' was not declared in this scope",
+        "'curl' was not declared in this scope",
+        "'__shfl_down' was not declared in this scope",
+        "expected ';' before 'cublasSgemm'",
+    ],
+)
+def test_names_that_cuda_does_not_have_are_errors(message: str) -> None:
+    assert list(in_log(f"cuda.cu:12:5: error: {message}\n")) == []
+
+
+def test_symbols_of_torchs_cuda_build_are_found_in_the_source() -> None:
+    source = "// first\nvoid f() { auto h = at::cuda::getCurrentCUDABlasHandle(); }\n"
+    symbols = ["_ZN2at4cuda24getCurrentCUDABlasHandleEv", "cublasSgemm_v2", "_ZN2at5emptyEv", "current_time", "malloc"]
+    assert list(among_symbols(symbols, [("main.cpp", ""), ("cuda.cu", source)])) == [
+        Lack(file="cuda.cu", line=2, construct="cuBLAS (getCurrentCUDABlasHandle)"),
+        Lack(file="cuda.cu", line=1, construct="cuBLAS (cublasSgemm_v2)"),
+    ]
