@@ -15,12 +15,13 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "claims comparing comparison digest digest_kernel extract messages numerics patterns precision reports "
-    "rewards roofline sanitizers scoring screen sizes stats trees variants wire",
-    "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sources store",
+    "pure": "claims comparing comparison digest digest_kernel extract holdback messages numerics patterns precision "
+    "reports rewards roofline sanitizers scoring screen sizes stats trees variants wire",
+    "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sketch sources "
+    "store",
     "stages": "audit bench build contestant guest health measure oracle reordering sandbox sidecheck signature tasks "
     "timing verify zygote",
-    "control": "executors judging pipeline planning referee schedule",
+    "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
@@ -43,10 +44,12 @@ JUDGES = frozenset(
         "catalog",
         "comparison",
         "inputs",
+        "lint",
         "numerics",
         "oracle",
         "referee",
         "reference",
+        "sketch",
         "store",
         "tasks",
         "verify",

@@ -1,0 +1,81 @@
+"""What lint says of a problem: values only. Control layer, but imports nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+RULES: Mapping[str, str] = {
+    "loads": "the problem loads, its reference runs, and its output can be compared",
+    "deterministic": "equal seeds give equal inputs, weights and outputs",
+    "finite": "outputs are finite on every input variant that the problem allows",
+    "reference_precision": "the float32 reference reaches its precision class with room (a factor of four)",
+    "flops": "the declared flops agree with torch's counter",
+    "launch_floor": "one call takes at least 1.3 times as long as launching an empty kernel (GPU only)",
+    "constants": "zeros, a constant, or an average row are rejected",
+    "previous_output": "the output of another call is rejected",
+    "half_written": "an output written by half is rejected",
+    "neighbouring_index": "outputs shifted by one, transposed, or without their last tile are rejected",
+    "moves_with_inputs": "an answer that does not use an input is rejected",
+    "moves_with_parameters": "an answer that does not use a parameter is rejected",
+    "dropped_tile": "an answer that does not read the last tile of an input is rejected",
+    "lower_precision": "an answer computed at a lower precision than the class is rejected",
+    "dropped_operation": "the reference with any one operation left out or replaced is rejected",
+}
+"""Every rule with what holds where it is kept."""
+
+
+class Verdict(StrEnum):
+    """How one rule came out."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    NOT_CHECKED = "not_checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One rule on one problem. `details` has a line for everything that breaks it, or for why it was not checked;
+    `tried` counts the wrong solutions shown to the problem."""
+
+    rule: str
+    verdict: Verdict
+    details: tuple[str, ...] = ()
+    tried: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rule": self.rule, "verdict": self.verdict.value, "tried": self.tried, "details": list(self.details)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemReport:
+    """All rules on one problem at one workload on one device."""
+
+    problem: str
+    workload: str
+    device: str
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...] = ()
+    wall_s: float = 0.0
+
+    @property
+    def broken(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.verdict is Verdict.BROKEN)
+
+    @property
+    def tried(self) -> int:
+        """Wrong solutions shown to the problem."""
+        return sum(check.tried for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem,
+            "workload": self.workload,
+            "device": self.device,
+            "passed": not self.broken,
+            "checks": [check.to_json() for check in self.checks],
+            "notes": list(self.notes),
+            "wall_s": self.wall_s,
+        }
