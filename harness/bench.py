@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
-from harness.digest import digest
+from harness.digest import digest, digest_on_device
+from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
 from harness.model import Problem, Workload
@@ -72,10 +73,13 @@ class Bench:
         self._salt = secret.getrandbits(128)
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
         self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
+        self._held_back: dict[int, HeldBack] = {}
+        self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
         # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
         # no guest can starve the referee of it later.
         self.draw(0)
         self.truth_source = self.truth(0).source
+        self.quiet_s: float | None = None
 
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
@@ -162,6 +166,40 @@ class Bench:
         held = self.sets[index]
         for slot in (*held.outputs, *held.state):
             _bytes(self.tensor(slot)).fill_(POISON)
+
+    def hold_back(self, index: int) -> None:
+        """Choose secret words of set `index`, as drawn, that the contestant is to get with the call only."""
+        spans = [
+            Span(
+                first=slot.offset // WORD_BYTES,
+                words=tensor_bytes(slot.shape, getattr(torch, slot.dtype)) // WORD_BYTES,
+                dtype=getattr(torch, slot.dtype),
+            )
+            for slot in self.sets[index].inputs
+        ]
+        self._held_back[index] = HeldBack(self._words, choose(spans, self._secret))
+
+    def mask(self, index: int) -> None:
+        """Replace the held-back words of set `index` by decoys; whoever makes the call writes the true ones."""
+        self._held_back[index].mask()
+
+    def complete(self, index: int) -> None:
+        """Write the held-back words of set `index`, in the current stream."""
+        self._held_back[index].restore()
+
+    def late_words(self, index: int) -> tuple[tuple[int, int], ...]:
+        """Place and value of each word held back of set `index`; none where nothing is."""
+        held = self._held_back.get(index)
+        return () if held is None else tuple(zip(held.places, held.truth, strict=True))
+
+    def output_digests(self, indices: Sequence[int]) -> list[int]:
+        """A checksum of the outputs and the state of each set, as they are now. One synchronisation."""
+        sums = [
+            torch.stack([digest_on_device(tensor, salt=self._salt) for tensor in tensors]).sum()
+            for index in indices
+            if (tensors := self.tensors((*self.sets[index].outputs, *self.sets[index].state)))
+        ]
+        return [int(value) for value in torch.stack(sums).tolist()] if sums else []
 
     def variant(self, index: int) -> str:
         return self._seeds[index][2]

@@ -23,7 +23,10 @@ the rules are, in this order:
 
    else the claims are not accepted and every call is charged its share: d_i + U / N, which sums to what the wall
    clock saw. That alone convicts nobody: a busy machine looks the same.
-4. **Even.** The mean over all calls is at most 1.5 times the median of the counted ones, plus what uncounted calls
+4. **Complete.** W - D is at least 0.5 of N times the least cost that any trusted burst had. Less means that something
+   which must be done for each call, the flush or a copy, was left out, and then the d_i were not taken with a cold
+   cache. A breach is `disqualified`.
+5. **Even.** The mean over all calls is at most 1.5 times the median of the counted ones, plus what uncounted calls
    (warm-up, latency) may take for launches. Else the work of several calls was done in one of them (all inputs of a
    burst lie in memory when it begins), and every call is charged the mean.
 
@@ -35,7 +38,7 @@ unnoticed is
 
 per call (`hidden_s`), and the largest false speedup is t / (t - u). At t much above u the rule is tight: with the
 defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us
-it proves nothing, and rules 2 and 4 and many calls per burst have to do the work: `calls_needed` says how many, and
+it proves nothing, and rules 2, 4 and 5 and many calls per burst have to do the work: `calls_needed` says how many, and
 where no number suffices the record must not call the time confirmed.
 """
 
@@ -57,6 +60,9 @@ CLOCK_SLACK_S = 50e-6
 
 FLOOR_SHARE = 0.9
 """A time below this share of the floor is faster than light: boost clocks exceed the datasheet's by up to 8 %."""
+
+COMPLETE_SHARE = 0.5
+"""Part of the least cost of a call by trusted code that a burst must spend beside the times it claims."""
 
 FLOOR_CALLS = 0.25
 """Share of the calls that must lie below before it convicts."""
@@ -88,9 +94,15 @@ class Calibration:
     per_call_s: float
     spread_s: float
     bursts: int
+    least_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"per_call_s": self.per_call_s, "spread_s": self.spread_s, "bursts": self.bursts}
+        return {
+            "per_call_s": self.per_call_s,
+            "spread_s": self.spread_s,
+            "bursts": self.bursts,
+            "least_s": self.least_s,
+        }
 
 
 def calibrate(bursts: Sequence[tuple[float, Sequence[float]]]) -> Calibration:
@@ -108,7 +120,7 @@ def calibrate(bursts: Sequence[tuple[float, Sequence[float]]]) -> Calibration:
         raise ValueError("there is no burst to calibrate on")
     middle = statistics.median(costs)
     spread = 1.4826 * statistics.median([abs(c - middle) for c in costs]) if len(costs) > 1 else middle / 10
-    return Calibration(per_call_s=middle, spread_s=spread, bursts=len(costs))
+    return Calibration(per_call_s=middle, spread_s=spread, bursts=len(costs), least_s=min(costs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +195,12 @@ def judge_claims(
                 f"(median {_show(median_s)})",
                 evidence,
             )
+    if wall_s - claimed_s < COMPLETE_SHARE * calls * calibration.least_s:
+        return _disqualify(
+            f"{_show(wall_s - claimed_s)} beside the claimed times are too little for {calls} flushes and copies, "
+            f"which took at least {_show(calls * calibration.least_s)} elsewhere",
+            evidence,
+        )
     if unexplained_s > allowed_s:
         share_s = unexplained_s / calls
         return ClaimVerdict(

@@ -11,13 +11,14 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness.devices import Arena, CallTime, Device, open_device
+from harness.holdback import WORD_BYTES, writer
 from harness.messages import (
     MAX_TEXT,
     Broken,
@@ -207,7 +208,7 @@ class Contestant:
 
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
         with torch.no_grad():
-            times: CallTime = timer(forward, snapshot.take)
+            times: CallTime = timer(forward, snapshot.take, self._late_words(call))
             missing = self._copy_state(burst.state_names, state_slots)
             self._device.synchronize()
         # Alive until the next call has returned: a fresh output can't get the address of one that is held.
@@ -219,6 +220,12 @@ class Contestant:
             leaves=snapshot.leaves,
             state_missing=tuple(missing),
         )
+
+    def _late_words(self, call: Call) -> Callable[[], None] | None:
+        """What completes the inputs as the call begins."""
+        assert self._arena is not None
+        words = self._arena.tensor(0, (self._arena.nbytes // WORD_BYTES,), torch.int32)
+        return writer(words, [place for place, _ in call.late], [value for _, value in call.late])
 
     def _restore_state(self) -> None:
         own = self._own_state()

@@ -8,7 +8,9 @@ round's claims to verify before the next round is drawn.
 
 from __future__ import annotations
 
+import functools
 import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -110,6 +112,7 @@ def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
             state=bench.sets[turn.index].state,
             seed=bench.call_seed(turn.index),
             mode=turn.mode,
+            late=bench.late_words(turn.index),
         )
         for turn in turns
     )
@@ -132,7 +135,8 @@ class ReferenceRunner:
             self._bench.device.reseed(self._bench.call_seed(turn.index))
             timer = self._bench.device.time_latency if turn.mode is CallMode.LATENCY else self._bench.device.time_cold
             with torch.no_grad():
-                times.append(timer(lambda held=arguments: self._bench.oracle.forward(held), self._copy))  # type: ignore[misc]
+                forward = functools.partial(self._bench.oracle.forward, arguments)
+                times.append(timer(forward, self._copy, functools.partial(self._bench.complete, turn.index)))
         wall_s = time.perf_counter() - begin
         self._bench.oracle.restore_state()
         return ReferenceBurst(times=tuple(times), wall_s=wall_s)
@@ -140,6 +144,18 @@ class ReferenceRunner:
     def _copy(self, result: object) -> None:
         for slot, leaf in zip(self._scratch, flatten(result)[0], strict=True):
             slot.copy_(leaf)
+
+
+def quiet_reference_s(bench: Bench) -> float:
+    """The reference's median cold time in seconds, while nothing of a solution is on the device: once a problem."""
+    indices = range(len(bench.sets))
+    for index in indices:
+        bench.draw(index)
+        bench.hold_back(index)
+    bench.device.synchronize()
+    turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in indices)]
+    burst = ReferenceRunner(bench).burst(turns)
+    return statistics.median(time.device_s for time in burst.times[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +174,7 @@ MAX_ROUNDS = 40
 def run_rounds(
     bench: Bench,
     runner: ReferenceRunner,
-    solution_burst: Callable[[tuple[Call, ...]], tuple[BurstDone, float]],
+    solution_burst: Callable[[Sequence[Turn]], tuple[BurstDone, float]],
     verify: Callable[[Sequence[Turn], BurstDone], bool],
     settled: Callable[[Rounds], str | None],
     *,
@@ -179,6 +195,7 @@ def run_rounds(
         indices = range(sets)
         for index in indices:
             bench.draw(index)
+            bench.hold_back(index)
         turns = plan_turns(sets, secret, len(rounds.held))
         reference_first = len(rounds.held) % 2 == 0
         bench.device.synchronize()
@@ -189,7 +206,10 @@ def run_rounds(
                 for index in indices:
                     bench.redraw(index)
                 bench.device.synchronize()
-        done, wall_s = solution_burst(calls_of(bench, turns))
+        for index in indices:
+            bench.mask(index)
+        bench.device.synchronize()
+        done, wall_s = solution_burst(turns)
         right = verify(turns, done)
         if reference is None:
             if redraw:

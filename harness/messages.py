@@ -56,13 +56,17 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a burst: where its inputs lie, where its outputs and its state go, and the generators' seed."""
+    """One call of a burst: where its inputs lie, where its outputs and its state go, and the generators' seed.
+
+    `late` are words of the arena (place, value) to write in the call's stream before its clock starts.
+    """
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     state: tuple[Slot, ...]
     seed: int
     mode: CallMode
+    late: tuple[tuple[int, int], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,6 +75,7 @@ class Call:
             "state": [slot.to_json() for slot in self.state],
             "seed": self.seed,
             "mode": self.mode.value,
+            "late": [list(pair) for pair in self.late],
         }
 
     @classmethod
@@ -82,6 +87,7 @@ class Call:
             state=_items(held, "state", Slot.from_json),
             seed=_int(held.get("seed")),
             mode=CallMode(_text(held.get("mode"))),
+            late=_items(held, "late", _pair),
         )
 
 
@@ -369,6 +375,11 @@ def _int(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**64:
         raise MessageError(f"an integer was expected, not {type(value).__name__}")
     return value
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    first, second = _sequence(value, 2)
+    return _int(first), _int(second)
 
 
 def _ints(value: Any) -> tuple[int, ...]:

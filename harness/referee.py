@@ -23,7 +23,7 @@ from harness.bench import Bench
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
-from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, run_rounds
+from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, quiet_reference_s, run_rounds
 from harness.messages import Attach, Burst, BurstDone, CallMode, Load
 from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
 from harness.reference import ProblemError
@@ -119,6 +119,8 @@ class Referee:
                 ),
                 evidence=evidence,
             )
+        if task.timed and bench.quiet_s is None and self.config.device is DeviceKind.CUDA:
+            bench.quiet_s = quiet_reference_s(bench)
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
         guest: Guest | None = None
@@ -229,6 +231,8 @@ class _Session:
         self._on_the_side = first_set is not None
         self._first_set = first_set or 0
         self._side: SideCheck | None = None
+        self._closed: list[int] = []
+        self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
         self._bursts_s = {"solution": 0.0, "reference": 0.0}
         evidence["bursts_s"] = self._bursts_s
@@ -317,7 +321,31 @@ class _Session:
             self._evidence["notes"] = list(loaded.notes)
 
     def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
-        return self._ask(calls_of(self._bench, turns))
+        """The claims, and the seconds until the outputs lay still.
+
+        A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
+        takes while they are read the first time is added to the burst.
+        """
+        done, wall_s = self._ask(calls_of(self._bench, turns))
+        if self._config.device is DeviceKind.CUDA:
+            self._closed = [turn.index for turn in turns]
+            begin = time.perf_counter()
+            self._closed_digests = self._bench.output_digests(self._closed)
+            middle = time.perf_counter()
+            self._expect_still()
+            wall_s += max(0.0, (middle - begin) - (time.perf_counter() - middle))
+        return done, wall_s
+
+    def _expect_still(self) -> None:
+        """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
+        if self._bench.output_digests(self._closed) != self._closed_digests:
+            raise GuestFailed(
+                Failure(
+                    status=Status.disqualified,
+                    reason="outputs were written after the calls that they are of had closed",
+                    evidence={"rule": "late write"},
+                )
+            )
 
     def _ask(self, calls: tuple[Any, ...], schedule: int = 0) -> tuple[BurstDone, float]:
         burst = Burst(
@@ -349,11 +377,14 @@ class _Session:
             now, pending = pending[:size], pending[size:]
             for index, (variant, part) in enumerate(now, self._first_set):
                 bench.draw(index, variant, part=part)
+                bench.hold_back(index)
+                bench.mask(index)
             bench.device.synchronize()
             turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
             done, _ = self._burst(turns)
             self._answered = [turn.index for turn in turns]
             findings += verifier.check(turns, done, with_reference=True)
+            self._expect_still()
             # The form of an answer is the same for every input: one call tells. Values are worth a second look.
             if any(finding.failure is not None and finding.judgement is None for finding in findings):
                 break
@@ -390,13 +421,14 @@ class _Session:
 
         def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
             latest = verifier.check(turns, done, with_reference=False)
+            self._expect_still()
             findings.extend(latest)
             return not any(finding.failure for finding in latest)
 
         rounds = run_rounds(
             bench,
             ReferenceRunner(bench),
-            self._ask,
+            self._burst,
             verify,
             Settled(target=config.relative_half_width, budget_s=config.budget_s),
             sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
@@ -415,7 +447,7 @@ class _Session:
             return _failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
         self._labels += [label for label in verifier.labels if label not in self._labels]
         light, floor = self._speed_of_light()
-        judged = judge_times(rounds, device=config.device, light=light, floor=floor)
+        judged = judge_times(rounds, device=config.device, light=light, floor=floor, quiet_s=bench.quiet_s)
         self._labels += judged.labels
         if judged.failure is not None:
             return _failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)

@@ -5,8 +5,9 @@ Trusted side; floats in, JSON-able values out, nothing is measured here. Imports
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.claims import Calibration, ClaimVerdict, Tolerance, calibrate, judge_claims
@@ -24,7 +25,14 @@ HOST_TOLERANCE = Tolerance(burst_s=20e-3, per_call_s=1e-3, relative=0.25)
 the referee's own bursts, by which it is calibrated, may be spared: honest code must not be flagged for that. The price
 is that a lie of some milliseconds a call goes unnoticed there."""
 
+DISTURBED_BASELINE = "disturbed_baseline"
+"""Label: the reference was slower beside this solution than before it was started, and the earlier time counts."""
+
+DISTURBED_FACTOR = 1.1
+"""How much slower the reference may be; clocks and temperature account for less than this."""
+
 LEAST_ROUNDS = 4
+"""Rounds that any speedup rests on; its interval is looked at from the one before the last of them on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +50,7 @@ class Settled:
     """Decides after each round whether the speedup is known well enough; names the rule that fired, or None."""
 
     def __init__(self, *, target: float, budget_s: float) -> None:
-        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS)
+        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS - 1)
         self._spent_s = 0.0
 
     def __call__(self, rounds: Rounds) -> str | None:
@@ -58,13 +66,22 @@ def _usable(reference: Sequence[Sequence[float]], solution: Sequence[Sequence[fl
 
 
 def judge_times(
-    rounds: Rounds, *, device: DeviceKind, light: SpeedOfLight | None = None, floor: TrustFloor | None = None
+    rounds: Rounds,
+    *,
+    device: DeviceKind,
+    light: SpeedOfLight | None = None,
+    floor: TrustFloor | None = None,
+    quiet_s: float | None = None,
 ) -> Judged:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
-    `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take.
+    `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
+    `quiet_s` the reference's median before the solution was started, which a submission can't have slowed.
     """
     calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
+    if device is DeviceKind.HOST:
+        # Two processes share the cores in other ways than one: what a flush must cost at least is not known.
+        calibration = replace(calibration, least_s=0.0)
     floor_s = floor.floor_s if floor is not None and floor.floor_s > 0.0 else None
     tolerance = HOST_TOLERANCE if device is DeviceKind.HOST else Tolerance()
     verdicts = [_judge_round(r, calibration, floor_s, tolerance) for r in rounds.held]
@@ -79,6 +96,7 @@ def judge_times(
         if verdict.failure is not None:
             return Judged(reason=verdict.reason, speedup=None, timing={"claims": claims}, failure=verdict.failure)
     reference, claimed = rounds.samples(CallMode.COLD)
+    reference, disturbed = _undisturbed(reference, quiet_s)
     solution = [
         [time_s for turn, time_s in zip(r.turns, verdict.times_s, strict=True) if turn.mode is CallMode.COLD]
         for r, verdict in zip(rounds.held, verdicts, strict=True)
@@ -101,6 +119,7 @@ def judge_times(
         },
         "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
         "claims": claims,
+        "quiet_reference_s": quiet_s,
     }
     if light is not None:
         timing["speed_of_light"] = {
@@ -109,10 +128,10 @@ def judge_times(
             "reference_fraction": light.fraction(timing["reference"]["device"]["median_s"]),
             "floor": None if floor is None else floor.to_json(),
         }
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
     if 2 * len(refused) > len(verdicts):
         timing["solution"]["claimed_samples_s"] = claimed
-        labels = (UNEXPLAINED,)
+        labels += (UNEXPLAINED,)
     interval = "" if estimate.low is None else f" ({estimate.low:.3g} to {estimate.high:.3g})"
     return Judged(
         reason=f"right on every input variant; {estimate.speedup:.3g}x eager{interval}",
@@ -121,6 +140,14 @@ def judge_times(
         failure=None,
         labels=labels,
     )
+
+
+def _undisturbed(bursts: Sequence[Sequence[float]], quiet_s: float | None) -> tuple[Sequence[Sequence[float]], bool]:
+    """The reference's samples, scaled down to the quiet median where they lie more than `DISTURBED_FACTOR` above it."""
+    now_s = statistics.median([time_s for burst in bursts for time_s in burst])
+    if quiet_s is None or now_s <= DISTURBED_FACTOR * quiet_s:
+        return bursts, False
+    return [[time_s * quiet_s / now_s for time_s in burst] for burst in bursts], True
 
 
 def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, tolerance: Tolerance) -> ClaimVerdict:

@@ -197,3 +197,13 @@ def test_the_referee_s_own_numbers_must_be_possible() -> None:
         judge_claims([1.0], calls=1, wall_s=0.0, calibration=calibration)
     with pytest.raises(ValueError, match="not negative"):
         Tolerance(relative=-1.0)
+
+
+def test_less_than_flushes_and_copies_cost_disqualifies() -> None:
+    calibration = calibrate([(CALLS * 1.2e-3, [1e-3] * CALLS), (CALLS * 1.3e-3, [1e-3] * CALLS)])
+    assert calibration.least_s == pytest.approx(0.2e-3)
+    assert judge([1e-3] * CALLS, CALLS * 1.12e-3, calibration).accepted
+    verdict = judge([1e-3] * CALLS, CALLS * 1.08e-3, calibration)
+    assert verdict.failure is not None
+    assert verdict.failure.status is Status.disqualified
+    assert "flushes and copies" in verdict.reason

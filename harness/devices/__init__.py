@@ -96,15 +96,25 @@ class Device(Protocol):
         """Seed every random generator that a constructor or a forward may draw from."""
         ...
 
-    def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+    def time_cold(
+        self,
+        call: Callable[[], object],
+        after: Callable[[object], None],
+        before: Callable[[], None] | None = None,
+    ) -> CallTime:
         """Time one call with cold caches and the launch latency hidden behind the cache flush.
 
-        `after(result)` runs as the window closes, in the same stream, before the device is synchronised: it is
-        where the outputs are copied out.
+        `before()` is submitted behind the flush and ahead of the clock's start. `after(result)` runs as the window
+        closes, in the same stream, before the device is synchronised: it is where the outputs are copied out.
         """
         ...
 
-    def time_latency(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+    def time_latency(
+        self,
+        call: Callable[[], object],
+        after: Callable[[object], None],
+        before: Callable[[], None] | None = None,
+    ) -> CallTime:
         """Time one call as a caller sees it: from an idle device to the end of everything it started."""
         ...
 

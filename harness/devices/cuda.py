@@ -20,8 +20,8 @@ from harness.model import DeviceKind
 FLUSH_FACTOR = 4
 """The flush writes this many times the L2, so that no line of an earlier call survives."""
 
-MIN_FLUSH_BYTES = 512 * 2**20
-"""Least size of the flush: about 0.15 ms at 3.5 TB/s, longer than a forward takes to submit its launches, so the
+MIN_FLUSH_BYTES = 640 * 2**20
+"""Least size of the flush: about 0.19 ms at 3.5 TB/s, longer than a forward takes to submit its launches, so the
 window between the events holds device work only and not the Python that launches it."""
 
 
@@ -167,11 +167,19 @@ class CudaDevice:
     def reseed(self, seed: int) -> None:
         seed_generators(seed)
 
-    def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+    def time_cold(
+        self,
+        call: Callable[[], object],
+        after: Callable[[object], None],
+        before: Callable[[], None] | None = None,
+    ) -> CallTime:
         if self._flush is None:
             self._flush = torch.empty(self._flush_bytes, dtype=torch.uint8, device=self.torch_device)
         torch.cuda.synchronize(self.index)
+        _driver().cuCtxResetPersistingL2Cache()  # refused where lines can't persist
         self._flush.zero_()
+        if before is not None:
+            before()
         begin = time.perf_counter()
         self._start.record()
         result = call()
@@ -181,7 +189,14 @@ class CudaDevice:
         window_s = time.perf_counter() - begin
         return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)
 
-    def time_latency(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+    def time_latency(
+        self,
+        call: Callable[[], object],
+        after: Callable[[object], None],
+        before: Callable[[], None] | None = None,
+    ) -> CallTime:
+        if before is not None:
+            before()
         torch.cuda.synchronize(self.index)
         begin = time.perf_counter()
         self._start.record()

@@ -101,13 +101,25 @@ class HostDevice:
     def reseed(self, seed: int) -> None:
         seed_generators(seed)
 
-    def time_cold(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+    def time_cold(
+        self,
+        call: Callable[[], object],
+        after: Callable[[object], None],
+        before: Callable[[], None] | None = None,
+    ) -> CallTime:
         if self._flush is None:
             self._flush = torch.zeros(2 * last_level_cache_bytes(), dtype=torch.uint8, device="cpu")
         self._flush.add_(1)
-        return self.time_latency(call, after)
+        return self.time_latency(call, after, before)
 
-    def time_latency(self, call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+    def time_latency(
+        self,
+        call: Callable[[], object],
+        after: Callable[[object], None],
+        before: Callable[[], None] | None = None,
+    ) -> CallTime:
+        if before is not None:
+            before()
         start = time.perf_counter()
         result = call()
         elapsed = time.perf_counter() - start

@@ -1,0 +1,107 @@
+"""A few words of each input that reach the contestant only with the call that reads them.
+
+Imports torch alone. Trusted side chooses and masks; both sides write the true words, in the stream of the call, after the
+caches were flushed and before the clock starts. While a flush runs, the forward is being submitted behind it, and
+everything that it starts on a stream of its own runs at once, beside the flush and outside of the clock: unless what it
+reads is not there yet. Work that waits for the stream that it was called on never notices.
+
+A word is 4 bytes: one float32, two halves of 16 bits, half of a float64 or int64. In floating tensors the decoy is NaN,
+which nearly every operation passes on; in others it is another word of the same tensor, so that indices stay valid.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+WORD_BYTES = 4
+WORDS_PER_INPUT = 4
+
+NAN_WORDS = {
+    torch.float32: 0x7FC00000,
+    torch.float16: 0x7E007E00,
+    torch.bfloat16: 0x7FC07FC0,
+    torch.float64: 0x7FF80000,
+    torch.complex64: 0x7FC00000,
+}
+"""NaN as a word; of a float64 the upper one."""
+
+_EVERY_SECOND = {torch.float64: 1, torch.int64: 0}
+"""Which word of two is held back: that with the exponent, and that with all there is of a small integer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Where one input lies: its first word in the arena, how many whole words it has, and its dtype."""
+
+    first: int
+    words: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Places held back (words of the arena), and for each the place whose word masks it (None: NaN)."""
+
+    places: tuple[int, ...]
+    masks: tuple[int | None, ...]
+    dtypes: tuple[torch.dtype, ...]
+
+
+def choose(spans: Sequence[Span], secret: random.Random) -> Choice:
+    """Secret places in each input, spread over all of it."""
+    places: list[int] = []
+    masks: list[int | None] = []
+    dtypes: list[torch.dtype] = []
+    for span in spans:
+        step = 2 if span.dtype in _EVERY_SECOND else 1
+        count, first = span.words // step, span.first + _EVERY_SECOND.get(span.dtype, 0)
+        for place in secret.sample(range(count), min(WORDS_PER_INPUT, count)):
+            places.append(first + place * step)
+            masks.append(None if span.dtype in NAN_WORDS else first + secret.randrange(count) * step)
+            dtypes.append(span.dtype)
+    return Choice(places=tuple(places), masks=tuple(masks), dtypes=tuple(dtypes))
+
+
+class HeldBack:
+    """The words held back of one set of inputs: `truth` are their values (as int32), known from now on."""
+
+    def __init__(self, words: torch.Tensor, choice: Choice) -> None:
+        """`words` is the arena as int32 (1-dimensional, on its device), filled as drawn."""
+        device = words.device
+        self.places = choice.places
+        self._words = words
+        self._index = torch.tensor(choice.places, dtype=torch.int64, device=device)
+        self._true = words.index_select(0, self._index)
+        self.truth = tuple(int(value) for value in self._true.tolist())
+        nans = [
+            NAN_WORDS[dtype] if mask is None else 0 for mask, dtype in zip(choice.masks, choice.dtypes, strict=True)
+        ]
+        others = [place if mask is None else mask for place, mask in zip(choice.places, choice.masks, strict=True)]
+        taken = words.index_select(0, torch.tensor(others, dtype=torch.int64, device=device))
+        is_nan = torch.tensor([mask is None for mask in choice.masks], dtype=torch.bool, device=device)
+        self._decoys = torch.where(is_nan, torch.tensor(nans, dtype=torch.int32, device=device), taken)
+
+    def mask(self) -> None:
+        """Put the decoys in place."""
+        self._words.index_copy_(0, self._index, self._decoys)
+
+    def restore(self) -> None:
+        """Write the true words, in the current stream."""
+        self._words.index_copy_(0, self._index, self._true)
+
+
+def writer(words: torch.Tensor, places: Sequence[int], truth: Sequence[int]) -> Callable[[], None] | None:
+    """What writes `truth` at `places` of `words` when it is called; None where there is nothing to write."""
+    if not places:
+        return None
+    index = torch.tensor(places, dtype=torch.int64, device=words.device)
+    values = torch.tensor(truth, dtype=torch.int32, device=words.device)
+
+    def write() -> None:
+        words.index_copy_(0, index, values)
+
+    return write

@@ -1,0 +1,83 @@
+"""Words held back: decoys where the truth was, valid for their dtype, and nothing lost when they are written back."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from harness.holdback import NAN_WORDS, WORD_BYTES, WORDS_PER_INPUT, Choice, HeldBack, Span, choose, writer
+
+
+def arena_of(values: torch.Tensor) -> torch.Tensor:
+    raw = values.view(torch.uint8) if values.dtype is not torch.uint8 else values
+    return raw[: raw.numel() // WORD_BYTES * WORD_BYTES].view(torch.int32)
+
+
+@pytest.mark.parametrize("dtype", sorted(NAN_WORDS, key=str), ids=str)
+def test_floats_become_nan_and_come_back(dtype: torch.dtype) -> None:
+    values = torch.randn(64).to(dtype)
+    before, words = values.clone(), arena_of(values)
+    held = HeldBack(words, choose([Span(first=0, words=words.numel(), dtype=dtype)], random.Random(1)))
+    held.mask()
+    at = [place * WORD_BYTES // values.element_size() for place in held.places]
+    assert len(set(held.places)) == WORDS_PER_INPUT
+    assert all(bool(torch.isnan(values[place])) for place in at)
+    untouched = torch.isnan(values).logical_not()
+    assert torch.equal(values[untouched], before[untouched])
+    held.restore()
+    assert torch.equal(values, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
+def test_decoys_of_other_tensors_are_values_that_they_hold(dtype: torch.dtype) -> None:
+    values = torch.randint(0, 2 if dtype is torch.bool else 50, (256,)).to(dtype)
+    before, words = values.clone(), arena_of(values)
+    held = HeldBack(words, choose([Span(first=0, words=words.numel(), dtype=dtype)], random.Random(2)))
+    seen = set(words.tolist())
+    held.mask()
+    assert set(words.tolist()) <= seen
+    held.restore()
+    assert torch.equal(values, before)
+
+
+def test_an_int64_stays_within_what_an_index_may_be() -> None:
+    values = torch.randint(0, 1000, (512,))
+    words = values.view(torch.int32)
+    for seed in range(20):
+        held = HeldBack(words, choose([Span(first=0, words=1024, dtype=torch.int64)], random.Random(seed)))
+        held.mask()
+        assert 0 <= int(values.min()) <= int(values.max()) < 1000
+        held.restore()
+
+
+def test_the_other_side_needs_places_and_values_only() -> None:
+    values = torch.randn(1000)
+    before, words = values.clone(), values.view(torch.int32)
+    held = HeldBack(words, choose([Span(first=100, words=800, dtype=torch.float32)], random.Random(3)))
+    held.mask()
+    assert not torch.equal(values, before)
+    assert all(100 <= place < 900 for place in held.places)
+    write = writer(words, held.places, held.truth)
+    assert write is not None
+    write()
+    assert torch.equal(values, before)
+    assert writer(words, (), ()) is None
+
+
+def test_tiny_and_empty_inputs_are_no_trouble() -> None:
+    words = torch.arange(4, dtype=torch.int32)
+    spans = [Span(first=0, words=0, dtype=torch.float32), Span(first=1, words=1, dtype=torch.float32)]
+    choice = choose(spans, random.Random(4))
+    assert choice.places == (1,)
+    assert choose([Span(first=0, words=1, dtype=torch.float64)], random.Random(5)) == Choice(
+        places=(), masks=(), dtypes=()
+    )
+    HeldBack(words, choose([], random.Random(6))).mask()
+    assert words.tolist() == [0, 1, 2, 3]
+
+
+def test_places_are_secret() -> None:
+    span = [Span(first=0, words=10**6, dtype=torch.float32)]
+    assert choose(span, random.Random(7)).places != choose(span, random.Random(8)).places
