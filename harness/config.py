@@ -34,6 +34,9 @@ AuditMode = Literal["auto", "always", "never"]
 """Whether solutions run under compute-sanitizer too, on a GPU: `auto` where it is installed, `always` or fail,
 `never`."""
 
+ExecutorName = Literal["local", "ray"]
+"""Where building and judging happen: on this machine, or on a Ray cluster."""
+
 GIB = 1024**3
 BYTES_PER_BUILD = 3 * GIB
 """Host memory that one nvcc on a source with torch's headers may take; bounds how many builds run at once."""
@@ -85,7 +88,8 @@ class RunConfig:
     "as each solution's path" and "as each problem declares". Timeouts are per build, per load (import and
     constructor), per call of `forward`, and per solution after its build (verification and timing
     together). `workers` is how many solutions are judged at once: None is one for each visible GPU, or one on
-    the host device. `shard` is `i/n`, the part of all solutions that this run is about; None is all."""
+    the host device. `ray_address` (None: a new cluster of this machine alone) and `accelerator_type` (None: any
+    GPU) are for the executor `ray`. `shard` is `i/n`, the part of all solutions that this run is about; None is all."""
 
     paths: tuple[Path, ...]
     problem: str | None
@@ -112,6 +116,9 @@ class RunConfig:
     cache_limit_bytes: int
     workers: int | None
     shard: str | None
+    executor: ExecutorName
+    ray_address: str | None
+    accelerator_type: str | None
 
     @property
     def run_dir(self) -> Path:
@@ -278,6 +285,9 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "cache_limit_bytes": (_bytes, CACHE_LIMIT_BYTES),
     "workers": (_optional_count, None),
     "shard": (_shard, None),
+    "executor": (_choice("local", "ray"), NOT_GIVEN),
+    "ray_address": (_optional_text, None),
+    "accelerator_type": (_optional_text, None),
 }
 """Key -> (parser, default). The same names in the YAML file, in `options` and in `RunConfig`. Besides these
 the file may hold `timing`, a mapping of `TIMING_KEYS`."""
@@ -339,6 +349,10 @@ def resolve(
     values["memory_limit_bytes"] = values["memory_limit_bytes"] or min(
         MEMORY_LIMIT_BYTES, machine.memory_bytes * 3 // 4 // (values["workers"] or 1)
     )
+    on_ray = values["ray_address"] is not None or values["accelerator_type"] is not None
+    values["executor"] = values["executor"] or ("ray" if on_ray else "local")
+    if on_ray and values["executor"] == "local":
+        raise ConfigError("`ray_address` and `accelerator_type` are for the executor ray, not for local")
     values["cache_dir"] = (values["cache_dir"] or cache_root()).expanduser()
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
 

@@ -90,7 +90,7 @@ def record_of(
         evidence={**outcome.evidence, **override},
         timing=outcome.timing,
         build=built.to_json() if built is not None else None,
-        environment=environment,
+        environment=dict(environment),
         solution_digest=job.solution.digest,
         problem_digest=job.problem.digest,
         finished_at=timestamp(),

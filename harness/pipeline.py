@@ -22,7 +22,7 @@ from harness.build import BuildCache
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
-from harness.executors.local import LocalExecutor
+from harness.executors.opening import open_executor
 from harness.judging import judge, record_of, record_of_build, record_of_need
 from harness.model import Problem, Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
@@ -99,9 +99,10 @@ def evaluate_run(
 ) -> RunSummary:
     """Evaluate everything that `config` names and append the records to its run folder.
 
-    `executor` is used and left open; without one, this machine's is opened for the run. Raises `CatalogError` (wrong
-    call, before anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full), `ExecutorError`,
-    `CacheError` or `MachineError` (the machine can't). Whatever happens to one solution leaves the others alone.
+    `executor` is used and left open; without one, what `config` asks for is opened for the run. Raises
+    `CatalogError` (wrong call, before anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full),
+    `ExecutorError`, `CacheError` or `MachineError` (the machine can't). Whatever happens to one solution leaves the
+    others alone.
 
     On `KeyboardInterrupt` nothing new begins; what is being judged gets `GRACE_S` to finish and its record, or ends at
     once on a second one; then it is raised. Everything that is finished is on disk, and `--resume` does the rest.
@@ -122,7 +123,7 @@ def evaluate_run(
         if pending:
             with ExitStack() as stack:
                 logs = config.run_dir / "logs"
-                used = executor or stack.enter_context(LocalExecutor(config, environment, logs))
+                used = executor or stack.enter_context(open_executor(config, environment, logs))
                 _Run(config, environment, store, on_event, used, pending).run()
         wanted = {job.solution.label for job in pending}
         records = tuple(record for record in store.records() if record.solution in wanted)

@@ -180,6 +180,13 @@ def eval_command(
     workers: Annotated[
         int | None, option("--workers", "Solutions judged at once.  [one a visible GPU; 1 on host]")
     ] = None,
+    executor: Annotated[str | None, option("--executor", "local, or ray: a cluster.  [local]")] = None,
+    ray_address: Annotated[
+        str | None, option("--ray-address", "The Ray cluster: auto, or ray://HOST:10001. Implies --executor ray.")
+    ] = None,
+    accelerator_type: Annotated[
+        str | None, option("--accelerator-type", "On Ray: only GPUs of this model, as Ray calls it (H200).")
+    ] = None,
     shard: Annotated[str | None, option("--shard", "Only the i-th of n parts: 2/8. See harness merge.")] = None,
     cache: Annotated[
         Path | None, option("--cache", "Folder of built modules.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
@@ -199,6 +206,7 @@ def eval_command(
       harness eval my_kernel.py --problem level1/16
       harness eval solutions/ --resume
       harness eval solutions/ --shard 2/8 --run-id part-2
+      harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
     """
     options = {
         "paths": paths or None,
@@ -227,6 +235,9 @@ def eval_command(
         "cache_limit_bytes": cache_limit,
         "workers": workers,
         "shard": shard,
+        "executor": executor,
+        "ray_address": ray_address,
+        "accelerator_type": accelerator_type,
     }
     found = environment.collect()
     settled = settle(found, config, options)
@@ -268,7 +279,8 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     generated = new_run_id()
     settled = resolve(machine=environment.machine(found), run_id=generated, file=file, options=options)
     why = environment.cuda_unusable(found)
-    if settled.device is DeviceKind.CUDA and why:
+    # A cluster has GPUs of its own, whatever this machine has.
+    if settled.device is DeviceKind.CUDA and why and settled.executor == "local":
         raise MachineError(f"{why}; --device host checks values on the CPU")
     if settled.device is DeviceKind.HOST:
         say(f"device host, workload {settled.workload}" + (f"; a GPU can't be used here: {why}" if why else ""))

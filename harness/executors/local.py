@@ -135,8 +135,9 @@ class LocalExecutor:
         self._referees: dict[str, RefereeProcess] = {}
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
         toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked)
-        runtime = next((str(folder) for folder in toolchain.runtime), None)
-        self._settings = referee_config(config, runtime)
+        self.runtime = next((str(folder) for folder in toolchain.runtime), None)
+        """The folder of what modules for the host device need, on this machine."""
+        self._settings = referee_config(config, self.runtime)
         try:
             for name in self._seats:
                 self._start(name)

@@ -23,9 +23,10 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
 from harness.report import timeline
 from harness.store import RunStore
+
+ROOT = Path(__file__).parent.parent.parent
 
 AUTHORS = ("naive", "optimised")
 
