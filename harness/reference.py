@@ -67,17 +67,20 @@ class ReferenceModule:
             raise ProblemError(f"{self.problem.id}: get_init_inputs returns a {type(held).__name__}, not a list")
         return list(held)
 
-    def model(self, seed: int, device: torch.device, dtype: torch.dtype | None = None) -> torch.nn.Module:
+    def model(self, seed: int, device: torch.device | None, dtype: torch.dtype | None = None) -> torch.nn.Module:
         """A new `Model` on `device`, its floating-point parameters and buffers cast to `dtype` if one is given.
 
         As KernelBench does, it is constructed on the CPU right after seeding, so that a solution constructed
         under the same seed draws the same weights on every device, and left in the mode its constructor chose.
-        Tensors among the constructor's arguments are moved to `device` first. Raises `ProblemError`.
+        Tensors among the constructor's arguments are moved to `device` first. None leaves everything where it is
+        made. Raises `ProblemError`.
         """
-        arguments = _moved(self.init_inputs(), device)
+        arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_everything(seed)
         with self._blame("Model(*get_init_inputs()) failed"):
             model: torch.nn.Module = self._model_class(*arguments)
+        if device is None and dtype is None:
+            return model
         with self._blame(f"the model can't be moved to {device}"):
             return model.to(device=device, dtype=dtype)
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from harness.doctor import Check, Diagnosis, State
-from harness.model import DeviceKind, Problem, Record, Status
+from harness.model import DeviceKind, Record, Status
 from harness.report import terminal
 
 
@@ -166,15 +166,6 @@ def test_a_run_page_lists_every_record() -> None:
     assert "10.0 s" in shown
     assert "cut short" in shown
     assert shown.count("16_tiled.py") == 2
-
-
-def test_problems_are_listed_and_shown(tmp_path: Path) -> None:
-    problem = Problem(id="level1/16", name="matmul", path=tmp_path / "16_matmul.py", source="N = [1]\n", digest="d")
-    assert "level1/16" in text_of(terminal.problems_table([problem]))
-    page = text_of(terminal.problem_page(problem))
-    assert "as in the file" in page
-    assert "N = [1]" in page
-    assert terminal.problem_json(problem)["workloads"] == {"full": {}}
 
 
 def test_the_doctors_page_says_what_to_do() -> None:

@@ -13,7 +13,20 @@ from typing import Annotated
 import typer
 
 import harness
-from harness.cli import ci, compare, evaluate, exchange, files, machine, reports, results, screen, timeline
+from harness.cli import (
+    ci,
+    compare,
+    evaluate,
+    exchange,
+    files,
+    lint,
+    machine,
+    problems,
+    reports,
+    results,
+    screen,
+    timeline,
+)
 from harness.cli.output import UNABLE, guarded, put
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -32,7 +45,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "timeline": timeline.timeline_command,
 }
 
-PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {"list": files.problems_list, "show": files.problems_show}
+PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": problems.problems_list,
+    "show": problems.problems_show,
+    "lint": lint.problems_lint,
+}
 IMPORT_COMMANDS: dict[str, Callable[..., None]] = {"kernelbench": exchange.import_kernelbench}
 EXPORT_COMMANDS: dict[str, Callable[..., None]] = {"kernelbench": exchange.export_kernelbench}
 

@@ -1,6 +1,6 @@
-"""`harness extract` and `harness problems`: files of responses, solutions and problems.
+"""`harness extract`: files of responses and solutions.
 
-Outside layer; trusted side. Nothing of a response, a solution or a problem is executed here.
+Outside layer; trusted side. Nothing of a response is executed here.
 """
 
 from __future__ import annotations
@@ -50,35 +50,3 @@ def extract_command(
         put(*(terminal.placed_line(item.response, item.path, item.written, item.extraction.reason) for item in placed))
     if lacking := sum(item.path is None for item in placed):
         fail(f"{lacking} of {len(placed)} responses hold no solution", NOT_FOUND)
-
-
-def problems_list(problems: ProblemsRoot = None, as_json: Json = False) -> None:
-    """List the problems.
-
-    \b
-    Example:
-      harness problems list --problems ../KernelBench/KernelBench
-    """
-    catalog = load_problems(problems or Path("problems"))
-    if as_json:
-        print_json([terminal.problem_json(item) for item in catalog.values()])
-    else:
-        put(terminal.problems_table(list(catalog.values())))
-
-
-def problems_show(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="level1/16, or the path of its file.")],
-    problems: ProblemsRoot = None,
-    as_json: Json = False,
-) -> None:
-    """Show one problem: declarations, sizes, source.
-
-    \b
-    Example:
-      harness problems show level1/16
-    """
-    held = load_problems(problems or Path("problems")).resolve(problem)
-    if as_json:
-        print_json({**terminal.problem_json(held), "source": held.source})
-    else:
-        put(terminal.problem_page(held))

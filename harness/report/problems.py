@@ -1,7 +1,7 @@
 """Problems as people and programs see them: a table of all, a page of one, JSON.
 
-Pure: values in, rich renderables or JSON values out; `cli` prints them. Imports the vocabulary and `report`; the types of
-`sketch` and `roofline` by name only, since those bring torch.
+Pure: values in, rich renderables or JSON values out; `cli` prints them. Imports the vocabulary and `report`; the
+types of `sketch` and `roofline` by name only, since those bring torch.
 """
 
 from __future__ import annotations
@@ -45,19 +45,18 @@ class Costed:
 
 
 def table(problems: Sequence[Problem], costed: Mapping[str, Costed]) -> Table:
-    """The problems of a catalog, one a row; costs where they are known."""
+    """The problems of a catalog, one a row, with their costs; without any, with their input variants."""
     held = Table(box=SIMPLE_HEAD, pad_edge=False)
     names = ["problem", "name", "class"]
-    costs = ["inputs", "bytes", "flops", "bound", "speed of light"] if costed else []
-    for column in (*names, *costs, "workloads", "variants"):
+    costs = ["inputs", "bytes", "flops", "bound", "speed of light"] if costed else ["input variants"]
+    for column in (*names, *costs, "workloads"):
         held.add_column(column, overflow="fold", justify="right" if column in ("bytes", "flops") else "left")
     for item in problems:
         known = costed.get(item.id)
         precision = item.precision if known is None else known.workload.precision or item.precision
         cells = [item.id, item.name, precision.value]
-        if known is not None:
-            cells += _cost_cells(known)
-        cells += [", ".join(item.workloads), ", ".join(("own", *item.rules.variants))]
+        cells += [", ".join(("own", *item.rules.variants))] if known is None else _cost_cells(known)
+        cells.append(", ".join(item.workloads))
         held.add_row(*(Text(show.line(cell)) for cell in cells))
     return held
 

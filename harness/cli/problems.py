@@ -1,0 +1,118 @@
+"""`harness problems list` and `show`: which problems there are, and what one call of each takes and costs.
+
+Outside layer; trusted side. Reference code is executed on tensors without data (`harness.sketch`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.catalog import Catalog, CatalogError, load_problems
+from harness.cli.output import Json, ProblemsRoot, option, print_json, put
+from harness.config import ConfigError
+from harness.environment import query_gpus
+from harness.model import Problem, Workload
+from harness.report import problems as pages
+
+if TYPE_CHECKING:
+    from harness.roofline import Peaks
+
+ASSUMED_GPU = "H200"
+"""Whose datasheet counts on a machine without a GPU that has one here."""
+
+GpuName = Annotated[
+    str | None,
+    option("--gpu", f"GPU that the speed of light is of, by its datasheet.  [this machine's, else {ASSUMED_GPU}]"),
+]
+
+
+def problems_list(
+    levels: Annotated[list[str] | None, typer.Argument(metavar="[LEVELS]", help="level1 ...  [all]")] = None,
+    problems: ProblemsRoot = None,
+    workload: Annotated[
+        str, typer.Option("--workload", help="Sizes to show; problems without it are left out.")
+    ] = "full",
+    gpu: GpuName = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Names only: no shapes, bytes, flops and times.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the problems with shapes, least bytes, flops, and the least time a GPU could take.
+
+    The reference runs on tensors without data; nothing of full size is allocated, and no GPU is needed. Flops are those
+    of products, convolutions and attention; bytes count each input, parameter and output once.
+
+    \b
+    Examples:
+      harness problems list level2 --gpu H100
+      harness problems list --problems ../KernelBench/KernelBench --json
+    """
+    catalog = load_problems(problems or Path("problems"))
+    if unknown := sorted(set(levels or ()) - catalog.levels):
+        raise CatalogError(
+            [f"no level {', '.join(unknown)} in {catalog.root}; it has {', '.join(sorted(catalog.levels))}"]
+        )
+    chosen = [item for item in catalog.values() if not levels or item.id.partition("/")[0] in levels]
+    chosen = [item for item in chosen if workload in item.workloads]
+    if not chosen:
+        raise CatalogError([f"no problem in {catalog.root} declares a workload {workload!r}"])
+    costed = {}
+    if not quick:
+        peaks = _peaks(gpu)
+        costed = {item.id: _cost(catalog, item, item.workloads[workload], peaks) for item in chosen}
+    if as_json:
+        print_json([pages.as_json(item, [costed[item.id]] if costed else []) for item in chosen])
+    else:
+        put(pages.table(chosen, costed))
+
+
+def problems_show(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="level1/16, or the path of its file.")],
+    problems: ProblemsRoot = None,
+    gpu: GpuName = None,
+    as_json: Json = False,
+) -> None:
+    """Show one problem: declarations; shapes, bytes, flops and speed of light of every workload; source.
+
+    \b
+    Example:
+      harness problems show level1/16
+    """
+    catalog = load_problems(problems or Path("problems"))
+    held = catalog.resolve(problem)
+    peaks = _peaks(gpu)
+    costed = [_cost(catalog, held, workload, peaks) for workload in held.workloads.values()]
+    if as_json:
+        print_json({**pages.as_json(held, costed), "source": held.source})
+    else:
+        put(pages.page(held, costed))
+
+
+def _peaks(wanted: str | None) -> Peaks:
+    """The datasheet of the GPU asked for, of this machine's first, or of the assumed one."""
+    from harness.roofline import DATASHEETS, datasheet
+
+    if wanted is not None:
+        found = datasheet(wanted)
+        if found is None:
+            known = ", ".join(peaks.name for _, peaks in DATASHEETS)
+            raise ConfigError(f"--gpu {wanted!r:.60}: no datasheet of such a GPU here; there are {known}")
+        return found
+    for name in (*(item.name for item in query_gpus()[0]), ASSUMED_GPU):
+        if (found := datasheet(name)) is not None:
+            return found
+    raise AssertionError(f"the assumed GPU {ASSUMED_GPU} has a datasheet")
+
+
+def _cost(catalog: Catalog, problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:
+    from harness.reference import ProblemError
+    from harness.sketch import sketch
+
+    costs = catalog.costs[problem.id]
+    try:
+        made = sketch(problem, workload, flops=costs.flops, bytes_=costs.bytes)
+    except ProblemError as error:
+        return pages.Costed(workload=workload, sketch=None, light=None, gpu=peaks.name, reason=str(error))
+    return pages.Costed(workload=workload, sketch=made, light=made.light(problem, workload, peaks), gpu=peaks.name)
