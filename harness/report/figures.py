@@ -8,7 +8,6 @@ are a submission's: no markup, no formula of theirs is interpreted.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import math
 from collections import Counter, defaultdict
@@ -51,7 +50,11 @@ class MissingPlots(Exception):
 
 def available() -> bool:
     """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
