@@ -7,7 +7,7 @@ Variants change floating-point tensors in place, keep shape, dtype and strides, 
 * `own`: as `get_inputs` gives them.
 * `zero_mean`: shifted so that the mean is zero. Uniform values in [0, 1) make every long sum nearly the same number;
   around zero a lost term, a lower precision or a constant answer shows.
-* `large_values`: about one value in ten thousand is multiplied by 100 to 1,000, its sign kept. Finds
+* `large_values`: about one value in ten thousand (eight at least) is multiplied by 100 to 1,000, its sign kept. Finds
   overflow in exponentials and squares, and sums that lose small terms beside large ones.
 * `structured`: one tensor becomes one-hot along its longest dimension (background 0, first and last place always among
   the hot ones), the others ramps in which every coordinate has its own value. Products then copy single values,
@@ -29,7 +29,13 @@ import torch
 OWN = "own"
 
 OUTLIER_SHARE = 1e-4
-"""Part of the values that `large_values` multiplies; at least one, so that small tensors are changed too."""
+"""Part of the values that `large_values` multiplies."""
+
+LEAST_OUTLIERS = 8
+"""At least so many, so that in small tensors too some are positive and large enough to overflow an exponential; but no
+more than one in `OUTLIER_SPACING` values, and at least one."""
+
+OUTLIER_SPACING = 64
 
 OUTLIER_DECADES = (2.0, 3.0)
 """Outliers are multiplied by ten to a power between these."""
@@ -94,7 +100,8 @@ def _large_values(changeable: Named, seed: int) -> list[str]:
     labels = []
     low, high = OUTLIER_DECADES
     for path, leaf in changeable:
-        count = min(max(1, round(leaf.numel() * OUTLIER_SHARE)), MAX_OUTLIERS)
+        least = max(1, min(LEAST_OUTLIERS, leaf.numel() // OUTLIER_SPACING))
+        count = min(max(least, round(leaf.numel() * OUTLIER_SHARE)), MAX_OUTLIERS)
         flat = leaf.view(-1)
         at = torch.randint(leaf.numel(), (count,), device=leaf.device)
         # The factor depends on the place alone: a place drawn twice gets one value, whichever write comes last.
