@@ -1,0 +1,45 @@
+"""The executor on a real Ray cluster of several nodes, on this machine and its host device."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_survival import complete, lines, make_tree
+
+from harness.config import ConfigError, Machine, resolve
+from harness.model import DeviceKind
+
+MACHINE = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**33)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed (the extra ray)")
+def test_a_node_killed_in_the_middle_costs_no_record_and_no_verdict(tmp_path: Path) -> None:
+    make_tree(tmp_path)
+    script = Path(__file__).parent / "ray_cluster.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout.strip().splitlines()[-1])
+    assert len(said["killed"]) == 1
+    assert said["left"]
+    assert said["killed"][0] not in said["left"], "a slot is still on the node that was killed"
+    assert said["notes"] == []
+    assert len(lines(tmp_path)) == said["records"]
+    complete(tmp_path)
+
+
+def test_what_only_a_cluster_has_implies_it() -> None:
+    for options, executor in (
+        ({}, "local"),
+        ({"ray_address": "auto"}, "ray"),
+        ({"accelerator_type": "H200"}, "ray"),
+        ({"executor": "ray"}, "ray"),
+    ):
+        held = resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], **options})
+        assert held.executor == executor
+    with pytest.raises(ConfigError, match="for the executor ray"):
+        resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], "executor": "local", "ray_address": "auto"})
