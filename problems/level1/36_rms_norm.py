@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-batch_size = 112
+batch_size = 80
 features = 64
 dim1 = 512
 dim2 = 512

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 batch_size = 4096
 features = 512
-temperature = 0.1
+temperature = 0.02
 
 
 class Model(nn.Module):

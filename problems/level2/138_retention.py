@@ -16,7 +16,7 @@ class Model(nn.Module):
         """query, key, value: (batch_size, heads, length, head_dim), decay: (heads,). Returns the shape of value."""
         places = torch.arange(query.shape[2], device=query.device)
         distance = places[:, None] - places[None, :]
-        weight = torch.where(distance >= 0, decay[:, None, None] ** distance.clamp(min=0), 0.0)
+        weight = torch.where(distance >= 0, decay[:, None, None] ** distance, 0.0)
         return (query @ key.transpose(-2, -1) * weight) @ value
 
 
