@@ -177,6 +177,34 @@ def test_a_line_of_cuda_text_is_found_in_the_file_only_where_it_stands_there() -
     assert "of the solution:" not in feedback(record, source=built)
 
 
+def test_a_report_of_compute_sanitizer_is_placed_in_the_file_already() -> None:
+    """As `harness.sanitizers` writes them: lines of the solution's file, no array, no access."""
+    source = "import torch\nCUDA = 'first'\nlast = 1\n"
+    report = {
+        "kind": "memory_error",
+        "tool": "compute-sanitizer memcheck",
+        "message": "Invalid __global__ read of size 4 bytes",
+        "kernel": "k",
+        "file": "16_x.py",
+        "line": 2,
+        "thread": [1, 0, 0],
+        "block": [0, 0, 0],
+        "count": 3,
+    }
+    record = failing(Status.memory_error, evidence={"reports": [report]}, solution_digest=digest_text(source))
+    text = feedback(record, source=source)
+    assert "memory error in k, line 2 of the solution: Invalid __global__ read" in text
+    assert "> 2 | CUDA = 'first'" in text
+    assert "by thread [1, 0, 0] of block [0, 0, 0]\n" in text
+
+
+def test_the_audit_s_tools_are_named() -> None:
+    tools = {"memcheck": {"wall_s": 1.0, "findings": 0}, "racecheck": {"not_run": "took too long"}}
+    text = feedback(failing(Status.passed, evidence={"audit": {"tools": tools}}))
+    assert "Looked over by compute-sanitizer (memcheck)." in text
+    assert "Not looked over by racecheck" in text
+
+
 HOSTILE = "\x1b[2J\u202e\x07evil\r"
 
 

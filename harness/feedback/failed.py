@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.feedback import evidence as read
-from harness.feedback.source import line_in_file, quoted
+from harness.feedback.reports import reports
+from harness.feedback.source import quoted
 from harness.model import Record, Status
 from harness.report import format as show
 
 Section = tuple[str, Sequence[str]]
 
 MAX_OUTPUTS = 4
-MAX_REPORTS = 5
 LOG_LINES = 15
 """Lines from the end of the log."""
 
@@ -55,7 +55,7 @@ def sections(record: Record, *, source: str | None, log: str | None) -> list[Sec
     found.append(("Compiler error", _compiler_error(record, source)))
     found += _outputs(record)
     found.append(("Inputs", _variants(record)))
-    found.append(("Reports", _reports(record, source)))
+    found.append(("Reports", reports(record, source)))
     found.append(("State", _state(record)))
     if record.status in EXCEPTIONS and log and log.strip():
         found.append(("End of the log", _log_end(log)))
@@ -157,46 +157,6 @@ def _variants(record: Record) -> list[str]:
         lines.append(f"{VARIANTS.get(name, show.line(name, 40))}: {words}")
     (only, *others) = sorted(failing)
     return lines + ([ONLY[only]] if not others and only in ONLY and len(held) > 1 else [])
-
-
-def _reports(record: Record, source: str | None) -> list[str]:
-    held = [*read.rows(record.evidence, "reports"), *read.rows(record.evidence, "audit", "reports")]
-    lines: list[str] = []
-    seen: set[tuple[str, ...]] = set()
-    for row in held:
-        # One mistake is seen from both of its threads: each pair of lines once.
-        pair = sorted(str(row.get(key) or "") for key in ("line", "other_line"))
-        key = (read.text(row, "kind"), read.text(row, "kernel"), *pair)
-        if key not in seen and len(seen) < MAX_REPORTS:
-            seen.add(key)
-            lines += _report(row, source)
-        elif key not in seen:
-            return [*lines, f"and more: {len(held)} reports in all"]
-    return lines
-
-
-def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
-    kernel = show.line(row.get("kernel") or "", 120)
-    line, other = read.whole(row, "line"), read.whole(row, "other_line")
-    kind = show.line(read.text(row, "kind").replace("_", " ") or "report", 40)
-    what = show.line(read.text(row, "message"), 300)
-    array = f"{read.text(row, 'space')} {read.text(row, 'array')}{read.text(row, 'subscript')}".strip()
-    lines = [f"{kind} in {kernel or 'a kernel'}" + (f", line {line}" if line else "") + (f": {what}" if what else "")]
-    if read.text(row, "array"):
-        lines.append(f"  memory: {show.line(array, 120)}")
-    for prefix, words in (("", "by"), ("other_", "the other access: by")):
-        block, thread = row.get(f"{prefix}block"), row.get(f"{prefix}thread")
-        if thread is not None:
-            access = show.line(row.get(f"{prefix}access") or "access", 40)
-            lines.append(f"  {words} thread {show.line(thread, 40)} of block {show.line(block, 40)}, a {access}")
-    if count := read.whole(row, "count"):
-        lines.append(f"  seen {count} times" if count > 1 else "  seen once")
-    for place in dict.fromkeys(item for item in (line, other) if item):
-        in_file = line_in_file(source, kernel, place) if source and kernel else None
-        if in_file is not None and source is not None:
-            lines.append(f"  line {place} of the CUDA source is line {in_file} of the solution:")
-            lines += [f"    {item}" for item in quoted(source, in_file, around=1)]
-    return lines
 
 
 def _state(record: Record) -> list[str]:

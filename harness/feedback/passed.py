@@ -62,7 +62,16 @@ def _result(record: Record) -> list[str]:
         timed = f" and {more} timed calls" if more else ""
         named = ", ".join(show.line(name.replace("_", " "), 40) for name in sorted(variants))
         lines.append(f"Checked: {calls} calls on inputs of {len(variants)} kinds ({named}){timed}.")
-    return lines
+    return lines + _audit(record)
+
+
+def _audit(record: Record) -> list[str]:
+    """Which tools looked at the kernels, and which could not."""
+    tools = read.mapping(record.evidence, "audit", "tools")
+    ran = [show.line(name, 40) for name, held in tools.items() if not read.mapping(held).get("not_run")]
+    missed = [show.line(name, 40) for name, held in tools.items() if read.mapping(held).get("not_run")]
+    lines = [f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []
+    return lines + ([f"Not looked over by {', '.join(missed)}: see the record's audit."] if missed else [])
 
 
 def _ratio(speedup: float, speed: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.feedback import failed, passed
+from harness.feedback.reports import reports
 from harness.model import Record, Status, digest_text
 from harness.report import format as show
 
@@ -26,7 +27,7 @@ def feedback(record: Record, *, source: str | None = None, log: str | None = Non
         source = None
     sections: list[Section] = [("", _heading(record))]
     if record.status is Status.passed:
-        sections += passed.sections(record)
+        sections += [*passed.sections(record), ("Reports", reports(record, source))]
     else:
         sections += failed.sections(record, source=source, log=log)
     sections.append(("Labels", [f"{show.line(name, 60)}: {_label(name)}" for name in record.labels]))
@@ -50,6 +51,11 @@ LABELS = {
     "static_buffer": "every call returns the same memory; a caller who keeps two results sees the second in both",
     "coerced_device": "an output was on another device and was copied over inside the timed call",
     "unexplained_time": "the claimed times did not explain the harness's own clock; the longer times count",
+    "disturbed_baseline": "the reference was slower beside this solution than before it; the earlier time counts",
+    "varies_between_calls": "the same inputs do not give the same values twice, though all are right",
+    "specialised_shape": "right at the sizes asked for, wrong or failing at the problem's small ones",
+    "kernelbench_verdict": "the verdict is KernelBench's own, imported",
+    "baseline_from_other_hardware": "the baseline was timed on another GPU, so that the speedup compares GPUs too",
 }
 """What a label means to the author."""
 
