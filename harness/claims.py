@@ -76,14 +76,18 @@ UNCOUNTED_SLACK_S = 50e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How much unexplained time passes: seconds per burst and per call, and a share of the explained time."""
+    """How much unexplained time passes: seconds per burst and per call, and a share of the explained time.
+
+    `uneven_s` is how far beyond rule 5 the mean of a burst's calls may lie above their median, in seconds.
+    """
 
     burst_s: float = 1e-3
     per_call_s: float = 100e-6
     relative: float = 0.03
+    uneven_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.burst_s, self.per_call_s, self.relative) < 0.0:
+        if min(self.burst_s, self.per_call_s, self.relative, self.uneven_s) < 0.0:
             raise ValueError("a tolerance is not negative")
 
 
@@ -210,7 +214,7 @@ def judge_claims(
             f"({_show(allowed_s)} would be): every call is charged {_show(share_s)} more",
             evidence=evidence,
         )
-    slack_s = (calls - len(own)) * UNCOUNTED_SLACK_S / calls
+    slack_s = (calls - len(own)) * UNCOUNTED_SLACK_S / calls + allowed.uneven_s
     if own and mean_s > UNEVEN_FACTOR * median_s + slack_s:
         return ClaimVerdict(
             accepted=False,
