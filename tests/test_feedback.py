@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli import main
 from harness.feedback import feedback
 from harness.model import DeviceKind, Record, Status, digest_text
 from harness.sources import SourceFinder
@@ -275,3 +276,21 @@ def test_sources_are_found_by_digest_and_not_through_links(tmp_path: Path) -> No
     assert finder.source_of(failing(Status.crashed, solution_digest=digest_text("a = 1\n"))) == "a = 1\n"
     assert finder.source_of(failing(Status.crashed, solution_digest=digest_text("s = 1\n"))) is None
     assert finder.source_of(failing(Status.crashed)) is None
+
+
+class TestCommand:
+    def test_show_feedback(self, capsys: pytest.CaptureFixture[str]) -> None:
+        run = str(HERE.parent / "results" / "h200-examples")
+        assert main(["show", run, "16_does_not_compile", "--feedback"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith("level1/16, broken/level1/16_does_not_compile.py: compile error\n")
+        assert 'identifier "width" is undefined' in shown
+        assert main(["show", run, "--feedback", "--json"]) == 0
+        held = json.loads(capsys.readouterr().out)
+        assert len(held) == len(records(Path(run) / "records.jsonl"))
+        assert {item["feedback"].split("\n")[0].split(": ")[-1] for item in held} >= {"passed", "compile error"}
+
+    def test_a_folder_of_sources_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
+        run = str(HERE.parent / "results" / "h200-examples")
+        assert main(["show", run, "--feedback", "--solutions", "nowhere"]) == 2
+        assert "nowhere: no such folder of solutions" in capsys.readouterr().err

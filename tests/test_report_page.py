@@ -133,6 +133,12 @@ class TestPage:
         assert "4 same, 1 failing; nothing got worse" in reader.text
         assert [held["id"] for held in reader.all("table") if held.get("id") == "changes"] == ["changes"]
 
+    def test_the_same_solution_on_two_gpus_is_linked_to_the_record_of_each(self) -> None:
+        other = replace(RECORDS[0], environment={"gpu": "NVIDIA L4"}, finished_at="2027-01-01T00:00:00+00:00")
+        page = rendered([RECORDS[0], other])
+        boards = page.split('<section class="group"')[1:]
+        assert [re.findall(r'href="#(s\d)"', board.split("<noscript")[0]) for board in boards] == [["s0"], ["s1"]]
+
     def test_records_of_one_solution_lead_to_each_other(self) -> None:
         page = rendered([RECORDS[0], replace(RECORDS[0], finished_at="2027-01-01T00:00:00+00:00")])
         assert page.count("Other results of it") == 2

@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import DeviceKind, Record, Status
+from harness.config import Machine, resolve
+from harness.judging import record_of
+from harness.model import DeviceKind, Problem, Record, Solution, Status, Workload
+from harness.planning import Job
 from harness.scoring import (
     By,
     Metric,
@@ -23,6 +27,7 @@ from harness.scoring import (
     score,
     select,
 )
+from harness.tasks import Outcome
 
 
 def record(
@@ -285,6 +290,18 @@ class TestRanks:
             ("a", 1, "declared"),
             ("b", 1, "fp16"),
         ]
+
+    def test_a_run_of_another_precision_says_so_in_its_records(self, tmp_path: Path) -> None:
+        problem = Problem(id="level1/1", name="p", path=tmp_path, source="", digest="d")
+        solution = Solution(problem_id="level1/1", author="a", label="a/level1/1.py", path=tmp_path, source="x")
+        job = Job(solution=solution, problem=problem, workload=Workload(name="full"))
+        machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**34)
+        found = []
+        for precision in (None, "fp16"):
+            config = resolve(machine=machine, run_id="r", options={"paths": [tmp_path], "precision": precision})
+            outcome = Outcome(status=Status.crashed, reason="it crashed")
+            found.append(record_of(job, outcome, None, config, {"cpu": "a CPU"}, wall_s=1.0))
+        assert [row.group.precision for row in leaderboard(found)] == ["declared", "fp16"]
 
     def test_solutions_by_the_share_of_the_speed_of_light(self) -> None:
         records = [

@@ -54,6 +54,7 @@ LABELS = {
     "disturbed_baseline": "the reference was slower beside this solution than before it; the earlier time counts",
     "varies_between_calls": "the same inputs do not give the same values twice, though all are right",
     "specialised_shape": "right at the sizes asked for, wrong or failing at the problem's small ones",
+    "leaks_memory": "every call takes memory that none gives back",
     "kernelbench_verdict": "the verdict is KernelBench's own, imported",
     "baseline_from_other_hardware": "the baseline was timed on another GPU, so that the speedup compares GPUs too",
 }

@@ -64,7 +64,7 @@ def render(
     """The page. `made_at` is told as it is given. Raises `MissingPlots` where figures can't be drawn."""
     anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
     records = [item.record for item in items]
-    links = _links(items, anchors)
+    links = _links(items, anchors, baseline)
     groups = _groups(records, baseline)
     environment = Environment(
         loader=PackageLoader("harness.report.html", TEMPLATES),
@@ -139,12 +139,13 @@ def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Re
     return dict(sorted(held.items()))
 
 
-def _links(items: Sequence[Item], anchors: Mapping[int, str]) -> dict[tuple[str, ...], str]:
-    """Anchor by device, workload, problem, author and solution: of several records the one that finished last."""
-    latest: dict[tuple[str, ...], tuple[str, str]] = {}
+def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
+    """Anchor by group, problem, author and solution: of several records the one that finished last, as it counts."""
+    latest: dict[tuple[object, ...], tuple[str, str]] = {}
     for item in items:
         record = item.record
-        key = (record.device.value, record.workload, record.problem, record.author, record.solution)
+        group = entries_of([record], baseline=baseline)[0].group
+        key = (group, record.problem, record.author, record.solution)
         if key not in latest or latest[key][0] <= record.finished_at:
             latest[key] = (record.finished_at, anchors[id(record)])
     return {key: anchor for key, (_, anchor) in latest.items()}

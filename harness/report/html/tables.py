@@ -58,7 +58,7 @@ def tone_of(status: Status | None) -> str:
 
 
 def boards(
-    group: LikeGroup, records: Sequence[Record], links: Mapping[tuple[str, ...], str], number: int
+    group: LikeGroup, records: Sequence[Record], links: Mapping[tuple[object, ...], str], number: int
 ) -> list[Table]:
     """The leaderboards of one group of like records, by author, problem and solution."""
     return [
@@ -72,9 +72,8 @@ def boards(
     ]
 
 
-def _row(row: LeaderboardRow, by: By, links: Mapping[tuple[str, ...], str]) -> list[Cell]:
-    names = (row.problem or "", row.author or "", row.solution or "")
-    link = links.get((row.group.device, row.group.workload, *names), "")
+def _row(row: LeaderboardRow, by: By, links: Mapping[tuple[object, ...], str]) -> list[Cell]:
+    link = links.get((row.group, row.problem, row.author, row.solution), "")
     cells = []
     for name, text in CELLS[by].items():
         value = KEYS[name](row) if name in KEYS else None
