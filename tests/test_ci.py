@@ -78,7 +78,7 @@ def repo(tmp_path: Path) -> Repo:
     made = Repo(tmp_path / "repo")
     made.write("problems/level1/19_relu.py", PROBLEM)
     made.write("solutions/ann/level1/19_old.py", RIGHT)
-    made.write("gates.yaml", "format: 1\nno_regression: {tolerance: 0.5}\n")
+    made.write(".ci/gates.yaml", "format: 1\nno_regression: {tolerance: 0.5}\n")
     made.commit()
     return made
 
@@ -113,7 +113,7 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
     # It would pass by a problem, rules and results of its own.
     repo.write("solutions/bob/level1/19_wrong.py", WRONG)
     repo.write("problems/level1/19_relu.py", EASY)
-    repo.write("gates.yaml", "format: 1\nrequire_passed: false\n")
+    repo.write(".ci/gates.yaml", "format: 1\nrequire_passed: false\n")
     repo.write("solutions/bob/level1/19_typo.py", BROKEN)
     repo.commit()
     # Nor does what lies about in the working tree matter.
@@ -129,7 +129,7 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
         "solutions/bob/level1/19_typo.py": "syntax_error",
     }
     assert (verdict["verdict"], verdict["exit_code"]) == ("failed", 1)
-    assert verdict["ignored"] == ["gates.yaml", "problems/level1/19_relu.py"]
+    assert verdict["ignored"] == [".ci/gates.yaml", "problems/level1/19_relu.py"]
     assert found["solutions/bob/level1/19_typo.py"]["line"] == 3
     printed = capsys.readouterr().out
     assert "::error file=solutions/bob/level1/19_typo.py,line=3,title=syntax_error::" in printed
@@ -194,10 +194,10 @@ def test_wrong_calls(repo: Repo, call: Call, tmp_path: Path, capsys: pytest.Capt
     assert call("--gates", "other.yaml") == 2
     assert "rules are taken from the base" in capsys.readouterr().err
     assert main(["ci", "--base", "main", "--repository", str(tmp_path)]) == 2
-    repo.write("gates.yaml", "minimum_speedup: {speedup: fast}\n")
+    repo.write(".ci/gates.yaml", "minimum_speedup: {speedup: fast}\n")
     repo.commit()
     assert call() == 2
-    assert "gates.yaml: minimum_speedup.speedup is a number" in capsys.readouterr().err
+    assert ".ci/gates.yaml: minimum_speedup.speedup is a number" in capsys.readouterr().err
 
 
 def test_a_harness_that_the_branch_changed_is_refused(
@@ -244,11 +244,11 @@ def test_a_fault_of_the_harness_is_no_verdict_on_the_submission(
 
 def test_a_made_up_tree_can_not_write_elsewhere(repo: Repo, tmp_path: Path) -> None:
     held = Repository(repo.folder)
-    (entry,) = held.entries("main", ["gates.yaml"])
+    (entry,) = held.entries("main", [".ci/gates.yaml"])
     names = ["../out.py", "/abs.py", "a/../../b.py", "a//b.py", ".git/hooks/x"]
     entries = [replace(entry, path=name) for name in names] + [Entry(path="l", mode="120000", oid="0", size_bytes=None)]
     assert held.write([*entries, entry], tmp_path / "into") == [*names, "l"]
-    assert [path.name for path in (tmp_path / "into").rglob("*")] == ["gates.yaml"]
+    assert [path.name for path in (tmp_path / "into").rglob("*") if path.is_file()] == ["gates.yaml"]
     with pytest.raises(RevisionError, match="is no commit"):
         held.commit("--help")
 

@@ -31,7 +31,7 @@ from harness.report import csv as report_csv
 from harness.scoring import By, leaderboard
 from harness.store import RunStore, StoreError, find_runs, new_run_id
 
-GATES = "gates.yaml"
+GATES = ".ci/gates.yaml"
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
