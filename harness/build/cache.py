@@ -36,6 +36,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _PUBLISH_TRIES = 100
 _STALE_S = 24 * 3600.0
 """No build takes as long: a draft that old belongs to nobody."""
+_PUTS_A_LOOK = 128
 _KEPT_AFTER_EVICTION = 0.9
 """Eviction goes on to this share of the limit, so that it is not run for every entry."""
 
@@ -85,6 +86,8 @@ class BuildCache:
     def __init__(self, root: Path, max_bytes: int = CACHE_LIMIT_BYTES) -> None:
         self.root = root
         self.max_bytes = max_bytes
+        self._total_bytes: int | None = None
+        self._puts = 0
         self._entries = root / "entries"
         self._locks = root / "locks"
         self._drafts = root / "drafts"
@@ -136,7 +139,7 @@ class BuildCache:
                 shutil.rmtree(draft, ignore_errors=True)
         except OSError as error:
             raise CacheError(f"the build cache {self.root} can't be written: {error.strerror or error}") from error
-        self.evict()
+        self._evict_if_due(folder)
         return held
 
     def recall(self, key: str) -> Mapping[str, Any] | None:
@@ -184,6 +187,7 @@ class BuildCache:
         listing = self._listing()
         total = sum(size for _, size, _ in listing)
         removed = 0
+        self._total_bytes = total
         if total <= self.max_bytes:
             return 0
         for _, size, folder in sorted(listing):
@@ -192,7 +196,18 @@ class BuildCache:
             if self._remove(folder):
                 total -= size
                 removed += 1
+        self._total_bytes = total
         return removed
+
+    def _evict_if_due(self, added: Path) -> None:
+        """Look at all entries only when they may be too much, and now and then, since others add entries too."""
+        self._puts += 1
+        if self._total_bytes is not None and self._puts % _PUTS_A_LOOK:
+            with contextlib.suppress(OSError):
+                self._total_bytes += sum(item.stat().st_size for item in added.iterdir())
+            if self._total_bytes <= self.max_bytes:
+                return
+        self.evict()
 
     def _sweep(self) -> None:
         """Remove what a killed process left half-made."""
