@@ -296,6 +296,25 @@ class TestTwoSolutions:
         assert main([*call[:1], second, first, *call[3:]], run=run) == 0, "1 % is inside the tolerance"
         assert "slower" in capsys.readouterr().out
 
+    @pytest.mark.gpu
+    def test_for_real_a_slower_one_is_told_and_a_twin_is_the_same(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        examples = Path(__file__).parent.parent / "solutions" / "examples"
+        library = examples / "naive" / "level1" / "17_library_call.py"
+        tiled = examples / "optimised" / "level1" / "17_transpose_first.py"
+        out = ["--device", "cuda", "--out", str(tmp_path / "out"), "--json"]
+        assert main(["compare", str(library), str(tiled), *out]) == 1
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["outcome"], row["regressed"], row["basis"]) == ("slower", True, "speedup")
+        assert row["low"] < row["ratio"] < row["high"] < 1
+        twin = tmp_path / "solutions" / "twin" / "level1" / "17_library_call.py"
+        twin.parent.mkdir(parents=True)
+        twin.write_text(library.read_text() + "# the same, under another name\n")
+        assert main(["compare", str(library), str(twin), *out]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert row["outcome"] == "same"
+
     def test_where_one_can_t_be_judged_there_is_no_comparison(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -307,7 +326,9 @@ class TestTwoSolutions:
             written(config.run_dir, made)
             return Ran(records=made, skipped=0, wall_s=1.0)
 
-        assert main(["compare", *self.files(tmp_path), "--device", "host", "--out", str(tmp_path / "out")], run=run) == 3
+        assert (
+            main(["compare", *self.files(tmp_path), "--device", "host", "--out", str(tmp_path / "out")], run=run) == 3
+        )
         assert "harness_error" in capsys.readouterr().err
 
     def test_calls_that_make_no_sense(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
