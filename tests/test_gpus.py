@@ -62,7 +62,7 @@ def test_each_gpu_has_a_slot_whose_processes_see_no_other(workers: int | None, c
     held = seats(config, machine(None))
     assert len(held) == count
     for number, (slot, env) in enumerate(held):
-        assert env == {"CUDA_VISIBLE_DEVICES": gpu(number).uuid}
+        assert env["CUDA_VISIBLE_DEVICES"] == gpu(number).uuid
         assert slot.name == slot.environment["gpu_uuid"] == gpu(number).uuid
     with pytest.raises(ExecutorError, match="CUDA_VISIBLE_DEVICES"):
         seats(config, machine("7"))

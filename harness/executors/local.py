@@ -229,6 +229,10 @@ def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[
     gpus = visible_gpus(environment)
     if not gpus:
         raise ExecutorError("CUDA_VISIBLE_DEVICES names no GPU of this machine; unset it, or --device host")
+    chosen = gpus[: config.workers]
+    # Several referees at once would each start as many threads as there are processors.
+    several = len(chosen) > 1 and "OMP_NUM_THREADS" not in os.environ
+    threads = {"OMP_NUM_THREADS": str(max(1, environment.cpu_count // len(chosen)))} if several else {}
     return [
         (
             Slot(
@@ -237,9 +241,9 @@ def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[
                 environment=environment.for_record(config.device, gpu_index=gpu.index),
             ),
             # By UUID, since numbers mean another order where CUDA sorts by speed. Every process sees one GPU, as 0.
-            {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+            {"CUDA_VISIBLE_DEVICES": gpu.uuid, **threads},
         )
-        for gpu in gpus[: config.workers]
+        for gpu in chosen
     ]
 
 
@@ -264,6 +268,7 @@ def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig
         device_index=0,
         sandbox=config.sandbox,
         checked=config.checked,
+        allow_degenerate=config.allow_degenerate,
         device_policy=config.device_policy,
         seeds=config.seeds,
         load_timeout_s=config.load_timeout_s,
