@@ -22,7 +22,7 @@ from harness.kernelbench import (
 )
 from harness.kernelbench.importing import LABEL, OTHER_HARDWARE
 from harness.model import DeviceKind, Record, Status, digest_text
-from harness.scoring import By, leaderboard
+from harness.scoring import By, entries_of, leaderboard
 from harness.store import RunStore
 
 GPU = "NVIDIA H100 80GB HBM3"
@@ -128,7 +128,7 @@ def test_import_makes_a_run_that_the_leaderboard_understands(theirs: Path, tmp_p
         tmp_path / "run",
         level=1,
         author="some_model",
-        baseline=theirs / "baseline_time_torch.json",
+        baselines=[theirs / "baseline_time_torch.json"],
     )
     held = {(item.problem, item.sample): item for item in RunStore.open(tmp_path / "run").records()}
     assert {key: item.status for key, item in held.items()} == {
@@ -164,9 +164,29 @@ def test_import_makes_a_run_that_the_leaderboard_understands(theirs: Path, tmp_p
 def test_a_baseline_from_another_gpu_is_labelled(theirs: Path, tmp_path: Path) -> None:
     times = {"mean": 0.1, "hardware": "NVIDIA L40S"}
     baseline = write(tmp_path / "b.json", {"level1": {"1_one.py": times}})
-    done = import_results(theirs / "eval_results.json", tmp_path / "run", level=1, author="m", baseline=baseline)
+    done = import_results(theirs / "eval_results.json", tmp_path / "run", level=1, author="m", baselines=[baseline])
     assert [item.problem for item in done.records if OTHER_HARDWARE in item.labels] == ["level1/1"]
     assert any("different GPUs" in note for note in done.notes)
+
+
+def test_a_compiled_baseline_gives_a_speedup_of_its_own(theirs: Path, tmp_path: Path) -> None:
+    eager = theirs / "baseline_time_torch.json"
+    compiled = write(
+        theirs / "baseline_time_torch_compile_inductor_default.json", {"level1": {"1_one.py": {"mean": 0.05}}}
+    )
+    results = theirs / "eval_results.json"
+    both = import_results(results, tmp_path / "both", level=1, author="m", baselines=[eager, compiled]).records[0]
+    assert both.speedup == pytest.approx(0.5)
+    assert [entry.speedup for entry in entries_of([both], baseline="compile")] == [pytest.approx(0.25)]
+    only = import_results(results, tmp_path / "only", level=1, author="m", baselines=[compiled])
+    assert only.records[0].speedup is None
+    assert only.metrics.geomean == pytest.approx(0.25)
+    assert any("no times of eager" in note for note in only.notes)
+    done = export_run([both], tmp_path / "back", file_names={"level1/1": "1_one.py"})
+    back = read_baseline(next(path for path in done.files if path.name == compiled.name))
+    assert back[1][1].mean_ms == pytest.approx(0.05)
+    with pytest.raises(KernelBenchError, match="a second file of baseline 'eager'"):
+        import_results(results, tmp_path / "x", level=1, author="m", baselines=[eager, write(tmp_path / "b.json", {})])
 
 
 @pytest.mark.parametrize(
@@ -270,7 +290,7 @@ def test_what_is_exported_comes_back_the_same(tmp_path: Path) -> None:
         tmp_path / "run",
         level=1,
         author="ann",
-        baseline=tmp_path / "kb" / "baseline_time_torch.json",
+        baselines=[tmp_path / "kb" / "baseline_time_torch.json"],
         pass_at_k=tmp_path / "kb" / "pass_at_k_results.json",
     )
     assert [(r.problem, r.sample, r.status) for r in done.records] == [(r.problem, r.sample, r.status) for r in records]

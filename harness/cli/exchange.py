@@ -29,7 +29,8 @@ def import_kernelbench(
     level: Annotated[int, typer.Option("--level", help="The level that the file is about.", min=1)],
     out: Annotated[Path, typer.Option("--out", help="The new run's folder.")],
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Their baseline times; without it there are no speedups.")
+        list[Path] | None,
+        typer.Option("--baseline", help="Their baseline times, without which there are no speedups; may be repeated."),
     ] = None,
     pass_at_k: Annotated[Path | None, option("--pass-at-k", "Their pass@k file.  [the one beside the results]")] = None,
     author: Annotated[str | None, option("--author", "Whose results they are.  [name of the file's folder]")] = None,
@@ -51,7 +52,7 @@ def import_kernelbench(
         out,
         level=level,
         author=author or path.resolve().parent.name,
-        baseline=baseline,
+        baselines=baseline or (),
         pass_at_k=pass_at_k or (beside if beside.is_file() else None),
     )
     for note in done.notes:

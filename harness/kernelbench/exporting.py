@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.kernelbench.formats import KernelBenchError, Sample, positive
+from harness.kernelbench.formats import KernelBenchError, Sample, baseline_file, positive
 from harness.kernelbench.metrics import pass_at_k_document
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 
@@ -34,15 +34,6 @@ NOT_COMPILED = frozenset(
     }
 )
 """Statuses in which KernelBench's evaluation ends before `ModelNew` can be constructed: `compiled` is false there."""
-
-FILE_SUFFIXES = {
-    "eager": "",
-    "compile": "_compile_inductor_default",
-    "compile_default": "_compile_inductor_default",
-    "compile_max_autotune": "_compile_inductor_max-autotune",
-    "max_autotune": "_compile_inductor_max-autotune",
-}
-"""Their names for the files of the baselines that both know."""
 
 _ID = re.compile(r"level(\d+)/(\d+)")
 
@@ -137,11 +128,9 @@ def _export(
     }
     ids = sorted({record.problem for record in records}, key=_number)
     for baseline, times in sorted(reference_times.items()):
-        # Their file for eager is without a suffix; a compiled one names its backend and mode.
-        suffix = FILE_SUFFIXES.get(baseline, f"_{baseline}")
         named = {file_names.get(key, f"{_number(key)}_unknown.py"): times[key] for key in ids if key in times}
         if named:
-            documents[f"baseline_time_torch{suffix}.json"] = {f"level{level}": named}
+            documents[baseline_file(baseline)] = {f"level{level}": named}
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

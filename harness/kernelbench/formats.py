@@ -20,6 +20,14 @@ from harness.store import StoreError
 MAX_FILE_BYTES = 512 * 2**20
 """Larger files are refused: theirs have some megabytes at most."""
 
+BASELINE_FILE = "baseline_time_torch"
+BASELINE_SUFFIXES = {
+    "eager": "",
+    "compile": "_compile_inductor_default",
+    "compile_max_autotune": "_compile_inductor_max-autotune",
+}
+"""This harness's names of baselines -> the ends of their files' names; a compiled one's names backend and mode."""
+
 _LEVEL = re.compile(r"level_?(\d{1,3})")
 _PROBLEM_FILE = re.compile(r"0*(\d{1,6})_.*")
 
@@ -73,6 +81,18 @@ def read_eval_results(path: Path, *, level: int) -> list[Sample]:
             raise KernelBenchError(f"{path}: problem {item.problem} has sample {item.sample} twice; keep one of them")
         seen.add((item.problem, item.sample))
     return sorted(samples, key=lambda item: (item.problem, item.sample))
+
+
+def baseline_file(name: str) -> str:
+    """The name of their file for a baseline of this name."""
+    return f"{BASELINE_FILE}{BASELINE_SUFFIXES.get(name, f'_{name}')}.json"
+
+
+def baseline_name(path: Path) -> str:
+    """What this harness calls the baseline in a file of this name; eager where the name is not one of theirs."""
+    suffix = path.stem.removeprefix(BASELINE_FILE) if path.stem.startswith(BASELINE_FILE) else ""
+    known = {end: name for name, end in BASELINE_SUFFIXES.items()}
+    return known.get(suffix) or re.sub(r"[^A-Za-z0-9]+", "_", suffix).strip("_") or "eager"
 
 
 def read_baseline(path: Path) -> dict[int, dict[int, Baseline]]:

@@ -17,6 +17,7 @@ from harness.kernelbench.formats import (
     Baseline,
     KernelBenchError,
     Sample,
+    baseline_name,
     read_baseline,
     read_eval_results,
     read_pass_at_k,
@@ -55,11 +56,14 @@ def import_results(
     *,
     level: int,
     author: str,
-    baseline: Path | None = None,
+    baselines: Sequence[Path] = (),
     pass_at_k: Path | None = None,
     workload: str = WORKLOAD,
 ) -> Imported:
     """Make the new run `into` of one author's `eval_results.json` for one level.
+
+    Of the files `baselines`, the one for eager gives the speedup, others (by their names: compiled ones) a speedup of
+    their own under `timing.baselines`; the metrics are against the first.
 
     Kernels that lie beside the file under KernelBench's names are hashed into the records. Raises `KernelBenchError`
     for a file that can't be understood, before anything is written, and `StoreError` where `into` can't be.
@@ -67,10 +71,17 @@ def import_results(
     samples = read_eval_results(eval_results, level=level)
     if not samples:
         raise KernelBenchError(f"{eval_results}: holds no result")
-    baselines = read_baseline(baseline).get(level, {}) if baseline is not None else {}
+    times: dict[str, dict[int, Baseline]] = {}
     notes: list[str] = []
-    if baseline is not None and not baselines:
-        raise KernelBenchError(f"{baseline}: has no times for level{level}")
+    for path in baselines:
+        name = baseline_name(path)
+        if name in times:
+            raise KernelBenchError(f"{path}: a second file of baseline {name!r}; name one, or rename it as they do")
+        times[name] = read_baseline(path).get(level, {})
+        if not times[name]:
+            raise KernelBenchError(f"{path}: has no times for level{level}")
+    if times and "eager" not in times:
+        notes.append(f"no times of eager: speedups are against {', '.join(times)} (leaderboard --baseline)")
     finished = datetime.fromtimestamp(eval_results.stat().st_mtime, UTC).isoformat(timespec="seconds")
     known = [item for item in samples if not item.absent]
     computed = pass_at_k_document(known, ks=_ks(pass_at_k))
@@ -83,7 +94,7 @@ def import_results(
     records = [
         _record(
             item,
-            baselines.get(item.problem),
+            {name: held[item.problem] for name, held in times.items() if item.problem in held},
             level=level,
             author=author,
             workload=workload,
@@ -95,17 +106,17 @@ def import_results(
     ]
     untimed = sum(record.status is Status.passed and record.speedup is None for record in records)
     if untimed:
-        why = "the baseline has no time for them" if baseline is not None else "no baseline was given"
-        notes.append(f"{untimed} correct without a speedup: they or their reference were not timed, or {why}")
+        why = "the baseline has no time for them" if times else "no baseline was given"
+        notes.append(f"{untimed} correct without a speedup against eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
         notes.append(f"{absent} null entries: nothing is known of these, and they count in no share")
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
         notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another one")
-    figures = metrics_of(samples, baselines)
+    figures = metrics_of(samples, next(iter(times.values()), {}))
     head = {
         "imported_from": "kernelbench",
         "eval_results": eval_results.name,
-        "baseline": baseline.name if baseline is not None else None,
+        "baselines": {name: path.name for name, path in zip(times, baselines, strict=True)},
         "pass_at_k_results": pass_at_k.name if pass_at_k is not None else None,
         "level": level,
         "author": author,
@@ -123,7 +134,7 @@ def import_results(
 
 def _record(
     item: Sample,
-    reference: Baseline | None,
+    references: Mapping[str, Baseline],
     *,
     level: int,
     author: str,
@@ -134,26 +145,28 @@ def _record(
 ) -> Record:
     status, reason = _verdict(item)
     runtime_s = item.runtime_ms * MILLISECOND_S if item.runtime_ms is not None else None
-    reference_s = reference.mean_ms * MILLISECOND_S if reference is not None and reference.mean_ms is not None else None
     labels = [LABEL]
     timing: dict[str, Any] | None = None
     speedup = None
     if status is Status.passed and runtime_s is not None:
+        held = {name: _against(reference, runtime_s) for name, reference in references.items()}
+        eager = held.pop("eager", None)
         timing = {
             "clock": "KernelBench's",
-            "baseline": reference.name if reference is not None else None,
+            "baseline": "eager",
             "solution": {"device": {"mean_s": runtime_s}},
-            "reference": {"device": {"mean_s": reference_s}} if reference_s is not None else None,
+            "reference": {"device": {"mean_s": eager["mean_s"]}} if eager is not None else None,
+            "baselines": held,
             "kernelbench": {
                 "runtime_stats_ms": dict(item.stats),
-                "baseline_stats_ms": dict(reference.stats) if reference is not None else None,
+                "baseline_stats_ms": {name: dict(reference.stats) for name, reference in references.items()},
             },
         }
-        if reference is not None and reference_s is not None:
-            speedup = reference_s / runtime_s
+        if eager is not None and eager["speedup"] is not None:
+            speedup = float(eager["speedup"])
             timing["speedup"] = {"speedup": speedup, "low": None, "high": None, "method": "ratio of means"}
-            if hardware and reference.hardware and hardware != reference.hardware:
-                labels.append(OTHER_HARDWARE)
+        if hardware and any(held.hardware not in (None, hardware) for held in references.values()):
+            labels.append(OTHER_HARDWARE)
     file = f"level_{level}_problem_{item.problem}_sample_{item.sample}_kernel.py"
     return Record(
         problem=f"level{level}/{item.problem}",
@@ -163,7 +176,7 @@ def _record(
         device=DeviceKind.CUDA,
         workload=workload,
         status=status,
-        reason=reason if speedup is None else one_line(f"{reason}; {speedup:.3g}x the baseline"),
+        reason=reason if speedup is None else one_line(f"{reason}; {speedup:.3g}x eager"),
         labels=tuple(labels),
         speedup=speedup,
         evidence={"kernelbench": {"compiled": item.compiled, "correctness": item.correct, **item.metadata}},
@@ -172,6 +185,13 @@ def _record(
         solution_digest=_digest(folder / file),
         finished_at=finished,
     )
+
+
+def _against(reference: Baseline, runtime_s: float) -> dict[str, Any]:
+    """As records hold a baseline: the reference's mean time in seconds, and the speedup without an interval."""
+    mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
+    speedup = mean_s / runtime_s if mean_s is not None else None
+    return {"device": {"mean_s": mean_s}, "mean_s": mean_s, "speedup": speedup, "low": None, "high": None}
 
 
 def _verdict(item: Sample) -> tuple[Status, str]:
