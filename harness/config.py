@@ -104,6 +104,7 @@ class RunConfig:
     sandbox: SandboxMode
     audit: AuditMode
     checked: bool
+    allow_degenerate: bool
     seeds: int
     jobs: int
     compile_timeout_s: float
@@ -274,6 +275,7 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "sandbox": (_choice("auto", "strict", "off"), "auto"),
     "audit": (_choice("auto", "always", "never"), "auto"),
     "checked": (_flag, True),
+    "allow_degenerate": (_flag, False),
     "seeds": (_count, 3),
     "jobs": (_count, NOT_GIVEN),
     "compile_timeout_s": (_positive, 300.0),

@@ -13,6 +13,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from harness.bench import Bench
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
+from harness.lint import taken_for_right
 from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, quiet_reference_s, run_rounds
 from harness.messages import Attach, Burst, BurstDone, CallMode, Load
 from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
@@ -41,6 +43,9 @@ T = TypeVar("T")
 
 STRESS_DRAWS = 2
 """Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
+
+DEGENERATE = "degenerate_problem"
+"""Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
 
 BUILDS_LATER = ("triton", "load", "cupy", "numba")
 """Words of sources that may bring kernels of their own although nothing was built ahead: those are audited too."""
@@ -64,6 +69,7 @@ class Referee:
         self._auditor = auditor
         self._bench: Bench | None = None
         self._side_bench: Bench | None = None
+        self._taken_for_right: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def __enter__(self) -> Referee:
         return self
@@ -92,6 +98,21 @@ class Referee:
         )
         return self._bench
 
+    def _refuse_degenerate(self, bench: Bench) -> tuple[str, ...]:
+        """What the problem wrongly takes for right, looked at once. Raises `ProblemError` unless that is allowed."""
+        problem = bench.problem
+        key = (problem.digest, problem.precision, bench.workload.name)
+        if key not in self._taken_for_right:
+            self._taken_for_right[key] = taken_for_right(bench, problem.precision)
+        found = self._taken_for_right[key]
+        if found and not self.config.allow_degenerate:
+            more = f" and {len(found) - 1} more" if found[1:] else ""
+            raise ProblemError(
+                f"degenerate problem: it takes for right {found[0]}{more}; "
+                "harness problems lint says more, --allow-degenerate scores it all the same"
+            )
+        return found
+
     def _variants(self, problem: Problem) -> list[tuple[str, int]]:
         """Variant and part of each call of the verification: own inputs with several seeds, each other one twice."""
         stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
@@ -104,6 +125,7 @@ class Referee:
         evidence: dict[str, Any] = {"stages_s": stages}
         try:
             bench = self.bench_for(task.problem, task.workload)
+            degenerate = self._refuse_degenerate(bench)
             bench.publish()
         except ProblemError as error:
             return Outcome(
@@ -123,6 +145,8 @@ class Referee:
             bench.quiet_s = quiet_reference_s(bench)
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
+        if degenerate:
+            evidence["taken_for_right"] = list(degenerate)
         guest: Guest | None = None
         try:
             with Guest(
@@ -135,6 +159,8 @@ class Referee:
                     session.close()
         except GuestFailed as failed:
             outcome = _failed(failed.failure, evidence)
+        if degenerate:
+            outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         if guest is not None:
             evidence["sandbox"] = _sandbox_json(guest)
         stages["total"] = time.perf_counter() - begin

@@ -38,6 +38,7 @@ class RefereeConfig:
     memory_limit_bytes: int
     host_runtime: str | None = None
     sanitizer: str | None = None
+    allow_degenerate: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -313,8 +313,9 @@ def test_the_truthful_peer_that_writes_nothing_is_caught_by_values(referee: Refe
     """The lies above must be what ends the others: this one says all the right things."""
     stage.lies = [lambda request: frame(honest(request))] * 8
     outcome = judge(referee)
-    assert outcome.status in (Status.non_finite, Status.wrong_value)
-    assert "never written" in outcome.reason
+    # Neither the outputs nor the words of the inputs that are held back until the call are written by it.
+    assert outcome.status in (Status.non_finite, Status.wrong_value, Status.mutated_input)
+    assert "never written" in outcome.reason or "inputs[0]" in outcome.reason
 
 
 def test_descriptors_sent_along_are_not_kept(referee: Referee, stage: Stage) -> None:

@@ -168,6 +168,9 @@ def eval_command(
         option("--audit", "Run under compute-sanitizer as well, on the small workload: auto, always, never.  [auto]"),
     ] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Host device without race and access checks.")] = False,
+    allow_degenerate: Annotated[
+        bool, typer.Option("--allow-degenerate", help="Score problems too that can't tell right from wrong.")
+    ] = False,
     compile_timeout: Annotated[float | None, option("--compile-timeout", "Seconds a build.  [300]")] = None,
     load_timeout: Annotated[float | None, option("--load-timeout", "Seconds an import and constructor.  [120]")] = None,
     call_timeout: Annotated[float | None, option("--call-timeout", "Seconds a call of forward.  [60]")] = None,
@@ -224,6 +227,7 @@ def eval_command(
         "sandbox": sandbox,
         "audit": audit,
         "checked": False if unchecked else None,
+        "allow_degenerate": allow_degenerate or None,
         "compile_timeout_s": compile_timeout,
         "load_timeout_s": load_timeout,
         "call_timeout_s": call_timeout,

@@ -1,6 +1,7 @@
 """Lint for problems: each must prove that it tells right answers from wrong ones, before anybody is judged by it."""
 
+from harness.lint.degenerate import taken_for_right
 from harness.lint.findings import RULES, Check, ProblemReport, Verdict
 from harness.lint.linting import lint_problem, too_large_for_host
 
-__all__ = ["RULES", "Check", "ProblemReport", "Verdict", "lint_problem", "too_large_for_host"]
+__all__ = ["RULES", "Check", "ProblemReport", "Verdict", "lint_problem", "taken_for_right", "too_large_for_host"]

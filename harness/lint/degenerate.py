@@ -1,0 +1,53 @@
+"""The cheap part of lint, for the referee: does this problem reject answers that nothing was computed for?
+
+Control layer; trusted side. Runs once a problem and workload, before any guest is in, over the referee's own bench. A
+sound problem rejects nearly all of them on the first call, so that it costs one or two more truths.
+
+Decision: a problem that takes zeros, a constant, another call's output or half an output for right scores nobody. To
+call its solutions `passed` would be a verdict that nothing stands behind, and to call them wrong would blame them for
+the problem; so they end as `harness_error` with the reason, unless somebody asks for the score knowingly
+(`--allow-degenerate`, which leaves a label). `harness problems lint` says more. Pinned by `tests/test_degenerate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from harness.bench import Bench
+from harness.lint.blind import blind
+from harness.lint.samples import Leaves, Sample, make_sample, variants_of
+from harness.lint.wrong import run_trials
+from harness.model import PrecisionClass
+
+HERE, ELSEWHERE = 0, 1
+"""Sets of the bench: the call that is answered, and the one whose output is given instead."""
+
+
+def taken_for_right(bench: Bench, required: PrecisionClass) -> tuple[str, ...]:
+    """What the problem wrongly accepts, in words; empty where it rejects all that it was shown.
+
+    Draws into the first two sets of `bench`. Where the device lacks the memory to look, nothing is found.
+    """
+    try:
+        trials = run_trials(blind(len(bench.traits.shapes)), _samples(bench, required), lambda s: _elsewhere(bench, s))
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return ()
+    finally:
+        bench.oracle.restore_state()
+    return tuple(trial.wrong.name for trial in trials if trial.survived)
+
+
+def _samples(bench: Bench, required: PrecisionClass) -> Iterator[Sample]:
+    for variant, part in variants_of(bench.problem):
+        bench.draw(HERE, variant, part=part)
+        inputs = bench.tensors(bench.sets[HERE].inputs)
+        yield make_sample(variant, inputs, bench.tree, bench.call_seed(HERE), bench.oracle, required)
+
+
+def _elsewhere(bench: Bench, sample: Sample) -> Leaves:
+    bench.draw(ELSEWHERE, sample.variant)
+    inputs = bench.tensors(bench.sets[ELSEWHERE].inputs)
+    return bench.oracle.answer(inputs, bench.tree, bench.call_seed(ELSEWHERE)).leaves
