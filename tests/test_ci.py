@@ -240,6 +240,9 @@ def test_a_fault_of_the_harness_is_no_verdict_on_the_submission(
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
     assert main(["ci", "--base", "main", *where], run=unable) == 3
     assert "no device is left" in capsys.readouterr().err
+    verdict = document(tmp_path)
+    assert (verdict["verdict"], verdict["fault"], verdict["run"]) == ("error", "no device is left", None)
+    assert "no device is left" in (tmp_path / "out" / "summary.md").read_text()
 
 
 def test_a_made_up_tree_can_not_write_elsewhere(repo: Repo, tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ def summary(verdict: Verdict, leaderboard: str = "") -> str:
         f"{_cell(verdict.workload)}.",
         "",
     ]
+    if verdict.fault:
+        lines += [f"The machine can't: {_cell(verdict.fault, 600)}", ""]
     if verdict.scored:
         lines += [
             "| | solution | problem | status | speedup | at the base | rules |",
@@ -135,6 +137,10 @@ def junit(verdict: Verdict) -> str:
         ElementTree.SubElement(case, "failure", type="rejected", message=_xml(held.reason))
         cases.append(case)
     cases += [_case(item) for item in verdict.scored]
+    if verdict.fault:
+        case = ElementTree.Element("testcase", classname="machine", name="evaluation")
+        ElementTree.SubElement(case, "error", type="machine", message=_xml(verdict.fault))
+        cases.append(case)
     counts = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
     suite = ElementTree.Element(
         "testsuite",

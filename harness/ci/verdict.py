@@ -67,7 +67,8 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The verdict on a submission. `ignored` are its changes that had no say: everything but solution files."""
+    """The verdict on a submission. `ignored` are its changes that had no say: everything but solution files. `fault`
+    says why nothing could be evaluated on this machine, where that is so."""
 
     base: str
     head: str
@@ -78,6 +79,7 @@ class Verdict:
     rejected: tuple[Rejected, ...]
     deleted: tuple[str, ...]
     ignored: tuple[str, ...]
+    fault: str | None = None
 
     @property
     def unjudged(self) -> tuple[Scored, ...]:
@@ -89,12 +91,12 @@ class Verdict:
         """1 where a rule is broken for certain, else 3 where one could not be judged, else 0."""
         if self.rejected or any(item.failed for item in self.scored):
             return GATE_FAILED
-        return INFRASTRUCTURE if self.unjudged else PASSED
+        return INFRASTRUCTURE if self.unjudged or self.fault else PASSED
 
     @property
     def word(self) -> str:
         """`passed`, `failed`, `error`, or `nothing` where no solution was added or changed."""
-        if not self.scored and not self.rejected:
+        if not (self.scored or self.rejected or self.fault):
             return "nothing"
         return {PASSED: "passed", GATE_FAILED: "failed", INFRASTRUCTURE: "error"}[self.exit_code]
 
@@ -103,6 +105,7 @@ class Verdict:
             "format": VERDICT_FORMAT,
             "verdict": self.word,
             "exit_code": self.exit_code,
+            "fault": self.fault,
             "base": self.base,
             "head": self.head,
             "device": self.device,
@@ -171,6 +174,7 @@ def give_verdict(
     rejected: Sequence[Rejected] = (),
     deleted: Sequence[str] = (),
     ignored: Sequence[str] = (),
+    fault: str | None = None,
 ) -> Verdict:
     """The verdict over all records of a submission."""
     return Verdict(
@@ -183,4 +187,5 @@ def give_verdict(
         rejected=tuple(rejected),
         deleted=tuple(deleted),
         ignored=tuple(ignored),
+        fault=fault,
     )

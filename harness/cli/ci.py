@@ -103,8 +103,14 @@ def ci_command(
             },
         )
         say(f"{len(found)} solutions to score, {len(rejected)} that can't be, {len(ignored)} other changes ignored")
+        records: list[Record] = []
+        fault = None
         with _no_commands_in_output(on=in_actions and not as_json):
-            records = _evaluated(context.obj, settled, quiet=as_json) if found else []
+            try:
+                records = _evaluated(context.obj, settled, quiet=as_json) if found else []
+            except MachineError as error:
+                fault = str(error)
+                say(f"harness: {fault}")
         base_records = _records_below(trusted / results)
         verdict = ci.give_verdict(
             records,
@@ -121,6 +127,7 @@ def ci_command(
             rejected=rejected,
             deleted=deleted,
             ignored=ignored,
+            fault=fault,
         )
     _publish(verdict, base_records, records, out, settled)
     if in_actions:
