@@ -206,6 +206,13 @@ class TestFigures:
         for point in points:
             assert f'href="{point.link}"' in svg
 
+    def test_a_solution_measured_twice_is_one_point(self) -> None:
+        (first,) = [record for record in RECORDS if record.speedup][:1]
+        again = replace(first, finished_at="2027-01-01T00:00:00+00:00")
+        for order in ([first, again], [again, first]):
+            (point,) = points_of(order, links={id(first): "#old", id(again): "#new"})
+            assert point.link == "#new"
+
     def test_intensities_are_those_of_the_problems(self) -> None:
         for point, record in zip(points_of(RECORDS), [r for r in RECORDS if r.speedup], strict=True):
             assert record.timing is not None

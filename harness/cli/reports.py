@@ -71,7 +71,8 @@ def report_command(
         raise StoreError("no records in these runs: there is nothing to report")
     changes = None
     if before is not None:
-        name = stores[-1].folder.name if len(stores) <= 2 else f"these {len(stores)} runs"
+        others = [held.folder.name for held in stores if held.folder.resolve() != before.folder.resolve()]
+        name = others[0] if len(others) == 1 else f"the {len(others)} other runs"
         changes = Changes(before=before.folder.name, after=name, found=compare_runs(before.records(), later))
     if not no_figures and not figures.available():
         say(f"no figures in the page: {figures.MissingPlots()}")

@@ -182,6 +182,8 @@ def _speedup_axis(axes: Axes, low: float, high: float) -> None:
 
 
 def _speedups(timed: Sequence[Entry], over: str, colours: Mapping[str, str]) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
     authors = _by_author(timed, colours)
     figure = _figure(2.6 + 0.28 * len(authors))
     histogram, rows = figure.subplots(2, 1, sharex=True, height_ratios=[2, 0.5 + 0.3 * len(authors)])
@@ -192,6 +194,7 @@ def _speedups(timed: Sequence[Entry], over: str, colours: Mapping[str, str]) -> 
     edges = [low / 1.001 * (high * 1.002 / low) ** (step / steps) for step in range(steps + 1)]
     histogram.hist(values, bins=edges, color=COLOURS[0], edgecolor="white", linewidth=0.4)
     histogram.set_ylabel("solutions")
+    histogram.yaxis.set_major_locator(MaxNLocator(integer=True))
     for place, (name, own) in enumerate(authors.items()):
         held = sorted(entry.speedup or 1.0 for entry in own)
         middle = held[len(held) // 2] if len(held) % 2 else math.sqrt(held[len(held) // 2 - 1] * held[len(held) // 2])

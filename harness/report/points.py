@@ -20,9 +20,15 @@ BOUNDS = ("memory", "compute", "launch")
 def points_of(
     records: Sequence[Record], *, baseline: str = EAGER, links: Mapping[int, str] | None = None
 ) -> list[Point]:
-    """One point a timed record that says how far from the speed of light it is; `links` by the record's `id()`."""
+    """One point a timed solution that says how far from the speed of light it is, of several records of one solution
+    the one that finished last. `links` are by the record's `id()`."""
     points = []
+    latest: dict[tuple[str, ...], Record] = {}
     for record in records:
+        key = (*record.identity, record.author, str(record.environment.get("gpu")))
+        if key not in latest or latest[key].finished_at <= record.finished_at:
+            latest[key] = record
+    for record in latest.values():
         held = (record.timing or {}).get("speed_of_light")
         light: Mapping[str, Any] = held if isinstance(held, Mapping) else {}
         fraction, memory_s = _positive(light.get("fraction")), _positive(light.get("memory_s"))
