@@ -163,3 +163,41 @@ def test_closing_ends_what_waits_and_nothing_more_is_taken() -> None:
     with pytest.raises(HarnessClosed):
         mine.submit(PROBLEM, RIGHT)
     mine.close()
+
+
+CUDA_SOLUTION = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = """
+__global__ void relu(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] > 0.f ? x[i] : 0.f;
+}
+torch::Tensor forward(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  int n = x.numel();
+  relu<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+  return y;
+}
+"""
+built = load_inline("api_relu", "torch::Tensor forward(torch::Tensor x);", SOURCE, functions=["forward"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return built.forward(x)
+'''
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_repeated_evaluations_share_warm_processes() -> None:
+    with Harness(device="cuda") as mine:
+        first = mine.evaluate(PROBLEM, CUDA_SOLUTION)
+        again = mine.evaluate(PROBLEM, CUDA_SOLUTION)
+    for result in (first, again):
+        assert result.passed, result.feedback()
+        assert result.speedup is not None
+        assert result.record.environment["gpu"]
+    assert again.record.build is not None
+    assert again.record.build["cache_hits"] >= 1
