@@ -295,6 +295,14 @@ class TestCommands:
             str(path) for name in ("speedups", "fast_p", "roofline") for path in written if path.name.startswith(name)
         ]
 
+    def test_two_runs_are_compared_without_being_asked(self, tmp_path: Path) -> None:
+        runs = [str(RESULTS / f"h200-transcripts-{name}") for name in ("cold", "warm")]
+        out = tmp_path / "page.html"
+        assert main(["report", *runs, "-o", str(out), "--no-figures"]) == 0
+        assert "From h200-transcripts-cold to h200-transcripts-warm" in out.read_text()
+        assert main(["report", runs[1], "--base", runs[0], "-o", str(out), "--no-figures"]) == 0
+        assert "From h200-transcripts-cold to h200-transcripts-warm" in out.read_text()
+
     def test_without_matplotlib_the_report_says_so_and_plot_ends_with_3(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -310,6 +318,8 @@ class TestCommands:
         run = str(RESULTS / "h200-transcripts-cold")
         assert main(["report", run, "--solutions", str(tmp_path / "nowhere")]) == 2
         assert "leave --solutions out" in capsys.readouterr().err
+        assert main(["report", run, "--base", run, "-o", str(tmp_path / "page.html"), "--no-figures"]) == 2
+        assert "the only run given" in capsys.readouterr().err
         assert main(["report", run, "-o", str(tmp_path), "--no-figures"]) == 2
         assert "can't be written" in capsys.readouterr().err
         empty = tmp_path / "empty"

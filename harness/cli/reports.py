@@ -70,6 +70,8 @@ def report_command(
     if not items:
         raise StoreError("no records in these runs: there is nothing to report")
     changes = None
+    if before is not None and not later:
+        raise StoreError(f"{base}: the only run given; name a later one, or leave --base out")
     if before is not None:
         others = [held.folder.name for held in stores if held.folder.resolve() != before.folder.resolve()]
         name = others[0] if len(others) == 1 else f"the {len(others)} other runs"
