@@ -15,7 +15,7 @@ from harness.build import PRELOAD, BuildCache, BuildOutcome, Toolchain, build_so
 from harness.executors import Order
 from harness.model import Status
 from harness.sandbox import Mode, SandboxPolicy
-from harness.zygote import Child, Zygote
+from harness.zygote import Child, Zygote, ZygoteError
 
 TRIES = 2
 """Builds of one solution; a builder that was killed, or whose zygote was, says nothing about it."""
@@ -38,10 +38,12 @@ class LateZygote(Zygote):
 
     def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: tuple[int, ...] = ()) -> Child:  # type: ignore[override]
         with self._starting:
-            if not self._started and not self._closed:
+            if self._closed:
+                raise ZygoteError("the builders have been ended")
+            if not self._started:
                 super().__init__(preload=self._preload, log_path=self._log_path)
                 self._started = True
-            elif self._started and not self.alive and not self._closed:
+            elif not self.alive:
                 self.restart()
         return super().spawn(target, policy, log_path, fds)
 
