@@ -199,6 +199,14 @@ def test_a_report_of_compute_sanitizer_is_placed_in_the_file_already() -> None:
     assert "by thread [1, 0, 0] of block [0, 0, 0]\n" in text
 
 
+def test_what_happened_at_other_sizes_and_while_timing_is_told() -> None:
+    small = {"small_workload": {"status": "wrong_value", "reason": "3 of 9 values wrong"}}
+    assert "At the problem's small sizes\n  wrong_value: 3 of 9" in feedback(failing(Status.passed, evidence=small))
+    right = {"small_workload": {"status": "passed", "reason": "right"}}
+    assert "small sizes" not in feedback(failing(Status.passed, evidence=right))
+    assert "found in a timed call" in feedback(failing(Status.wrong_value, evidence={"failed_while": "timing"}))
+
+
 def test_the_audit_s_tools_are_named() -> None:
     tools = {"memcheck": {"wall_s": 1.0, "findings": 0}, "racecheck": {"not_run": "took too long"}}
     text = feedback(failing(Status.passed, evidence={"audit": {"tools": tools}}))

@@ -51,7 +51,9 @@ ONLY = {
 
 def sections(record: Record, *, source: str | None, log: str | None) -> list[Section]:
     """The sections for a record that did not pass."""
-    found: list[Section] = [("What failed", [show.line(record.reason, 600)])]
+    late = record.evidence.get("failed_while") == "timing"
+    when = ["The calls checked first were right; this was found in a timed call."] if late else []
+    found: list[Section] = [("What failed", [show.line(record.reason, 600), *when])]
     found.append(("Compiler error", _compiler_error(record, source)))
     found += _outputs(record)
     found.append(("Inputs", _variants(record)))

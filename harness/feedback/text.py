@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.feedback import failed, passed
+from harness.feedback.evidence import mapping, text
 from harness.feedback.reports import reports
 from harness.model import Record, Status, digest_text
 from harness.report import format as show
@@ -30,6 +31,7 @@ def feedback(record: Record, *, source: str | None = None, log: str | None = Non
         sections += [*passed.sections(record), ("Reports", reports(record, source))]
     else:
         sections += failed.sections(record, source=source, log=log)
+    sections.append(("At the problem's small sizes", _small(record)))
     sections.append(("Labels", [f"{show.line(name, 60)}: {_label(name)}" for name in record.labels]))
     parts = []
     for heading, lines in sections:
@@ -45,6 +47,13 @@ def _heading(record: Record) -> list[str]:
     where = f"{show.line(record.problem, 60)}, {show.line(record.solution, 160)}"
     device = " on the host device (CUDA sources on the CPU)" if record.device.value == "host" else ""
     return [f"{where}: {status}{device}", show.explain(record.status)]
+
+
+def _small(record: Record) -> list[str]:
+    """What became of the check at other sizes, where it did not pass."""
+    held = mapping(record.evidence, "small_workload")
+    status = text(held, "status")
+    return [f"{show.line(status, 40)}: {show.line(text(held, 'reason'), 400)}"] if status not in ("", "passed") else []
 
 
 LABELS = {
