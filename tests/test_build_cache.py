@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from harness.build import BuildCache, CacheError, default_root
+from harness.config import CACHE_LIMIT_BYTES, Machine, resolve
+from harness.model import DeviceKind
 
 
 def key(text: str) -> str:
@@ -270,9 +272,18 @@ def test_what_a_killed_run_left_is_swept(cache: BuildCache) -> None:
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "given"))
     assert default_root() == tmp_path / "given"
+    machine = Machine(device=DeviceKind.HOST, cpu_count=1, memory_bytes=2**33)
+    for options, folder, limit_bytes in (
+        ({}, tmp_path / "given", CACHE_LIMIT_BYTES),
+        ({"cache_dir": tmp_path / "own", "cache_limit_bytes": "3GiB"}, tmp_path / "own", 3 * 2**30),
+    ):
+        settled = resolve(machine=machine, run_id="r", options={"paths": ["x"], **options})
+        assert (settled.cache_dir, settled.cache_limit_bytes) == (folder, limit_bytes)
     monkeypatch.delenv("HARNESS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert default_root() == tmp_path / "xdg" / "kernel-harness"
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert default_root().is_absolute()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_root() == tmp_path / ".cache" / "kernel-harness"

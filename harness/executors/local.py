@@ -35,6 +35,9 @@ START_TIMEOUT_S = 180.0
 MARGIN_S = 600.0
 """Beyond a solution's own time limit: preparing a large problem, or truth on the CPU. Then the referee is stuck."""
 
+END_TIMEOUT_S = 30.0
+"""How long a killed referee may take to be gone, its GPU memory given back."""
+
 TRIES = 2
 
 ALLOCATOR = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "expandable_segments:True")
@@ -117,7 +120,9 @@ class RefereeProcess:
     def close(self) -> None:
         """End it and all that it started."""
         self._process.kill()
-        self._process.wait()
+        # A process inside a driver that hangs dies when the driver lets it, if ever: the run does not wait for that.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_TIMEOUT_S)
         self._channel.close()
 
 
