@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -111,10 +111,10 @@ class Auditor:
             if not started.cancelled() and started.exception() is None:
                 started.result().zygote.close()
 
-    def begin(self, subject: Subject) -> Audit:
-        """Start all tools on `subject`. One audit at a time: wait for the last one, or cancel it, first."""
+    def begin(self, subject: Subject, tools: Collection[Tool] = tuple(Tool)) -> Audit:
+        """Start `tools` on `subject`. One audit at a time: wait for the last one, or cancel it, first."""
         guests = _Guests()
-        return Audit(subject, {tool: self._threads.submit(self._run, tool, subject, guests) for tool in Tool}, guests)
+        return Audit(subject, {tool: self._threads.submit(self._run, tool, subject, guests) for tool in tools}, guests)
 
     def _start(self, tool: Tool) -> _Post:
         # One that failed to start under this name may still hold the old file.

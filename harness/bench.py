@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.claims import Calibration
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import digest, digest_on_device
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose
@@ -80,6 +81,7 @@ class Bench:
         self.draw(0)
         self.truth_source = self.truth(0).source
         self.quiet_s: float | None = None
+        self.calibration: Calibration | None = None
 
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)

@@ -19,13 +19,24 @@ from typing import Any, TypeVar
 
 import torch
 
-from harness.audit import Auditor
+from harness import idle
+from harness.audit import Auditor, Subject
 from harness.bench import Bench
+from harness.claims import Calibration, calibrate
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
 from harness.lint import taken_for_right
-from harness.measure import MAX_ROUNDS, Limits, ReferenceRunner, Turn, calls_of, quiet_reference_s, run_rounds
+from harness.measure import (
+    MAX_ROUNDS,
+    Limits,
+    ReferenceRunner,
+    Turn,
+    calls_of,
+    plan_turns,
+    quiet_reference_s,
+    run_rounds,
+)
 from harness.messages import Attach, Burst, BurstDone, CallMode, Load
 from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
 from harness.reference import ProblemError
@@ -33,7 +44,7 @@ from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
 from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sandbox import SandboxPolicy
-from harness.sidecheck import AUDITED_CALLS, EXPLAINED, SideCheck, choose_workload, set_bytes
+from harness.sidecheck import AUDITED_CALLS, EXPLAINED, SideCheck, choose_workload, set_bytes, subject_of
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.timing import Settled, judge_times
 from harness.verify import Finding, Verifier, overall, summarise
@@ -49,6 +60,9 @@ DEGENERATE = "degenerate_problem"
 
 BUILDS_LATER = ("triton", "load", "cupy", "numba")
 """Words of sources that may bring kernels of their own although nothing was built ahead: those are audited too."""
+
+CALIBRATION_BURSTS = 6
+"""Bursts of a trusted contestant by which those of a solution are measured."""
 
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
@@ -143,6 +157,7 @@ class Referee:
             )
         if task.timed and bench.quiet_s is None and self.config.device is DeviceKind.CUDA:
             bench.quiet_s = quiet_reference_s(bench)
+            bench.calibration = self._calibrate(bench, task)
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
         if degenerate:
@@ -178,7 +193,11 @@ class Referee:
         except (ProblemError, torch.OutOfMemoryError, MemoryError):
             return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
         attach = self.attach_request(side, own_allocations=True)
-        return SideCheck.begin(task, workload, side, attach, self._auditor, self._examine)
+
+        def full() -> Subject:
+            return subject_of(task, bench, self.attach_request(bench, own_allocations=True), calls=1)
+
+        return SideCheck.begin(task, workload, side, attach, self._auditor, self._examine, full)
 
     def _side_bench_for(self, problem: Problem, workload: Workload) -> Bench:
         held = self._side_bench
@@ -215,6 +234,24 @@ class Referee:
             host_runtime=self.config.host_runtime,
             own_allocations=own_allocations,
         )
+
+    def _calibrate(self, bench: Bench, task: Task) -> Calibration | None:
+        """What bursts cost beside their calls, from those of a contestant whose code is the harness's own.
+
+        None where that fails; the first solution then shows why.
+        """
+        own = replace(task, source=idle.source(bench.traits), filename="idle.py", modules=(), parts=(), readable=())
+        sets = min(len(bench.sets), self.config.sets_per_burst + EXTRA_SETS)
+        bursts = []
+        try:
+            with Guest(
+                self._zygote, self._policy(own), own.log_path, memory_limit_bytes=self.config.memory_limit_bytes
+            ) as guest:
+                session = _Session(self, bench, guest, own, {}, {}, time.perf_counter(), first_set=0)
+                bursts = session.idle_bursts(sets)
+        except GuestFailed:
+            return None
+        return calibrate(bursts)
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(
@@ -362,6 +399,19 @@ class _Session:
             wall_s += max(0.0, (middle - begin) - (time.perf_counter() - middle))
         return done, wall_s
 
+    def idle_bursts(self, sets: int) -> list[tuple[float, list[float]]]:
+        """Wall seconds and claimed device seconds of bursts over `sets` sets, by a solution that is trusted."""
+        self._load()
+        bursts = []
+        for number in range(CALIBRATION_BURSTS + 1):
+            turns = plan_turns(sets, self._secret, number + 1)
+            for turn in turns:
+                self._bench.mask(turn.index)
+            self._bench.device.synchronize()
+            done, wall_s = self._burst(turns)
+            bursts.append((wall_s, [claim.device_s for claim in done.claims]))
+        return bursts[1:]  # the first one loads and allocates
+
     def _expect_still(self) -> None:
         """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
         if self._bench.output_digests(self._closed) != self._closed_digests:
@@ -473,7 +523,14 @@ class _Session:
             return _failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
         self._labels += [label for label in verifier.labels if label not in self._labels]
         light, floor = self._speed_of_light()
-        judged = judge_times(rounds, device=config.device, light=light, floor=floor, quiet_s=bench.quiet_s)
+        judged = judge_times(
+            rounds,
+            device=config.device,
+            light=light,
+            floor=floor,
+            quiet_s=bench.quiet_s,
+            calibration=bench.calibration,
+        )
         self._labels += judged.labels
         if judged.failure is not None:
             return _failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)

@@ -1,14 +1,15 @@
 """What a solution does on a small workload, beside its judgement at full size: values, and the audit.
 
 Trusted side; used by the referee. Values on the small workload make no verdict: a solution that is right only for the
-sizes it was written for gets a label. Findings of the audit do make one, with this exception: where the values on the
-small workload are wrong although those at full size are right, accesses outside of arrays and the like say no more than
-that the solution does not fit this size, and only races count, which do not depend on it.
+sizes it was written for gets a label. Findings of the audit do make one. A race counts wherever it is found. An access
+outside of an array and the like may only say that the solution does not fit this size: where its values at full size
+are right, the tool that found it watches a call at full size as well, and it counts if it is found there too, or if the
+tool can't finish there. Else the solution gets the same label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.bench import Bench
 from harness.messages import Attach, Burst, Call, CallMode, Load
 from harness.model import Failure, Status, Workload
 from harness.reports import failure_of_reports
+from harness.sanitizers import Tool
 from harness.tasks import Outcome, Task
 
 SPECIALISED = "specialised_shape"
@@ -49,14 +51,14 @@ def choose_workload(task: Task, set_bytes: int) -> Workload | None:
     return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
 
 
-def subject_of(task: Task, bench: Bench, attach: Attach) -> Subject:
+def subject_of(task: Task, bench: Bench, attach: Attach, calls: int = AUDITED_CALLS) -> Subject:
     """The audit of `task` over the first sets of `bench`, which are filled here; their values stay as they are."""
-    count = min(AUDITED_CALLS, len(bench.sets))
+    count = min(calls, len(bench.sets))
     bench.publish()
     for index in range(count):
         bench.draw(index)
     bench.device.synchronize()
-    calls = tuple(
+    requests = tuple(
         Call(
             inputs=bench.sets[index].inputs,
             outputs=bench.sets[index].outputs,
@@ -79,7 +81,7 @@ def subject_of(task: Task, bench: Bench, attach: Attach) -> Subject:
             seed=bench.model_seed,
         ),
         burst=Burst(
-            calls=calls,
+            calls=requests,
             input_tree=bench.tree.to_json(),
             state_names=bench.traits.updates_state,
             restore_state=bool(bench.traits.updates_state),
@@ -105,6 +107,7 @@ class SideCheck:
     workload: Workload
     audit: Audit
     examine: Callable[[Task], Outcome]
+    confirm: Callable[[Collection[Tool]], Audit]
     evidence: dict[str, Any] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
     _over: bool = False
@@ -118,9 +121,16 @@ class SideCheck:
         attach: Attach,
         auditor: Auditor,
         examine: Callable[[Task], Outcome],
+        full: Callable[[], Subject],
     ) -> SideCheck:
-        audit = auditor.begin(subject_of(task, bench, attach))
-        return cls(task=task, workload=workload, audit=audit, examine=examine)
+        """Start the tools over `bench`. `full` makes the same for one call at the size that was asked for."""
+        return cls(
+            task=task,
+            workload=workload,
+            audit=auditor.begin(subject_of(task, bench, attach)),
+            examine=examine,
+            confirm=lambda tools: auditor.begin(full(), tools),
+        )
 
     def cancel(self) -> None:
         """Leave nothing running; for a solution that failed for a reason that needs no explanation."""
@@ -139,13 +149,28 @@ class SideCheck:
         self.evidence["audit"] = {"workload": self.workload.name, **result.to_json()}
         if result.reports:
             self.evidence["reports"] = result.reports
-        unfit = small is not None and small.status is not Status.passed
-        found = failure_of_reports([report for report in result.reports if _counts(report, unfit=unfit)])
+        counting = [report for report in result.reports if report["kind"] == "data_race"]
+        others = [report for report in result.reports if report["kind"] != "data_race"]
+        if others and (failure is not None or small is None or self._confirmed(others)):
+            counting += others
+        elif others and SPECIALISED not in self.labels:
+            self.labels.append(SPECIALISED)
+        found = failure_of_reports(counting)
         if found is None:
             return failure
         if failure is None:
             return found
         return replace(found, reason=f"{found.reason}; at full size: {failure.reason}"[:600], evidence=failure.evidence)
+
+    def _confirmed(self, reports: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the tools that found these find something at full size too, or can't tell."""
+        tools = {tool for tool in Tool if any(str(report["tool"]).endswith(tool.value) for report in reports)}
+        self.audit, self._over = self.confirm(tools), False
+        result = self.audit.result()
+        self._over = True
+        self.evidence["audit_at_full_size"] = result.to_json()
+        unsure = any("not_run" in held or "ended" in held for held in result.tools.values())
+        return bool(result.reports) or unsure
 
     def _values(self) -> Outcome | None:
         """How the small workload came out; None where it is what was judged anyway."""
@@ -156,10 +181,6 @@ class SideCheck:
         if outcome.status not in (Status.passed, Status.harness_error):
             self.labels.append(SPECIALISED)
         return outcome
-
-
-def _counts(report: Mapping[str, Any], *, unfit: bool) -> bool:
-    return not unfit or report["kind"] == "data_race"
 
 
 def set_bytes(bench: Bench) -> int:

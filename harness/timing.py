@@ -72,13 +72,16 @@ def judge_times(
     light: SpeedOfLight | None = None,
     floor: TrustFloor | None = None,
     quiet_s: float | None = None,
+    calibration: Calibration | None = None,
 ) -> Judged:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
     `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
     `quiet_s` the reference's median before the solution was started, which a submission can't have slowed.
+    `calibration` is of bursts that a trusted contestant made; without it, the reference's own stand in for them.
     """
-    calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
+    if calibration is None:
+        calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
     if device is DeviceKind.HOST:
         # Two processes share the cores in other ways than one: what a flush must cost at least is not known.
         calibration = replace(calibration, least_s=0.0)
@@ -95,8 +98,8 @@ def judge_times(
     for verdict in verdicts:
         if verdict.failure is not None:
             return Judged(reason=verdict.reason, speedup=None, timing={"claims": claims}, failure=verdict.failure)
-    reference, claimed = rounds.samples(CallMode.COLD)
-    reference, disturbed = _undisturbed(reference, quiet_s)
+    timed, claimed = rounds.samples(CallMode.COLD)
+    reference, disturbed = _undisturbed(timed, quiet_s)
     solution = [
         [time_s for turn, time_s in zip(r.turns, verdict.times_s, strict=True) if turn.mode is CallMode.COLD]
         for r, verdict in zip(rounds.held, verdicts, strict=True)

@@ -93,7 +93,7 @@ CASES = {
         "// here",
     ),
     "divergent barrier": (
-        RELU + "\n    if (t % 2) __syncthreads();  // here",
+        "if (t < 100) __syncthreads();  // here\n    " + RELU,
         BLOCKS,
         Status.barrier_error,
         "// here",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from harness.sandbox.limits import descendants
@@ -27,14 +28,18 @@ class StopError(Exception):
     """The processes could not all be stopped in time: only code that runs away from the signal does that."""
 
 
-def stop(root: int) -> float:
+def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
     """Stop every process below `root` (a supervisor, which itself goes on).
 
-    Returns the `time.perf_counter()` at which the last of them was told. Raises `StopError`.
+    Returns the `time.perf_counter()` at which the last of them was told, and all that are stopped. `known` are those
+    that were stopped the last time: they are told at once, since looking through /proc takes a millisecond. A process
+    id that has been given to another process since is harmless: nothing but this sandbox's are below `root`, and only
+    those are signalled. Raises `StopError`.
     """
+    told: set[int] = set(known) & set(_children(root)) if known else set()
+    _signal(sorted(told), signal.SIGSTOP)
     told_s = time.perf_counter()
     deadline_s = told_s + STOP_TIMEOUT_S
-    told: set[int] = set()
     while True:
         found = descendants(root)
         if fresh := [pid for pid in found if pid not in told]:
@@ -42,17 +47,24 @@ def stop(root: int) -> float:
             told_s = time.perf_counter()
             told.update(fresh)
         elif not any(_running(pid) for pid in found):
-            return told_s
+            return told_s, tuple(found)
         if time.perf_counter() > deadline_s:
             raise StopError(f"{len(found)} processes could not be stopped within {STOP_TIMEOUT_S:g} s")
 
 
-def resume(root: int) -> None:
-    """Let every process below `root` go on."""
-    _signal(descendants(root), signal.SIGCONT)
+def resume(stopped: Sequence[int]) -> None:
+    """Let the processes go on that `stop` has stopped; being stopped, they still are who they were."""
+    _signal(stopped, signal.SIGCONT)
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
+def _children(root: int) -> list[int]:
+    """The direct children of a supervisor, which has one thread: the confined process, and what it has lost."""
+    with suppress(OSError), open(f"/proc/{root}/task/{root}/children", encoding="ascii") as file:
+        return [int(pid) for pid in file.read().split()]
+    return []
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -49,6 +49,7 @@ class Child:
         """The supervisor's process id in the owner's pid namespace; None once it is gone."""
         self._ended = threading.Event()
         self._exit: ExitReport | None = None
+        self._stopped: tuple[int, ...] = ()
 
     def wait(self, timeout_s: float | None = None) -> ExitReport | None:
         """How it ended, once everything that it started is gone too; None where that takes longer than asked.
@@ -76,12 +77,14 @@ class Child:
 
         One that has ended counts as stopped. Raises `StopError` where something keeps running away.
         """
-        return freeze.stop(self.pid) if self.pid is not None else time.perf_counter()
+        if self.pid is None:
+            return time.perf_counter()
+        told_s, self._stopped = freeze.stop(self.pid, self._stopped)
+        return told_s
 
     def resume(self) -> None:
         """Let it go on after a `pause`."""
-        if self.pid is not None:
-            freeze.resume(self.pid)
+        freeze.resume(self._stopped)
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
