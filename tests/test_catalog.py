@@ -113,6 +113,13 @@ class TestProblems:
         assert catalog.costs["level1/16"].flops == "2 * N * M"
         assert catalog.costs["level1/17"].flops is None
 
+    def test_a_workload_may_have_a_class_of_its_own(self, root: Path) -> None:
+        declare(root, "  16: {workloads: {half: {N: 7}}, precisions: {half: bf16}}\n")
+        problem = load_problems(root)["level1/16"]
+        assert problem.precision is PrecisionClass.FP32
+        assert problem.workloads["half"].precision is PrecisionClass.BF16
+        assert problem.workloads["full"].precision is None
+
     def test_the_digest_covers_file_and_declaration(self, root: Path, catalog: Catalog) -> None:
         plain = catalog["level1/16"].digest
         assert load_problems(root)["level1/16"].digest == plain
@@ -138,6 +145,9 @@ class TestProblems:
             ("  16: {workloads: {small: 7}}\n", "workload small is a mapping"),
             ("  16: {workloads: 7}\n", "workloads is a mapping"),
             ("  16: {precision: fp31}\n", "precision 'fp31'; it is one of fp32, tf32"),
+            ("  16: {precisions: {half: bf16}}\n", "precisions is a mapping of workloads (full) to classes"),
+            ("  16: {precisions: bf16}\n", "precisions is a mapping"),
+            ("  16: {precisions: {full: half}}\n", "precisions, full: 'half'; it is one of fp32"),
             ("  16: {inputs: {variants: [zero]}}\n", "variants is a list of some of zero_mean"),
             ("  16: {inputs: {variant: []}}\n", "inputs has the key variants"),
             ("  16: {size: 3}\n", "unknown key size"),

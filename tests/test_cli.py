@@ -200,6 +200,9 @@ def test_resume_takes_the_latest_run(place: Path, call: Call) -> None:
         (["merge", "solutions", "--into", "x"], "solutions: no run in it"),
         (["extract", "gone.txt", "--problem", "level1/16"], "gone.txt: can't be read"),
         (["problems", "show", "level1/17"], "did you mean level1/1"),
+        (["problems", "list", "level7"], "no level level7 in problems; it has level1"),
+        (["problems", "list", "--workload", "tiny"], "declares a workload 'tiny'"),
+        (["problems", "list", "--gpu", "Voodoo2"], "no datasheet of such a GPU here; there are H200 SXM"),
         (["frobnicate"], "frobnicate"),
         (["show"], "RUN"),
     ],
@@ -401,6 +404,7 @@ def test_extract_takes_real_transcripts_from_standard_input(place: Path) -> None
 
 def test_problems_are_listed_and_shown(place: Path, call: Call) -> None:
     assert "level1/19" in call("problems", "list").out
+    assert "level1/19" in call("problems", "list", "level1", "--quick").out
     assert [item["id"] for item in json.loads(call("problems", "list", "--json").out)] == ["level1/16", "level1/19"]
     assert "get_inputs" in call("problems", "show", "level1/16").out
     assert "get_inputs" in json.loads(call("problems", "show", "1/16", "--json").out)["source"]

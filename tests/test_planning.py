@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.config import ConfigError, Machine, resolve
-from harness.model import DeviceKind
-from harness.planning import part
+from harness.model import DeviceKind, PrecisionClass
+from harness.planning import part, plan
 
 
 @given(st.integers(0, 200), st.integers(1, 40))
@@ -25,3 +27,29 @@ def test_a_shard_that_can_not_be_is_said(wrong: object) -> None:
     machine = Machine(device=DeviceKind.HOST, cpu_count=1, memory_bytes=2**33)
     with pytest.raises(ConfigError, match=r"`shard` must be i/n"):
         resolve(machine=machine, run_id="r", options={"paths": ["x"], "shard": wrong})
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked", "expected"),
+    [("full", None, "fp32"), ("half", None, "bf16"), ("half", "fp16", "fp16"), ("full", "tf32", "tf32")],
+)
+def test_the_class_asked_for_counts_then_the_workloads_then_the_problems(
+    tmp_path: Path, workload: str, asked: str | None, expected: str
+) -> None:
+    level = tmp_path / "problems" / "level1"
+    level.mkdir(parents=True)
+    (level / "16_matmul.py").write_text("N = 64\n")
+    (level / "workloads.yaml").write_text(
+        "format: 1\nproblems:\n  16: {workloads: {half: {N: 7}}, precisions: {half: bf16}}\n"
+    )
+    solution = tmp_path / "solutions" / "ann" / "level1" / "16_naive.py"
+    solution.parent.mkdir(parents=True)
+    solution.write_text("class ModelNew: pass\n")
+    config = resolve(
+        machine=Machine(device=DeviceKind.HOST, cpu_count=1, memory_bytes=2**33),
+        run_id="r",
+        options={"paths": [solution], "problems": tmp_path / "problems", "workload": workload, "precision": asked},
+    )
+    (job,) = plan(config)
+    assert job.workload.name == workload
+    assert job.problem.precision is PrecisionClass(expected)
