@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -88,7 +88,9 @@ def ci_command(
             say(f"note: {path} of the base is left out: no plain file, or too large")
         catalog = load_problems(trusted / problems)
         entries = repo.entries(head_commit, sorted(kinds)) if kinds else []
-        found, rejected = _submitted(repo, entries, submitted, solutions, catalog)
+        # Results know a solution by the end of its path: none may take the name of another that is there already.
+        taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
+        found, rejected = _submitted(repo, entries, submitted, catalog, taken)
         settled = _settled(
             trusted / problems,
             [item.path for item in found] or [submitted],
@@ -173,8 +175,14 @@ def _is_solution(path: str, folder: str) -> bool:
     return not any(name.startswith((".", "_")) for name in names) and names[-1] != "conftest.py"
 
 
+def _names(path: str) -> tuple[str, str]:
+    """What results may call the solution at this path: author, level and file, or (KernelBench's) folder and file."""
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[-3:]), "/".join(parts[-2:])
+
+
 def _submitted(
-    repo: ci.Repository, entries: Sequence[Entry], into: Path, folder: str, catalog: Catalog
+    repo: ci.Repository, entries: Sequence[Entry], into: Path, catalog: Catalog, taken: Mapping[str, str]
 ) -> tuple[list[Solution], list[ci.Rejected]]:
     """The submitted files written below `into`; those that are solutions, and those that can't be evaluated."""
     rejected = []
@@ -188,7 +196,7 @@ def _submitted(
             sound.append(entry)
     rejected += [ci.Rejected(path=path, reason="its name can't be written") for path in repo.write(sound, into)]
     found: list[Solution] = []
-    labels: dict[str, str] = {}
+    labels = dict(taken)
     for entry in sound:
         path = into / entry.path
         if not path.is_file():
@@ -200,8 +208,8 @@ def _submitted(
             reason = str(error).removeprefix(f"{path}: ").replace(str(into), "").replace(str(catalog.root), "problems")
             rejected.append(ci.Rejected(path=entry.path, reason=reason))
             continue
-        if solution.label in labels:
-            reason = f"{labels[solution.label]} has the same name in results, {solution.label}: rename one"
+        if labels.get(solution.label, entry.path) != entry.path:
+            reason = f"{labels[solution.label]} has the same name in results, {solution.label}: rename it"
             rejected.append(ci.Rejected(path=entry.path, reason=reason))
             continue
         labels[solution.label] = entry.path
