@@ -19,8 +19,8 @@ LAYERS = {
     "reports rewards roofline sanitizers scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sketch sources "
     "store",
-    "stages": "audit bench build contestant guest health idle measure oracle reordering sandbox sidecheck signature tasks "
-    "timing verify zygote",
+    "stages": "audit bench build contestant guest health idle measure oracle reordering sandbox session "
+    "sidecheck signature tasks timing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback report transcripts __main__",
 }
@@ -49,6 +49,7 @@ JUDGES = frozenset(
         "oracle",
         "referee",
         "reference",
+        "session",
         "sketch",
         "store",
         "tasks",

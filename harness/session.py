@@ -1,0 +1,366 @@
+"""One solution before the referee: loaded, verified, checked on the side, timed, and the verdict.
+
+Trusted side. The contestant is a `Guest`, asked over `wire`; what it says is a claim, what counts are bytes in the
+arena and the referee's own clock.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from harness.bench import Bench
+from harness.gpustate import GpuMonitor, GpuState
+from harness.guest import Guest, GuestFailed
+from harness.measure import (
+    MAX_ROUNDS,
+    Limits,
+    ReferenceRunner,
+    Turn,
+    calls_of,
+    plan_turns,
+    run_rounds,
+)
+from harness.messages import Attach, Burst, BurstDone, CallMode, Load
+from harness.model import DeviceKind, Failure, Status
+from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
+from harness.reports import failure_of_reports, labels_of_reports
+from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
+from harness.sidecheck import EXPLAINED, SideCheck
+from harness.tasks import Outcome, RefereeConfig, Task
+from harness.timing import Settled, judge_times
+from harness.verify import Finding, Verifier, overall, summarise
+
+T = TypeVar("T")
+
+CALIBRATION_BURSTS = 6
+"""Bursts of a trusted contestant by which those of a solution are measured."""
+
+EXTRA_SETS = 2
+"""Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a referee lends to its sessions: settings, secrets, and how to begin the checks on the side."""
+
+    config: RefereeConfig
+    monitor: GpuMonitor
+    secret: random.Random
+    variants: tuple[tuple[str, int], ...]
+    side_check: Callable[[Task, Bench], SideCheck | None]
+
+
+def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
+    """What a contestant needs to know of the arena of `bench`."""
+    return Attach(
+        nbytes=bench.arena.nbytes,
+        device=config.device.value,
+        device_index=config.device_index,
+        checked=config.checked,
+        host_runtime=config.host_runtime,
+        own_allocations=own_allocations,
+    )
+
+
+class Session:
+    """One solution from attach to verdict."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        bench: Bench,
+        guest: Guest,
+        task: Task,
+        evidence: dict[str, Any],
+        stages: dict[str, float],
+        begin: float,
+        *,
+        first_set: int | None = None,
+    ) -> None:
+        self._terms = terms
+        self._config = terms.config
+        self._monitor = terms.monitor
+        self._secret = terms.secret
+        self._variants = terms.variants
+        self._bench = bench
+        self._guest = guest
+        self._task = task
+        self._evidence = evidence
+        self._stages = stages
+        self._deadline = begin + self._config.solution_timeout_s
+        self._labels: list[str] = []
+        self._unmatched: tuple[str, ...] = ()
+        self._answered: list[int] = []
+        self._on_the_side = first_set is not None
+        self._first_set = first_set or 0
+        self._side: SideCheck | None = None
+        self._closed: list[int] = []
+        self._closed_digests: list[int] = []
+        # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
+        self._bursts_s = {"solution": 0.0, "reference": 0.0}
+        evidence["bursts_s"] = self._bursts_s
+
+    def run(self) -> Outcome:
+        self._timed("load", self._load)
+        if not self._on_the_side:
+            self._side = self._terms.side_check(self._task, self._bench)
+        try:
+            failure = self._timed("verify", self._right)
+        except GuestFailed as refused:
+            failure = refused.failure
+        if self._side is not None and (failure is None or failure.status in EXPLAINED):
+            failure = self._timed("audit", functools.partial(self._side.conclude, failure))
+            self._evidence |= self._side.evidence
+            self._labels += self._side.labels
+        if failure is not None:
+            return failed(failure, self._evidence, self._labels)
+        if not self._task.timed:
+            return Outcome(
+                status=Status.passed,
+                reason="right on every input variant; not timed, since CUDA sources ran on the CPU",
+                evidence=self._evidence,
+                labels=tuple(self._labels),
+            )
+        return self._timed("measure", self._measure)
+
+    def close(self) -> None:
+        """Leave nothing of it running."""
+        if self._side is not None:
+            self._side.cancel()
+
+    def _right(self) -> Failure | None:
+        findings, done = self._verification()
+        self._evidence |= summarise(findings)
+        failure = failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
+        if failure is None and self._config.device is DeviceKind.HOST and self._config.checked and not self._task.timed:
+            failure, done = self._timed("reorder", self._reordered)
+        if done.reports:
+            self._evidence["reports"] = [dict(report) for report in done.reports]
+        self._labels += labels_of_reports(done.reports)
+        return failure
+
+    def _reordered(self) -> tuple[Failure | None, BurstDone]:
+        """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU)."""
+        second = Reordering(
+            self._bench,
+            self._verifier(),
+            lambda turns, schedule: self._ask(calls_of(self._bench, turns), schedule)[0],
+            uses_atomics(self._task.source),
+        )
+        failure, done = second.check(self._answered[:REPEATED_CALLS])
+        if second.evidence:
+            self._evidence["second_schedule"] = second.evidence
+        self._labels += second.labels
+        return failure, done
+
+    def _timed(self, name: str, step: Callable[[], T]) -> T:
+        begin = time.perf_counter()
+        try:
+            return step()
+        finally:
+            self._stages[name] = time.perf_counter() - begin
+
+    def _left_s(self) -> float:
+        return max(1.0, self._deadline - time.perf_counter())
+
+    def _load(self) -> None:
+        bench, config = self._bench, self._config
+        self._guest.attach(attach_request(self._config, bench), bench.arena.fd, config.load_timeout_s)
+        loaded = self._guest.load(
+            Load(
+                source=self._task.source,
+                filename=self._task.filename,
+                modules=self._task.modules,
+                init_tree=bench.init_tree.to_json(),
+                init_slots=bench.init_slots,
+                state=bench.state_slots,
+                seed=bench.model_seed,
+            ),
+            min(config.load_timeout_s, self._left_s()),
+        )
+        self._unmatched = loaded.unmatched
+        self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
+        if loaded.notes:
+            self._evidence["notes"] = list(loaded.notes)
+
+    def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+        """The claims, and the seconds until the outputs lay still.
+
+        A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
+        takes while they are read the first time is added to the burst.
+        """
+        done, wall_s = self._ask(calls_of(self._bench, turns))
+        if self._config.device is DeviceKind.CUDA:
+            self._closed = [turn.index for turn in turns]
+            begin = time.perf_counter()
+            self._closed_digests = self._bench.output_digests(self._closed)
+            middle = time.perf_counter()
+            self._expect_still()
+            wall_s += max(0.0, (middle - begin) - (time.perf_counter() - middle))
+        return done, wall_s
+
+    def idle_bursts(self, sets: int) -> list[tuple[float, list[float]]]:
+        """Wall seconds and claimed device seconds of bursts over `sets` sets, by a solution that is trusted."""
+        self._load()
+        bursts = []
+        for number in range(CALIBRATION_BURSTS + 1):
+            turns = plan_turns(sets, self._secret, number + 1)
+            for turn in turns:
+                self._bench.mask(turn.index)
+            self._bench.device.synchronize()
+            done, wall_s = self._burst(turns)
+            bursts.append((wall_s, [claim.device_s for claim in done.claims]))
+        return bursts[1:]  # the first one loads and allocates
+
+    def _expect_still(self) -> None:
+        """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
+        if self._bench.output_digests(self._closed) != self._closed_digests:
+            raise GuestFailed(
+                Failure(
+                    status=Status.disqualified,
+                    reason="outputs were written after the calls that they are of had closed",
+                    evidence={"rule": "late write"},
+                )
+            )
+
+    def _ask(self, calls: tuple[Any, ...], schedule: int = 0) -> tuple[BurstDone, float]:
+        burst = Burst(
+            calls=calls,
+            input_tree=self._bench.tree.to_json(),
+            state_names=self._bench.traits.updates_state,
+            restore_state=bool(self._bench.traits.updates_state),
+            coerce_device=self._config.device_policy == "coerce",
+            schedule=schedule,
+        )
+        timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
+        done, wall_s = self._guest.burst(burst, timeout_s)
+        self._bursts_s["solution"] += wall_s
+        return done, wall_s
+
+    def _verification(self) -> tuple[list[Finding], BurstDone]:
+        """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
+
+        As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
+        costs one call's time limit.
+        """
+        bench = self._bench
+        verifier = self._verifier()
+        pending = list(self._variants)
+        self._secret.shuffle(pending)
+        findings: list[Finding] = []
+        size = 1
+        while pending:
+            now, pending = pending[:size], pending[size:]
+            for index, (variant, part) in enumerate(now, self._first_set):
+                bench.draw(index, variant, part=part)
+                bench.hold_back(index)
+                bench.mask(index)
+            bench.device.synchronize()
+            turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
+            done, _ = self._burst(turns)
+            self._answered = [turn.index for turn in turns]
+            findings += verifier.check(turns, done, with_reference=True)
+            self._expect_still()
+            # The form of an answer is the same for every input: one call tells. Values are worth a second look.
+            if any(finding.failure is not None and finding.judgement is None for finding in findings):
+                break
+            if any(finding.failure for finding in findings) and len(findings) > 1:
+                break
+            size = len(bench.sets) - self._first_set
+        self._labels += verifier.labels
+        return findings, done
+
+    def _verifier(self) -> Verifier:
+        return Verifier(
+            self._bench,
+            required=self._task.problem.precision,
+            coerce=self._config.device_policy == "coerce",
+        )
+
+    def _speed_of_light(self) -> tuple[SpeedOfLight | None, TrustFloor | None]:
+        """What this GPU's datasheet allows at best, and what no honest call can beat; None where it is not known."""
+        name, precision = self._bench.device.name, self._task.problem.precision
+        peaks = datasheet(name) if name is not None else None
+        if name is None or peaks is None:
+            return None, None
+        flops, traffic = self._bench.costs
+        light = speed_of_light(flops.total, traffic.total_bytes, peaks, precision)
+        return light, trust_floor(traffic, precision, device_name=name)
+
+    def _measure(self) -> Outcome:
+        bench, config = self._bench, self._config
+        verifier = self._verifier()
+        findings: list[Finding] = []
+        states: list[GpuState | None] = []
+        # `bench.costs` needs it, and nothing may be imported while a burst runs; a worker has begun this long before.
+        importlib.import_module("torch._dynamo")
+
+        def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
+            latest = verifier.check(turns, done, with_reference=False)
+            self._expect_still()
+            findings.extend(latest)
+            return not any(finding.failure for finding in latest)
+
+        rounds = run_rounds(
+            bench,
+            ReferenceRunner(bench),
+            self._burst,
+            verify,
+            Settled(target=config.relative_half_width, budget_s=config.budget_s),
+            sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
+            limits=Limits(
+                min_samples=config.min_samples,
+                max_rounds=MAX_ROUNDS,
+                deadline_s=self._deadline,
+            ),
+            secret=self._secret,
+            between=lambda: states.append(self._monitor.read()),
+        )
+        self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
+        self._evidence["timed_calls_verified"] = len(findings)
+        failure = overall(findings, unmatched=self._unmatched)
+        if failure is not None:
+            return failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
+        self._labels += [label for label in verifier.labels if label not in self._labels]
+        light, floor = self._speed_of_light()
+        judged = judge_times(
+            rounds,
+            device=config.device,
+            light=light,
+            floor=floor,
+            quiet_s=bench.quiet_s,
+            calibration=bench.calibration,
+        )
+        self._labels += judged.labels
+        if judged.failure is not None:
+            return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
+        return Outcome(
+            status=Status.passed,
+            reason=judged.reason,
+            speedup=judged.speedup,
+            evidence=self._evidence,
+            timing={**judged.timing, "gpu_after_rounds": [state.to_json() for state in states if state is not None]},
+            labels=tuple(self._labels),
+        )
+
+
+def failed(
+    failure: Failure,
+    evidence: Mapping[str, Any],
+    labels: Sequence[str] = (),
+    timing: Mapping[str, Any] | None = None,
+) -> Outcome:
+    return Outcome(
+        status=failure.status,
+        reason=failure.reason,
+        evidence={**evidence, **failure.evidence},
+        timing=timing,
+        labels=tuple(labels),
+        detail=failure.detail,
+    )
