@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import subprocess
@@ -43,3 +44,16 @@ def test_what_only_a_cluster_has_implies_it() -> None:
         assert held.executor == executor
     with pytest.raises(ConfigError, match="for the executor ray"):
         resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], "executor": "local", "ray_address": "auto"})
+
+
+def test_only_one_module_imports_ray() -> None:
+    package = Path(__file__).parent.parent / "harness"
+    importing = []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [item.name for item in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            if any(name.split(".")[0] == "ray" for name in names):
+                importing.append(path.relative_to(package).as_posix())
+    assert set(importing) == {"executors/ray.py"}
