@@ -29,6 +29,13 @@ _STAGE_WORDS = {
     Stage.CALL: "a call of forward",
 }
 
+_REACHED_FROM = {
+    Stage.ATTACH: (Stage.ATTACH,),
+    Stage.IMPORT: (Stage.IMPORT, Stage.CONSTRUCT),
+    Stage.CALL: (Stage.CALL,),
+}
+"""Where a request may break. A call that "could not be prepared" would be blamed on the harness, and count nowhere."""
+
 
 class GuestFailed(Exception):
     """Ends the conversation; carries the verdict on the submission."""
@@ -48,6 +55,7 @@ class Guest:
     def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
         self._child = zygote.spawn(CONTESTANT, policy, log_path)
         self._memory_limit_bytes = memory_limit_bytes
+        self._emulated = not policy.gpu
         self._exit: ExitReport | None = None
         self._stopped_s = time.perf_counter()
 
@@ -126,7 +134,9 @@ class Guest:
                 raise GuestFailed(_protocol(stage.value, error)) from error
             raise GuestFailed(self._died(stage)) from error
         if isinstance(reply, Broken):
-            raise GuestFailed(failure_of(reply))
+            if reply.stage not in _REACHED_FROM[stage]:
+                raise GuestFailed(_protocol(stage.value, f"a failure while {_STAGE_WORDS[reply.stage]}"))
+            raise GuestFailed(failure_of(reply, emulated=self._emulated))
         return reply
 
     def _died(self, stage: Stage) -> Failure:
@@ -185,8 +195,11 @@ _OUT_OF_MEMORY = ("out of memory", "cudaerrormemoryallocation", "cannot allocate
 _CUDA = ("cuda error", "cudaerror", "cublas_status", "cudnn_status", "device-side assert", "cuda driver error")
 
 
-def failure_of(broken: Broken) -> Failure:
-    """The verdict on an exception that the contestant reported. Its words are claims: they only pick a status."""
+def failure_of(broken: Broken, *, emulated: bool = True) -> Failure:
+    """The verdict on an exception that the contestant reported. Its words are claims: they only pick a status.
+
+    Where nothing is `emulated`, a submission's own exception of that name is an exception like any other.
+    """
     message = one_line(f"{broken.kind}: {broken.message}", limit=300)
     lowered = message.lower()
     evidence = {"stage": broken.stage.value, "exception": broken.kind[:200], "call": broken.call}
@@ -200,7 +213,7 @@ def failure_of(broken: Broken) -> Failure:
         status, reason = Status.compile_error, message
     elif broken.kind == "NoModelNew":
         status, reason = Status.no_model_new, broken.message
-    elif broken.kind == "NotEmulated":
+    elif broken.kind == "NotEmulated" and emulated:
         status, reason = Status.not_emulated, broken.message
     elif broken.kind in ("SyntaxError", "IndentationError", "TabError") and broken.stage is Stage.IMPORT:
         status, reason = Status.syntax_error, message

@@ -6,6 +6,7 @@ the last-level cache.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import time
@@ -78,9 +79,11 @@ class HostDevice:
         return None
 
     def allocate(self, nbytes: int) -> HostArena:
-        fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC)
+        fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.posix_fallocate(fd, 0, nbytes)
+            # Whoever is given the descriptor could cut the memory off, and its owner's next look would be a SIGBUS.
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         except OSError as error:
             os.close(fd)
             raise DeviceError(f"no {nbytes} bytes of shared host memory: {error}") from error
