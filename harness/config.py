@@ -84,15 +84,16 @@ class TimingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """One run, settled: nothing here is left to be guessed later. `None` in `problem` and `precision` means
-    "as each solution's path" and "as each problem declares". Timeouts are per build, per load (import and
-    constructor), per call of `forward`, and per solution after its build (verification and timing
+    """One run, settled: nothing here is left to be guessed later. `None` in `problem`, `author` and `precision`
+    means "as each solution's path" and "as each problem declares". Timeouts are per build, per load (import
+    and constructor), per call of `forward`, and per solution after its build (verification and timing
     together). `workers` is how many solutions are judged at once: None is one for each visible GPU, or one on
     the host device. `ray_address` (None: a new cluster of this machine alone) and `accelerator_type` (None: any
     GPU) are for the executor `ray`. `shard` is `i/n`, the part of all solutions that this run is about; None is all."""
 
     paths: tuple[Path, ...]
     problem: str | None
+    author: str | None
     problems: Path
     out: Path
     run_id: str
@@ -264,6 +265,7 @@ NOT_GIVEN = None
 KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "paths": (_paths, NOT_GIVEN),
     "problem": (_optional_text, None),
+    "author": (_optional_text, None),
     "problems": (_path, Path("problems")),
     "out": (_path, Path("results")),
     "run_id": (_run_id, NOT_GIVEN),

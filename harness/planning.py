@@ -30,7 +30,7 @@ class Job:
 def plan(config: RunConfig) -> list[Job]:
     """Every solution that the configuration names, grouped by problem. Raises `CatalogError` listing all faults."""
     catalog = load_problems(config.problems)
-    solutions = find_solutions(config.paths, catalog, problem_id=config.problem)
+    solutions = find_solutions(config.paths, catalog, problem_id=config.problem, author=config.author)
     jobs = []
     faults = []
     for solution in solutions:

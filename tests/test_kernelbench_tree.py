@@ -163,7 +163,10 @@ def test_what_a_problem_needs_is_said_before_anything_is_built() -> None:
 def test_eval_and_back_to_their_files(tree: Path, run_dir: Path, tmp_path: Path) -> None:
     options = ["--device", "host", "--workload", "full", "--min-samples", "4", "--timing-budget", "1"]
     where = ["--out", str(tmp_path / "results"), "--run-id", "r", "--cache", str(default_root())]
-    assert main(["eval", str(run_dir), "--problems", str(tree), *options, *where]) == 0
+    # The folder's name may be one that can't be an author's.
+    odd = run_dir.rename(run_dir.with_name("my model (v1.2)"))
+    assert main(["eval", str(odd), "--problems", str(tree), *options, *where]) == 2
+    assert main(["eval", str(odd), "--problems", str(tree), "--author", "my_model", *options, *where]) == 0
     records = RunStore.open(tmp_path / "results" / "r").records()
     held = {(item.problem, item.sample): item for item in records}
     assert {key: item.status for key, item in held.items()} == {
@@ -173,6 +176,7 @@ def test_eval_and_back_to_their_files(tree: Path, run_dir: Path, tmp_path: Path)
         ("level4/1", 0): Status.unsupported,
     }
     assert held["level1/1", 0].speedup is not None
+    assert {item.author for item in records} == {"my_model"}
     assert "transformers" in held["level4/1", 0].reason or "weights" in held["level4/1", 0].reason
 
     out = tmp_path / "back"

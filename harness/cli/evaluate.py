@@ -149,6 +149,7 @@ def eval_command(
     context: typer.Context,
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATHS", help="Solution files and folders.")] = None,
     problem: Annotated[str | None, option("--problem", "Problem of files whose path names none: level1/16.")] = None,
+    author: Annotated[str | None, option("--author", "Whose they are, instead of what their paths say.")] = None,
     device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
     workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
     out: Annotated[Path | None, option("--out", "Folder of results.  [results]")] = None,
@@ -214,6 +215,7 @@ def eval_command(
     options = {
         "paths": paths or None,
         "problem": problem,
+        "author": author,
         "device": device,
         "workload": workload,
         "out": out,
