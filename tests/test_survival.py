@@ -157,7 +157,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_killed_conductor_and_an_interrupted_one_are_resumed(tree: Path) -> None:
-    first = subprocess.Popen(command(tree, "--workers", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(command(tree), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: lines(tree))
     below = descendants(first.pid)
     assert any("harness.executors.worker" in command_line(pid) for pid in below)

@@ -218,7 +218,8 @@ class _StrictLoader(_Fast):  # type: ignore[misc]
                         None, None, f"the key {key!r} is there twice", key_node.start_mark
                     )
                 seen.add(key)
-        return super().construct_mapping(node, deep)
+        held: dict[Any, Any] = super().construct_mapping(node, deep)
+        return held
 
 
 def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str]) -> dict[int, dict[str, Any]]:

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ TRIES = 4
 PLACE_TIMEOUT_S = 180.0
 """How long a slot waits for a node that can take it, its imports included. Preempted nodes come back or are replaced in
 minutes or not at all."""
+
+END_TIMEOUT_S = 5.0
+"""How long an actor that is idle may take to end what it started."""
 
 BUILD_CPUS = {DeviceKind.CUDA: 2, DeviceKind.HOST: 1}
 """A build for a GPU keeps two processors busy: nvcc and g++."""
@@ -164,6 +168,11 @@ class _Judge:
         log = log_path.read_bytes() if log_path.exists() else b""
         return {"outcome": outcome.to_json(), "log": log}
 
+    def close(self) -> None:
+        """End the referee, and leave no file behind."""
+        self._executor.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def _put(self, key: str, modules: Modules) -> Any:
         data, metadata = modules[key]
         path = self._folder / "module.so"
@@ -262,7 +271,10 @@ class RayExecutor:
         """End every actor, and the connection where this made it. Idempotent."""
         with self._lock:
             self._closed = True
-        for name in list(self._actors):
+        for name, actor in list(self._actors.items()):
+            # One that is still judging, or on a lost node, is ended without its leave.
+            with suppress(ray_exceptions.RayError):
+                ray.get(actor.close.remote(), timeout=END_TIMEOUT_S)
             self._end(name)
         if self._connected and ray.is_initialized():
             ray.shutdown()
