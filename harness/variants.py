@@ -9,8 +9,8 @@ Variants change floating-point tensors in place, keep shape, dtype and strides, 
   around zero a lost term, a lower precision or a constant answer shows.
 * `large_values`: about one value in ten thousand (eight at least) is multiplied by 100 to 1,000, its sign kept. Finds
   overflow in exponentials and squares, and sums that lose small terms beside large ones.
-* `structured`: one tensor becomes one-hot along its longest dimension (background 0, first and last place always among
-  the hot ones), the others ramps in which every coordinate has its own value. Products then copy single values,
+* `structured`: one tensor becomes one-hot along its longest dimension (background 0, or the least value where all are
+  positive; first and last place always among the hot ones), the others ramps in which every coordinate has its own value. Products then copy single values,
   so that an index that is off by one, transposed, or past the last tile shows undiluted.
 
 A tensor that looks restricted (many zeros, few distinct values, symmetric, sums that are all alike) is left as drawn
@@ -119,7 +119,7 @@ def _structured(changeable: Named, seed: int) -> list[str]:
     for i, (path, leaf) in enumerate(changeable):
         low, high = _range(leaf)
         if i == hot:
-            along = _one_hot(leaf, low, high, seed)
+            along = _one_hot(leaf, 0.0 if low < 0 < high else low, high, seed)
             labels.append(f"{path}: one-hot along dimension {along}")
         else:
             _ramp(leaf, low, high)

@@ -18,8 +18,8 @@ class Model(nn.Module):
 
 def get_inputs():
     # A coarse random value plus a fine step that differs along the dimension: no two values of a line are equal.
-    coarse = torch.floor(torch.rand(batch_size, dim) * 512) / 256 - 1
-    return [coarse + torch.arange(dim) / 2**21]
+    coarse = torch.floor(torch.randn(batch_size, dim) * 256) / 256
+    return [coarse + torch.randperm(dim) / 2**21]
 
 
 def get_init_inputs():

@@ -27,7 +27,7 @@ class Model(nn.Module):
 def get_inputs():
     # A coarse random value plus a fine step that differs along the dimension: no two scores of a token are equal.
     coarse = torch.floor(torch.randn(tokens, experts) * 256) / 256
-    return [coarse + torch.arange(experts) / 2**16 + torch.floor(torch.randn(experts) * 128) / 256]
+    return [coarse + torch.randperm(experts) / 2**16 + torch.floor(torch.randn(experts) * 128) / 256]
 
 
 def get_init_inputs():

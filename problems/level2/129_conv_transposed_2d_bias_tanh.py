@@ -17,7 +17,7 @@ class Model(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
         self.conv = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=2, padding=1, bias=False)
-        self.shift = nn.Parameter(torch.randn(out_channels, 1, 1))
+        self.shift = nn.Parameter(0.3 * torch.randn(out_channels, 1, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: (batch_size, in_channels, height, width). Returns (batch_size, out_channels, 2 * height, 2 * width)."""

@@ -31,7 +31,7 @@ class Model(nn.Module):
 def get_inputs():
     # A coarse random value plus a fine step that differs along the dimension: no two scores of a token are equal.
     coarse = torch.floor(torch.randn(tokens, experts) * 256) / 256
-    return [2 * torch.randn(tokens, features), coarse + torch.arange(experts) / 2**16]
+    return [2 * torch.randn(tokens, features), coarse + torch.randperm(experts) / 2**16]
 
 
 def get_init_inputs():
