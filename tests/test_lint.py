@@ -13,7 +13,12 @@ from harness.catalog import Costs, load_problems
 from harness.cli import main
 from harness.devices import open_device
 from harness.lint import RULES, ProblemReport, Verdict, lint_problem
+from harness.lint.samples import Drawer, make_sample
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
+from harness.numerics import compare, judge
+from harness.oracle import Oracle
+from harness.reference import load_reference
+from harness.trees import unflatten
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ["1", "4", "6", "16", "17", "19", "23", "33", "36", "40", "47", "89", "95"]
@@ -149,6 +154,23 @@ def test_a_flaw_breaks_its_rule(name: str) -> None:
 
 def test_coarse_arithmetic_that_is_exact_is_no_mistake() -> None:
     assert broken(lint(source("return (x > 0).float()"))) == {}
+
+
+@pytest.mark.parametrize("error", [0.0, 3e-5, 9e-5, 1.1e-4, 5e-4, 1e-2, float("nan")])
+@pytest.mark.parametrize("precision", [PrecisionClass.FP32, PrecisionClass.TF32])
+def test_an_answer_is_rejected_exactly_where_a_solution_would_fail(error: float, precision: PrecisionClass) -> None:
+    text = source("return torch.tanh(x)")
+    problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=text, digest=digest_text(text))
+    device = open_device(DeviceKind.HOST)
+    reference = load_reference(problem, Workload(name="full"))
+    oracle = Oracle(reference, device, seed=1)
+    leaves, tree = Drawer(reference, device).inputs("own")
+    oracle.try_out(unflatten(tree, list(leaves)), 1)
+    sample = make_sample("own", leaves, tree, 1, oracle, precision)
+    answer = sample.own[0] + error * torch.randn(24, 40)
+    comparison = compare(answer, sample.truth[0], reference=sample.own[0], limits=sample.limits[0])
+    failure = judge([comparison], precision, references=sample.errors).failure
+    assert sample.rejects([answer]) == (failure is not None)
 
 
 def test_declared_flops_are_compared_with_the_counter() -> None:
