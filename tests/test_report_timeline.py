@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from harness.cli import main
 from harness.model import DeviceKind, Record, Status
 from harness.report import timeline
+from harness.store import RunStore
 
 
 def record(name: str, slot: str | None, begin_s: float = 0.0, end_s: float = 0.0) -> Record:
@@ -52,3 +57,20 @@ def test_the_page_has_a_bar_for_each_stay() -> None:
 
 def test_no_record_no_page() -> None:
     assert timeline.lines(timeline.stays([record("old", None)])) == []
+
+
+def test_the_command_prints_a_run_and_refuses_one_without_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, slot in (("timed", "g0"), ("old", None)):
+        with RunStore.create(tmp_path / name, config={}, environment={}) as store:
+            store.append(record("x", slot, 0, 4))
+            store.note_session({"evaluated": 1, "skipped": 0, "wall_s": 9.0})
+    assert main(["timeline", str(tmp_path / "timed")]) == 0
+    assert "g0: 1 solutions in 4.0 s" in capsys.readouterr().out
+    assert main(["timeline", str(tmp_path / "timed"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["devices"][0]["reference_s"] == 0.5
+    assert said["sessions"][0]["wall_s"] == 9.0
+    assert main(["timeline", str(tmp_path / "old")]) == 2
+    assert "no record says where and when" in capsys.readouterr().err
