@@ -5,7 +5,8 @@ Outside layer; trusted side. The files are read and parsed, nothing of them is e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,32 +17,49 @@ from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, s
 from harness.config import ConfigError
 from harness.report.format import block
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
+from harness.sources import SourceFinder
+from harness.store import RunStore, is_run
 
 ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"
 
 _GROUPS = {"any": frozenset(RULES), "strong": frozenset(n for n, r in RULES.items() if r.weight is Weight.STRONG)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Screened:
+    """One file, or the source of one record with what became of it."""
+
+    name: str
+    held: Screening
+    status: str | None = None
+
+
 def screen_command(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILES", help="Solutions, C++ or CUDA sources, or folders of them.")
+        list[Path] | None,
+        typer.Argument(metavar="FILES", help="Solutions, C++ or CUDA sources, their folders, or runs."),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
         option("--fail-on", "Exit with 1 where this rule finds something (also: strong, any). May be repeated."),
     ] = None,
+    solutions: Annotated[
+        Path, typer.Option("--solutions", help="Where the sources of a run's records are looked for.")
+    ] = Path("solutions"),
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
     as_json: Json = False,
 ) -> None:
     """List suspicious constructs in solutions: rule, line, excerpt and why a reviewer would look.
 
     Advice: it changes no verdict. Honest code has streams, caches and libraries too; rules marked ! are rare there.
-    Exit code 1 where a file can't be parsed, or where --fail-on finds something.
+    Of a run (results/ID), the sources that were judged are found again by their digests. Exit code 1 where a file
+    can't be looked at, or where --fail-on finds something.
 
     \b
     Examples:
       harness screen solutions/someone/level1/16_fast.py
       harness screen solutions/ --json
+      harness screen results/2026-11-21-nightly
       harness screen submission.py --fail-on clock_patch --fail-on process_exit
     """
     if rules:
@@ -50,16 +68,16 @@ def screen_command(
     wanted = _wanted(fail_on or [])
     if not files:
         raise ConfigError("no file to screen: name solutions, sources or folders (--rules lists what is looked for)")
-    screened = [(path, _screen(path)) for path in _files(files)]
+    screened = [item for path in files for item in (_of_run(path, solutions) if is_run(path) else _of_files(path))]
     if as_json:
-        print_json([{"file": str(path), **held.to_json()} for path, held in screened])
+        print_json([{"file": item.name, "status": item.status, **item.held.to_json()} for item in screened])
     else:
-        put(*(line for path, held in screened for line in _page(path, held)))
+        put(*(line for item in screened for line in _page(item)))
         say(ADVICE)
-    unreadable = [path for path, held in screened if held.unreadable is not None]
-    gated = sorted({item.rule for _, held in screened for item in held.findings if item.rule in wanted})
+    unreadable = [item.name for item in screened if item.held.unreadable is not None]
+    gated = sorted({item.rule for file in screened for item in file.held.findings if item.rule in wanted})
     if unreadable:
-        fail(f"{len(unreadable)} of {len(screened)} files can't be parsed, first {unreadable[0]}", NOT_FOUND)
+        fail(f"{len(unreadable)} of {len(screened)} files could not be looked at, first {unreadable[0]}", NOT_FOUND)
     if gated:
         fail(f"found what --fail-on names: {', '.join(gated)}", NOT_FOUND)
 
@@ -73,17 +91,29 @@ def _wanted(names: Iterable[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in {".py", *CUDA_SUFFIXES})
-            if not inside:
-                raise ConfigError(f"{path}: the folder holds no Python, C++ or CUDA file")
-            found += inside
-        else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+def _of_files(path: Path) -> list[_Screened]:
+    if not path.is_dir():
+        return [_Screened(name=str(path), held=_screen(path))]
+    inside = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in {".py", *CUDA_SUFFIXES})
+    if not inside:
+        raise ConfigError(f"{path}: the folder holds no Python, C++ or CUDA file")
+    return [_Screened(name=str(p), held=_screen(p)) for p in inside]
+
+
+def _of_run(path: Path, solutions: Path) -> list[_Screened]:
+    """The sources of a run's records, with what became of them."""
+    finder = SourceFinder([solutions])
+    found = []
+    for record in RunStore.open(path).records():
+        source = finder.source_of(record)
+        held = screen(source) if source is not None else Screening(findings=(), unreadable=_gone(solutions))
+        speedup = "" if record.speedup is None else f", {record.speedup:.3g}x"
+        found.append(_Screened(name=record.solution, held=held, status=f"{record.status.value}{speedup}"))
+    return found
+
+
+def _gone(solutions: Path) -> str:
+    return f"no file in {solutions} has the text that was judged; name its folder by --solutions"
 
 
 def _screen(path: Path) -> Screening:
@@ -96,11 +126,13 @@ def _screen(path: Path) -> Screening:
     return screen_cuda(source) if path.suffix in CUDA_SUFFIXES else screen(source)
 
 
-def _page(path: Path, held: Screening) -> list[str]:
+def _page(file: _Screened) -> list[str]:
+    held = file.held
+    name = file.name if file.status is None else f"{file.name} ({file.status})"
     if held.unreadable is not None:
-        return [block(f"{path}: can't be parsed: {held.unreadable}")]
+        return [block(f"{name}: not looked at: {held.unreadable}")]
     count = len(held.findings)
-    lines = [block(f"{path}: {count or 'no'} finding{'' if count == 1 else 's'}")]
+    lines = [block(f"{name}: {count or 'no'} finding{'' if count == 1 else 's'}")]
     lines += [block(f"  note: {note}") for note in held.notes]
     explained: set[str] = set()
     for item in held.findings:
