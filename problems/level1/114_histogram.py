@@ -17,7 +17,7 @@ class Model(nn.Module):
 
     def forward(self, classes: torch.Tensor) -> torch.Tensor:
         """classes: (rows, columns) of int64, from 0 to bins - 1. Returns (rows, bins) of int32."""
-        counts = torch.zeros(classes.shape[0], self.bins, dtype=torch.int32, device=classes.device)
+        counts = classes.new_zeros(classes.shape[0], self.bins, dtype=torch.int32)
         return counts.scatter_add_(1, classes, torch.ones_like(classes, dtype=torch.int32))
 
 

@@ -19,8 +19,8 @@ class Model(nn.Module):
 
     def forward(self, scores: torch.Tensor) -> torch.Tensor:
         """scores: (batch_size, heads, length, length). Returns the same shape, zero above the diagonal."""
-        length = scores.shape[-1]
-        future = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
+        places = torch.arange(scores.shape[-1], device=scores.device)
+        future = places[None, :] > places[:, None]
         return torch.softmax((scores * self.scale).masked_fill(future, float("-inf")), dim=-1)
 
 

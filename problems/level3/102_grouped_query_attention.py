@@ -31,7 +31,8 @@ class Model(nn.Module):
         value = self.value(x).view(batch, length, self.groups, -1).transpose(1, 2)
         shared = self.heads // self.groups
         key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
-        future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        places = torch.arange(length, device=x.device)
+        future = places[None, :] > places[:, None]
         scores = (query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5).masked_fill(future, float("-inf"))
         mixed = torch.softmax(scores, dim=-1) @ value
         return self.out(mixed.transpose(1, 2).reshape(batch, length, features))

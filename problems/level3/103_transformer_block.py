@@ -43,7 +43,8 @@ class Model(nn.Module):
         batch, length, features = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         query, key, value = qkv.unbind(0)
-        future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        places = torch.arange(length, device=x.device)
+        future = places[None, :] > places[:, None]
         scores = (query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5).masked_fill(future, float("-inf"))
         mixed = (torch.softmax(scores, dim=-1) @ value).transpose(1, 2).reshape(batch, length, features)
         x = x + self.out(mixed)

@@ -12,8 +12,9 @@ hidden_features = 512
 class Model(nn.Module):
     """The input's products are made at once, the state's one after another; returns every state."""
 
-    def __init__(self, in_features: int, hidden_features: int) -> None:
+    def __init__(self, in_features: int, hidden_features: int, length: int) -> None:
         super().__init__()
+        self.length = length
         self.from_input = nn.Linear(in_features, 3 * hidden_features)
         self.from_hidden = nn.Linear(hidden_features, 3 * hidden_features)
 
@@ -24,7 +25,7 @@ class Model(nn.Module):
         """
         entering = self.from_input(x)
         states = []
-        for step in range(x.shape[1]):
+        for step in range(self.length):
             reset, update, new = entering[:, step].chunk(3, dim=1)
             old_reset, old_update, old_new = self.from_hidden(hidden).chunk(3, dim=1)
             update = torch.sigmoid(update + old_update)
@@ -39,4 +40,4 @@ def get_inputs():
 
 
 def get_init_inputs():
-    return [in_features, hidden_features]
+    return [in_features, hidden_features, length]
