@@ -79,6 +79,16 @@ def after_exit(m: Any) -> Any:
 
 
 @case
+def accessors(m: Any) -> Any:
+    return m.accessors(torch.arange(6.0).view(2, 3).cuda()).tolist()
+
+
+@case
+def groups(m: Any) -> Any:
+    return m.groups(torch.zeros(5, dtype=torch.int32).cuda()).tolist()
+
+
+@case
 def launch_limits(m: Any) -> Any:
     x = torch.zeros(4).cuda()
     return [

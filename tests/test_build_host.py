@@ -175,3 +175,32 @@ def test_the_mode_is_in_the_key(tmp_path: Path) -> None:
     assert HostToolchain(tmp_path).key(spec) != HostToolchain(tmp_path, checked=True).key(spec)
     plain = ExtensionSpec(name="k", cpp_sources=("",))
     assert HostToolchain(tmp_path).key(plain) == HostToolchain(tmp_path, checked=True).key(plain)
+
+
+HALF = KERNEL.replace("* FACTOR;", "* 2.0f; if (i < 0) { __half a, b; a = a + b; }").replace(
+    "#include <torch/extension.h>", "#include <torch/extension.h>\n#include <cuda_fp16.h>"
+)
+
+
+def test_operators_of_half_types_are_there_only_where_the_solution_takes_torchs_switch_back(build: Builder) -> None:
+    call = 'ext = load_inline("twice", "torch::Tensor run(torch::Tensor x);", HALF, functions=["run"], FLAGS)'
+    source = f"HALF = {HALF!r}\n{call}\n"
+    refused = build(source.replace("FLAGS", "extra_cuda_cflags=[]"))
+    assert refused.failure is not None
+    assert refused.failure.status is Status.compile_error
+    assert refused.compiler_error is not None
+    assert "operator+" in refused.compiler_error.message
+    taken = build(source.replace("FLAGS", "extra_cuda_cflags=['-O3', '-U__CUDA_NO_HALF_OPERATORS__']"))
+    assert taken.failure is None
+
+
+def test_cublas_is_not_emulated_whether_its_header_is_named_or_not(build: Builder) -> None:
+    for number, head in enumerate(("#include <cublas_v2.h>", "#include <ATen/cuda/CUDAContext.h>")):
+        kernel = KERNEL.replace("FACTOR", "2.0f").replace("auto y", "cublasHandle_t handle;\n  auto y")
+        kernel = kernel.replace("#include <torch/extension.h>", f"#include <torch/extension.h>\n{head}")
+        declared = "torch::Tensor run(torch::Tensor x);"
+        outcome = build(f'ext = load_inline("blas{number}", {declared!r}, {kernel!r}, functions=["run"])')
+        assert outcome.failure is not None
+        assert outcome.failure.status is Status.not_emulated
+        assert "cuBLAS" in outcome.failure.reason
+        assert "line" in outcome.failure.reason

@@ -30,7 +30,7 @@ BROKEN = [
     "exited_shuffle",
 ]
 UNCHECKED = ["order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit", "devices", "cub_calls"]
-CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit"]
+CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
 
@@ -118,6 +118,11 @@ def test_a_shuffle_that_reads_a_lane_which_has_exited_is_reported() -> None:
 
 def test_votes_barriers_and_broadcasts_after_an_exit_are_no_defect() -> None:
     assert checked("after_exit") == ([1.0 + 20 + 1] * 20, [])
+
+
+def test_accessors_of_torch_and_groups_of_any_kind() -> None:
+    assert checked("accessors")[0] == [[2.0, 4.0, 6.0], [8.0, 10.0, 12.0]]
+    assert checked("groups")[0] == [2016, *(sum(range(first, first + 16)) for first in range(0, 64, 16))]
 
 
 def test_a_failed_assertion_has_its_expression_and_its_error() -> None:

@@ -66,7 +66,12 @@ class PreparedHeaders:
 
 def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) -> str:
     digest = hashlib.sha256()
-    paths = [p for folder in folders for p in sorted((_HERE / folder).rglob("*")) if p.is_file() and p.suffix != ".pyc"]
+    paths = [
+        p
+        for folder in folders
+        for p in sorted((_HERE / folder).rglob("*"))
+        if p.is_file() and p.suffix not in (".pyc", ".md")
+    ]
     for path in [*paths, *(_HERE / name for name in files)]:
         digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
     for part in parts:

@@ -203,6 +203,9 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
                 setattr(owner, name, value)
     torch.Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]
     torch.Tensor.record_stream = silent  # type: ignore[method-assign]
+    # A CUDA build of torch would call cuDNN for layers that have other ways.
+    torch.backends.cudnn.enabled = False
+    torch.backends.cudnn.is_acceptable = lambda tensor: False
     _patch_compile()
     interpret_triton()
     generator = torch.Generator

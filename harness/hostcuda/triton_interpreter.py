@@ -19,16 +19,14 @@ import torch
 
 __all__ = ["interpret_triton"]
 
-_DRIVER = "triton.runtime.driver"
-
 
 def interpret_triton() -> None:
     """Have every later import of Triton interpret its kernels."""
     os.environ["TRITON_INTERPRET"] = "1"
-    held = sys.modules.get(_DRIVER)
-    if held is not None:
-        _take_over(held)
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    for name, change in _CHANGES.items():
+        if name in sys.modules:
+            change(sys.modules[name])
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
@@ -91,20 +89,40 @@ def _equal_times(kernel: Callable[[], Any], *_: Any, quantiles: Sequence[float] 
     return 1.0 if quantiles is None else [1.0] * len(quantiles)
 
 
-def _take_over(module: ModuleType) -> None:
+def _set_driver(module: ModuleType) -> None:
     config: Any = module.driver
     driver = _Driver()
     config._default = driver
     config.set_active(driver)
 
 
+def _make_indices_scalars(module: ModuleType) -> None:
+    """NumPy 2.4 makes no number of an array with one element, which older releases of Triton need in `range(0, n)`."""
+    original = getattr(module, "_patch_lang_tensor", None)
+    if original is None:
+        return
+
+    def patched(tensor: Any, *scope: Any) -> None:
+        original(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.squeeze())
+
+    module._patch_lang_tensor = patched  # type: ignore[attr-defined]
+
+
+_CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "triton.runtime.driver": _set_driver,
+    "triton.runtime.interpreter": _make_indices_scalars,
+}
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Lets the others find Triton's module and acts once it has been executed."""
+    """Lets the others find Triton's modules and acts once they have been executed."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _DRIVER:
+        change = _CHANGES.get(fullname)
+        if change is None:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.loader is None:
@@ -114,7 +132,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def executed(module: ModuleType) -> None:
             execute(module)
-            _take_over(module)
+            change(module)
 
         loader.exec_module = executed  # type: ignore[method-assign]
         return spec

@@ -92,6 +92,29 @@ inline lanes_group tiled_partition(const thread_block&, unsigned size) {
     group.rank = lane - first, group.count = size;
     return group;
 }
+
+// Any group, its kind known at run time.
+struct thread_group {
+    thread_group(const thread_block&) : whole_block_(true) {}
+    thread_group(const lanes_group& lanes) : lanes_(lanes) {}
+    void sync(HOSTCUDA_LINE) const {
+        if (whole_block_) thread_block::sync(line);
+        else lanes_.sync(line);
+    }
+    unsigned long long size() const { return whole_block_ ? thread_block::size() : lanes_.size(); }
+    unsigned long long num_threads() const { return size(); }
+    unsigned long long thread_rank() const { return whole_block_ ? thread_block::thread_rank() : lanes_.thread_rank(); }
+    bool is_valid() const { return true; }
+
+private:
+    lanes_group lanes_;
+    bool whole_block_ = false;
+};
+inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
+    const auto first = parent.thread_rank() / size * size;
+    if (parent.size() <= 32 && first + size > parent.size()) hostcuda::not_emulated("tiled_partition of a partial tile");
+    return tiled_partition(this_thread_block(), size);
+}
 template <class G> inline coalesced_group binary_partition(const G& group, bool predicate, HOSTCUDA_LINE) {
     const unsigned yes = __ballot_sync(group.mask, predicate, line);
     return coalesced_group(predicate ? yes : group.mask & ~yes);

@@ -130,11 +130,28 @@ cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t stream = nullptr);
 cudaError_t cudaMemset2D(void*, size_t, int, size_t, size_t);
 cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t stream = nullptr);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*);
+inline cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int v, size_t w, size_t h, cudaStream_t = nullptr) { return cudaMemset2D(p, pitch, v, w, h); }
+inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) { return cudaMemcpy(to, from, n, cudaMemcpyDeviceToDevice); }
+inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t = nullptr) { return cudaMemcpy(to, from, n, cudaMemcpyDeviceToDevice); }
+
+// Advice that changes no result.
+enum cudaMemoryAdvise {
+    cudaMemAdviseSetReadMostly = 1, cudaMemAdviseUnsetReadMostly, cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation,
+    cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy
+};
+template <class Location> inline cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, Location) { return cudaSuccess; }
+inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceFlags(unsigned* flags) { *flags = 0; return cudaSuccess; }
+inline cudaError_t cudaInitDevice(int, unsigned, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
+inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 
 cudaError_t cudaStreamCreate(cudaStream_t*);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t*, unsigned, int);
 cudaError_t cudaStreamDestroy(cudaStream_t);
+inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = cudaStreamDefault; return cudaSuccess; }
+inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaStreamQuery(cudaStream_t);
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags = 0);

@@ -68,7 +68,16 @@ inline void set_device(c10::DeviceIndex) {}
 inline void device_synchronize() { cudaDeviceSynchronize(); }
 inline void check_error(cudaError_t error) { TORCH_CHECK(error == cudaSuccess, "CUDA error: ", cudaGetErrorString(error)); }
 
-namespace CUDACachingAllocator { inline void emptyCache() {} }
+namespace CUDACachingAllocator {
+inline void emptyCache() {}
+inline void* raw_alloc(std::size_t bytes) {
+    void* p = nullptr;
+    check_error(cudaMalloc(&p, bytes));
+    return p;
+}
+inline void* raw_alloc_with_stream(std::size_t bytes, cudaStream_t) { return raw_alloc(bytes); }
+inline void raw_delete(void* p) { check_error(cudaFree(p)); }
+}  // namespace CUDACachingAllocator
 
 }  // namespace c10::cuda
 
@@ -92,6 +101,24 @@ inline int warp_size() { return 32; }
 inline bool is_available() { return true; }
 template <class T> constexpr T ATenCeilDiv(T a, T b) { return (a + b - 1) / b; }
 }  // namespace at::cuda
+
+// What torch's own headers declare only where __CUDACC__ is defined; here they are read before that.
+namespace at {
+template <class T> struct RestrictPtrTraits {
+    using PtrType = T* __restrict__;
+};
+}  // namespace at
+namespace torch {
+using at::RestrictPtrTraits;
+}
+#undef C10_LAUNCH_BOUNDS_0
+#undef C10_LAUNCH_BOUNDS_1
+#undef C10_LAUNCH_BOUNDS_2
+#define C10_LAUNCH_BOUNDS_0 __launch_bounds__(256, 4)
+#define C10_LAUNCH_BOUNDS_1(threads) __launch_bounds__(threads)
+#define C10_LAUNCH_BOUNDS_2(threads, blocks) __launch_bounds__(threads, blocks)
+#undef C10_WARP_SIZE
+#define C10_WARP_SIZE 32
 
 #define C10_CUDA_CHECK(expression) ::c10::cuda::check_error(expression)
 #define AT_CUDA_CHECK(expression) C10_CUDA_CHECK(expression)
