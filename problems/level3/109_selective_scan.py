@@ -5,7 +5,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 batch_size = 8
-length = 128
+length = 64
 channels = 2048
 state_size = 16
 
