@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from harness.devices import Arena, CallTime, Device, open_device
-from harness.holdback import WORD_BYTES, writer
+from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
     MAX_TEXT,
     Broken,
@@ -182,16 +182,17 @@ class Contestant:
             self._shim.set_schedule(burst.schedule)
         tree = TreeSpec.from_json(burst.input_tree)
         claims = []
-        for index, call in enumerate(burst.calls):
+        late = self._late_words(burst.calls)
+        for index, (call, before) in enumerate(zip(burst.calls, late, strict=True)):
             try:
-                claims.append(self._call(call, tree, burst))
+                claims.append(self._call(call, tree, burst, before))
             except BaseException as error:
                 raise _Broke(Stage.CALL, index) from error
         if self._shim is not None:
             self._shim.note_calls(len(claims))
         return BurstDone(claims=tuple(claims), reports=self._reports())
 
-    def _call(self, call: Call, tree: TreeSpec, burst: Burst) -> CallClaim:
+    def _call(self, call: Call, tree: TreeSpec, burst: Burst, before: Callable[[], None] | None) -> CallClaim:
         assert self._device is not None
         outputs = [self._tensor(slot) for slot in call.outputs]
         state_slots = [self._tensor(slot) for slot in call.state]
@@ -199,7 +200,8 @@ class Contestant:
         arguments = unflatten(tree, [leaf.clone() for leaf in inputs] if self._own_allocations else inputs)
         if burst.restore_state:
             self._restore_state()
-        self._device.reseed(call.seed)
+        if call.seed is not None:
+            self._device.reseed(call.seed)
         snapshot = _Snapshot(outputs, self._shim)
 
         def forward() -> object:
@@ -208,7 +210,7 @@ class Contestant:
 
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
         with torch.no_grad():
-            times: CallTime = timer(forward, snapshot.take, self._late_words(call))
+            times: CallTime = timer(forward, snapshot.take, before)
             missing = self._copy_state(burst.state_names, state_slots)
             self._device.synchronize()
         # Alive until the next call has returned: a fresh output can't get the address of one that is held.
@@ -221,11 +223,11 @@ class Contestant:
             state_missing=tuple(missing),
         )
 
-    def _late_words(self, call: Call) -> Callable[[], None] | None:
-        """What completes the inputs as the call begins."""
+    def _late_words(self, calls: Sequence[Call]) -> list[Callable[[], None] | None]:
+        """For each call what completes its inputs as it begins."""
         assert self._arena is not None
         words = self._arena.tensor(0, (self._arena.nbytes // WORD_BYTES,), torch.int32)
-        return writer(words, [place for place, _ in call.late], [value for _, value in call.late])
+        return writers(words, [call.late for call in calls])
 
     def _restore_state(self) -> None:
         own = self._own_state()

@@ -1,7 +1,7 @@
 """A few words of each input that reach the contestant only with the call that reads them.
 
-Imports torch alone. Trusted side chooses and masks; both sides write the true words, in the stream of the call, after the
-caches were flushed and before the clock starts. While a flush runs, the forward is being submitted behind it, and
+Imports torch alone. Trusted side chooses and masks; both sides write the true words, in the stream of the call, after
+the caches were flushed and before the clock starts. While a flush runs, the forward is being submitted behind it, and
 everything that it starts on a stream of its own runs at once, beside the flush and outside of the clock: unless what it
 reads is not there yet. Work that waits for the stream that it was called on never notices.
 
@@ -11,6 +11,7 @@ which nearly every operation passes on; in others it is another word of the same
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -94,14 +95,20 @@ class HeldBack:
         self._words.index_copy_(0, self._index, self._true)
 
 
-def writer(words: torch.Tensor, places: Sequence[int], truth: Sequence[int]) -> Callable[[], None] | None:
-    """What writes `truth` at `places` of `words` when it is called; None where there is nothing to write."""
-    if not places:
-        return None
-    index = torch.tensor(places, dtype=torch.int64, device=words.device)
-    values = torch.tensor(truth, dtype=torch.int32, device=words.device)
+def writers(words: torch.Tensor, late: Sequence[Sequence[tuple[int, int]]]) -> list[Callable[[], None] | None]:
+    """For each call what writes its `late` words (place, value) into `words`; None where there are none.
 
-    def write() -> None:
-        words.index_copy_(0, index, values)
+    All of them come to the device in one copy.
+    """
+    index = torch.tensor([place for call in late for place, _ in call], dtype=torch.int64, device=words.device)
+    values = torch.tensor([value for call in late for _, value in call], dtype=torch.int32, device=words.device)
+    made: list[Callable[[], None] | None] = []
+    first = 0
+    for call in late:
+        span = slice(first, first := first + len(call))
+        made.append(functools.partial(_write, words, index[span], values[span]) if call else None)
+    return made
 
-    return write
+
+def _write(words: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> None:
+    words.index_copy_(0, index, values)

@@ -6,6 +6,9 @@ Pure text; run like any solution by a contestant in the sandbox. What its bursts
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+
+import torch
 
 from harness.oracle import Traits
 
@@ -18,20 +21,34 @@ from harness.trees import TreeSpec, unflatten
 
 TREE = TreeSpec.from_json(json.loads({tree!r}))
 OUTPUTS = json.loads({outputs!r})
+STATE = json.loads({state!r})
 
 
 class ModelNew(torch.nn.Module):
     def __init__(self, *args):
         super().__init__()
+        for name, shape, dtype in STATE:
+            place, inner = self, name.split(".")
+            for word in inner[:-1]:
+                if word not in place._modules:
+                    place.add_module(word, torch.nn.Module())
+                place = place._modules[word]
+            place.register_buffer(inner[-1], torch.zeros(shape, dtype=getattr(torch, dtype)))
 
     def forward(self, *args):
         return unflatten(TREE, [torch.empty(s, dtype=getattr(torch, d), device="cuda") for s, d in OUTPUTS])
 """
 
 
-def source(traits: Traits) -> str:
-    """The solution's text for a reference of these traits; for a GPU or what stands in for it."""
+def source(traits: Traits, state: Mapping[str, torch.Tensor]) -> str:
+    """The solution's text for a reference of these traits; for a GPU or what stands in for it.
+
+    It has the part of the reference's `state` (state dict) that calls update, which is saved and restored around each.
+    """
+    own = [(n, tuple(state[n].shape), str(state[n].dtype).removeprefix("torch.")) for n in traits.updates_state]
     outputs = [
         (shape, str(dtype).removeprefix("torch.")) for shape, dtype in zip(traits.shapes, traits.dtypes, strict=True)
     ]
-    return _SOURCE.format(tree=json.dumps(traits.tree.to_json()), outputs=json.dumps(outputs))
+    return _SOURCE.format(
+        tree=json.dumps(traits.tree.to_json()), outputs=json.dumps(outputs), state=json.dumps(own)
+    )

@@ -110,7 +110,7 @@ def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
             inputs=bench.sets[turn.index].inputs,
             outputs=bench.sets[turn.index].outputs,
             state=bench.sets[turn.index].state,
-            seed=bench.call_seed(turn.index),
+            seed=bench.call_seed(turn.index) if bench.traits.draws_random else None,
             mode=turn.mode,
             late=bench.late_words(turn.index),
         )
@@ -132,7 +132,8 @@ class ReferenceRunner:
         for turn in turns:
             arguments = self._bench.arguments(turn.index)
             self._bench.oracle.restore_state()
-            self._bench.device.reseed(self._bench.call_seed(turn.index))
+            if self._bench.traits.draws_random:
+                self._bench.device.reseed(self._bench.call_seed(turn.index))
             timer = self._bench.device.time_latency if turn.mode is CallMode.LATENCY else self._bench.device.time_cold
             with torch.no_grad():
                 forward = functools.partial(self._bench.oracle.forward, arguments)

@@ -56,7 +56,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a burst: where its inputs lie, where its outputs and its state go, and the generators' seed.
+    """One call of a burst: where its inputs lie, where its outputs and its state go, and the generators' seed
+    (None: they are left alone, since the reference draws nothing).
 
     `late` are words of the arena (place, value) to write in the call's stream before its clock starts.
     """
@@ -64,7 +65,7 @@ class Call:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     state: tuple[Slot, ...]
-    seed: int
+    seed: int | None
     mode: CallMode
     late: tuple[tuple[int, int], ...] = ()
 
@@ -85,7 +86,7 @@ class Call:
             inputs=_items(held, "inputs", Slot.from_json),
             outputs=_items(held, "outputs", Slot.from_json),
             state=_items(held, "state", Slot.from_json),
-            seed=_int(held.get("seed")),
+            seed=None if held.get("seed") is None else _int(held.get("seed")),
             mode=CallMode(_text(held.get("mode"))),
             late=_items(held, "late", _pair),
         )

@@ -215,7 +215,14 @@ class Referee:
 
         None where that fails; the first solution then shows why.
         """
-        own = replace(task, source=idle.source(bench.traits), filename="idle.py", modules=(), parts=(), readable=())
+        own = replace(
+            task,
+            source=idle.source(bench.traits, bench.oracle.initial_state),
+            filename="idle.py",
+            modules=(),
+            parts=(),
+            readable=(),
+        )
         sets = min(len(bench.sets), self.config.sets_per_burst + EXTRA_SETS)
         bursts = []
         try:

@@ -34,7 +34,8 @@ class Tool(StrEnum):
 
 
 _OPTIONS = {
-    Tool.MEMCHECK: ("--report-api-errors", "no"),
+    # Without padding an allocation may follow at once, and what lies past the end of one is inside of another.
+    Tool.MEMCHECK: ("--report-api-errors", "no", "--padding", "4096"),
     Tool.RACECHECK: ("--racecheck-report", "analysis"),
     Tool.INITCHECK: (),
     Tool.SYNCCHECK: (),

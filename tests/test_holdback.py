@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from harness.holdback import NAN_WORDS, WORD_BYTES, WORDS_PER_INPUT, Choice, HeldBack, Span, choose, writer
+from harness.holdback import NAN_WORDS, WORD_BYTES, WORDS_PER_INPUT, Choice, HeldBack, Span, choose, writers
 
 
 def arena_of(values: torch.Tensor) -> torch.Tensor:
@@ -59,11 +59,15 @@ def test_the_other_side_needs_places_and_values_only() -> None:
     held.mask()
     assert not torch.equal(values, before)
     assert all(100 <= place < 900 for place in held.places)
-    write = writer(words, held.places, held.truth)
-    assert write is not None
-    write()
+    late = list(zip(held.places, held.truth, strict=True))
+    first, none, second = writers(words, [late[:3], [], late[3:]])
+    assert first is not None
+    assert second is not None
+    assert none is None
+    first()
+    assert not torch.equal(values, before)
+    second()
     assert torch.equal(values, before)
-    assert writer(words, (), ()) is None
 
 
 def test_tiny_and_empty_inputs_are_no_trouble() -> None:
