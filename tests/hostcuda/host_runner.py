@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,8 @@ from results import Finding, Result  # noqa: E402
 
 BATCH = 10
 RUN_LIMIT_S = 300
+KEPT_MODULES = 60
+"""Built batches that stay in the cache: four sets of the corpus."""
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.M)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 
@@ -122,7 +125,14 @@ def build(batch: Batch, headers: host_build.PreparedHeaders) -> tuple[Path, str]
             for command in host_build.prepare(spec, folder, checked=True, headers=headers):
                 done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
                 log += done.stdout + done.stderr
+    _forget_old(folder.parent)
     return module, log
+
+
+def _forget_old(root: Path) -> None:
+    """Each change of an entry or of the compiler leaves modules behind; only the last ones stay."""
+    for old in sorted(root.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_MODULES:]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _built(chosen: Sequence[entries.Entry], headers: host_build.PreparedHeaders) -> list[tuple[Batch, Path, str]]:
