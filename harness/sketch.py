@@ -7,7 +7,9 @@ milliseconds here, and needs no GPU. What depends on values (`.item()`, `nonzero
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +76,7 @@ def sketch(problem: Problem, workload: Workload, *, flops: str | None = None, by
 
     Raises `ProblemError` where the code can't run without data; the message says what stopped it.
     """
-    with FakeTensorMode(), torch.no_grad():
+    with _quiet(), FakeTensorMode(), torch.no_grad():
         reference = load_reference(problem, workload)
         inputs = _told(problem, "get_inputs", reference.get_inputs)
         model = reference.model(0, None)
@@ -92,6 +94,17 @@ def sketch(problem: Problem, workload: Workload, *, flops: str | None = None, by
         flops=counted.total if flops is None else int(evaluate(flops, reference.sizes)),
         declared=tuple(name for name, text in (("flops", flops), ("bytes", bytes_)) if text is not None),
     )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's own log of what a fake tensor can't do: the error says it."""
+    log = logging.getLogger(FakeTensorMode.__module__)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _plain(tree: Any) -> Any:

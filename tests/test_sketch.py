@@ -96,6 +96,12 @@ def test_a_workloads_own_class_decides_the_rate() -> None:
     assert coarse.compute_s == pytest.approx(made.flops / peaks.flops_per_s["bf16"])
 
 
+def test_shapes_that_do_not_fit_are_one_error_and_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ProblemError, match="forward can't run without data"):
+        sketch(problem(LINEAR.replace("torch.rand(rows, wide)", "torch.rand(rows, wide + 1)")), FULL)
+    assert capfd.readouterr().err == ""
+
+
 def test_code_that_looks_at_values_says_so() -> None:
     with pytest.raises(ProblemError, match="forward can't run without data"):
         sketch(problem(VALUES), FULL)
