@@ -42,7 +42,7 @@ LAUNCH_SAMPLES = 15
 MAX_DETAILS = 12
 """Most lines that one broken rule lists."""
 
-MAX_HOST_BYTES = 2**29
+MAX_HOST_BYTES = 2**26
 """Inputs larger than this make a problem too slow on the CPU; it then needs a small workload."""
 
 _RULES_OF_TRIALS = (
