@@ -74,6 +74,9 @@ void asserting(torch::Tensor x) { asserting_kernel<<<1, 4>>>(x.data_ptr<float>()
 __global__ void unknown_ptx_kernel(float* x) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); x[0] = 1.0f; }
 void unknown_ptx(torch::Tensor x) { unknown_ptx_kernel<<<1, 1>>>(x.data_ptr<float>()); }
 
+__global__ void nested_kernel(float* x) { if (threadIdx.x == 0) asserting_kernel<<<1, 4>>>(x); }  // MARK nested
+void nested(torch::Tensor x) { nested_kernel<<<1, 4>>>(x.data_ptr<float>()); }
+
 __global__ void __launch_bounds__(256) bounded(float* x) { x[0] = 1.0f; }
 __global__ void unbounded(float* x) { if (threadIdx.x == 0) x[0] = 1.0f; }
 void launch_of(torch::Tensor x, int64_t blocks, int64_t threads, int64_t shared, bool asks) {

@@ -34,6 +34,7 @@ FAILING = {
     "stuck_warp": 32,
     "asserting": 4,
     "unknown_ptx": 4,
+    "nested": 4,
 }
 """Cases that are one call on so many zeros; their value is the error they end with."""
 

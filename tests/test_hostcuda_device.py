@@ -28,6 +28,7 @@ BROKEN = [
     "launch_unnoticed",
     "host_tensor",
     "exited_shuffle",
+    "nested",
 ]
 UNCHECKED = ["order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit", "devices", "cub_calls"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
@@ -139,6 +140,14 @@ def test_what_is_not_emulated_is_said_with_its_line_and_never_guessed() -> None:
     expected = next(number for number, text in enumerate(SOURCE, 1) if "wgmma.fence" in text)
     assert [(r["kind"], r["line"]) for r in reports] == [("not_emulated", expected)]
     assert "wgmma.fence.sync.aligned" in reports[0]["message"]
+
+
+def test_a_launch_from_device_code_is_not_emulated_and_has_its_line() -> None:
+    error, reports = checked("nested")
+    assert error == "CUDA error: operation not supported"
+    assert [(r["kind"], r["line"], r["message"]) for r in reports] == [
+        ("not_emulated", line("nested"), "kernel launch from device code")
+    ]
 
 
 def test_launches_beyond_the_limits_fail_as_on_a_gpu() -> None:

@@ -206,6 +206,17 @@ void note_builtins(Worker& worker) {
     worker.builtins_bytes = high - low;
 }
 
+[[noreturn]] void refuse_nested(Worker& worker, const LaunchRequest& request) {
+    ReportDetails details;
+    details.kind = ReportKind::not_emulated;
+    details.block = worker.block;
+    details.thread = worker.thread->linear;
+    details.line = request.line;
+    details.message = "kernel launch from device code";
+    report(worker, details);
+    abort_launch(worker, error_not_supported);
+}
+
 std::mutex launch_mutex;  // one grid at a time: streams are carried out in the order of their calls
 
 }  // namespace
@@ -378,7 +389,7 @@ void poll_hint() {
 bool in_kernel() noexcept { return current_worker != nullptr; }
 
 int launch(const LaunchRequest& request) {
-    if (current_worker != nullptr) not_emulated("kernel launch from device code");
+    if (current_worker != nullptr) refuse_nested(*current_worker, request);
     const int refused = check_launch(request);
     if (refused != 0) return refused;
     std::lock_guard<std::mutex> lock(launch_mutex);
