@@ -225,6 +225,10 @@ class Audit:
         self._running = running
         self._guests = guests
 
+    def wait(self) -> None:
+        """Return when nothing of it is left on the GPU."""
+        wait(self._running.values())
+
     def cancel(self) -> None:
         """End it; returns when nothing of it is left on the GPU."""
         self._guests.cancel()

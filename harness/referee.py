@@ -29,7 +29,7 @@ from harness.model import DeviceKind, Problem, Status, Workload, one_line
 from harness.reference import ProblemError
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, attach_request, failed
-from harness.sidecheck import AUDITED_CALLS, SideCheck, choose_workload, set_bytes, subject_of
+from harness.sidecheck import AUDITED_CALLS, SideCheck, set_bytes, subject_of, whole_as_small
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 
@@ -65,12 +65,17 @@ class Referee:
 
     def __exit__(self, *_: object) -> None:
         self._drop_bench()
+        self._drop_side_bench()
 
     def _drop_bench(self) -> None:
-        for held in (self._bench, self._side_bench):
-            if held is not None:
-                held.close()
-        self._bench = self._side_bench = None
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
+
+    def _drop_side_bench(self) -> None:
+        if self._side_bench is not None:
+            self._side_bench.close()
+            self._side_bench = None
 
     def bench_for(self, problem: Problem, workload: Workload) -> Bench:
         """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
@@ -109,6 +114,15 @@ class Referee:
 
     def judge(self, task: Task) -> Outcome:
         """Run, verify and time one solution. Only a fault of the harness raises."""
+        # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
+        side = self._begin_side(task, task.small) if task.small is not None else None
+        try:
+            return self._judge(task, side)
+        finally:
+            if side is not None:
+                side.cancel()
+
+    def _judge(self, task: Task, side: SideCheck | None) -> Outcome:
         begin = time.perf_counter()
         stages: dict[str, float] = {}
         evidence: dict[str, Any] = {"stages_s": stages}
@@ -131,6 +145,8 @@ class Referee:
                 evidence=evidence,
             )
         if task.timed and bench.quiet_s is None and self.config.device is DeviceKind.CUDA:
+            if side is not None:
+                side.wait()
             bench.quiet_s = quiet_reference_s(bench)
             bench.calibration = self._calibrate(bench, task)
         stages["prepare"] = time.perf_counter() - begin
@@ -142,7 +158,9 @@ class Referee:
             with Guest(
                 self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
             ) as guest:
-                session = Session(self._terms(task), bench, guest, task, evidence, stages, begin)
+                if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
+                    side = self._begin_side(task, workload)
+                session = Session(self._terms(task), bench, guest, task, evidence, stages, begin, side=side)
                 try:
                     outcome = session.run()
                 finally:
@@ -156,12 +174,9 @@ class Referee:
         stages["total"] = time.perf_counter() - begin
         return outcome
 
-    def side_check(self, task: Task, bench: Bench) -> SideCheck | None:
-        """Begin the checks on the small workload; None where there are none to make."""
+    def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
+        """Begin the checks on the side, on `workload`; None where there are none to make."""
         if self._auditor is None or not (task.parts or any(word in task.source for word in BUILDS_LATER)):
-            return None
-        workload = choose_workload(task, set_bytes(bench))
-        if workload is None:
             return None
         try:
             side = self._side_bench_for(task.problem, workload)
@@ -170,6 +185,7 @@ class Referee:
         attach = attach_request(self.config, side, own_allocations=True)
 
         def full() -> Subject:
+            bench = self.bench_for(task.problem, task.workload)
             return subject_of(task, bench, attach_request(self.config, bench, own_allocations=True), calls=1)
 
         return SideCheck.begin(task, workload, side, attach, self._auditor, self._examine, full)
@@ -177,9 +193,7 @@ class Referee:
     def _side_bench_for(self, problem: Problem, workload: Workload) -> Bench:
         held = self._side_bench
         if held is None or (held.problem.digest, held.workload) != (problem.digest, workload):
-            if held is not None:
-                held.close()
-            self._side_bench = None
+            self._drop_side_bench()
             wanted = AUDITED_CALLS + len(self._variants(problem))
             self._side_bench = Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
         assert self._side_bench is not None
@@ -207,7 +221,6 @@ class Referee:
             monitor=self.monitor,
             secret=self._secret,
             variants=tuple(self._variants(task.problem)),
-            side_check=self.side_check,
         )
 
     def _calibrate(self, bench: Bench, task: Task) -> Calibration | None:
@@ -229,7 +242,7 @@ class Referee:
             with Guest(
                 self._zygote, self._policy(own), own.log_path, memory_limit_bytes=self.config.memory_limit_bytes
             ) as guest:
-                session = Session(self._terms(task), bench, guest, own, {}, {}, time.perf_counter(), first_set=0)
+                session = Session(self._terms(task), bench, guest, own, {}, {}, time.perf_counter())
                 bursts = session.idle_bursts(sets)
         except GuestFailed:
             return None

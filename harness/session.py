@@ -47,13 +47,12 @@ EXTRA_SETS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a referee lends to its sessions: settings, secrets, and how to begin the checks on the side."""
+    """What a referee lends to its sessions: settings and secrets."""
 
     config: RefereeConfig
     monitor: GpuMonitor
     secret: random.Random
     variants: tuple[tuple[str, int], ...]
-    side_check: Callable[[Task, Bench], SideCheck | None]
 
 
 def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
@@ -81,7 +80,8 @@ class Session:
         stages: dict[str, float],
         begin: float,
         *,
-        first_set: int | None = None,
+        first_set: int = 0,
+        side: SideCheck | None = None,
     ) -> None:
         self._terms = terms
         self._config = terms.config
@@ -97,9 +97,8 @@ class Session:
         self._labels: list[str] = []
         self._unmatched: tuple[str, ...] = ()
         self._answered: list[int] = []
-        self._on_the_side = first_set is not None
-        self._first_set = first_set or 0
-        self._side: SideCheck | None = None
+        self._first_set = first_set
+        self._side = side
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
@@ -108,8 +107,6 @@ class Session:
 
     def run(self) -> Outcome:
         self._timed("load", self._load)
-        if not self._on_the_side:
-            self._side = self._terms.side_check(self._task, self._bench)
         try:
             failure = self._timed("verify", self._right)
         except GuestFailed as refused:

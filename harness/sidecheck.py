@@ -44,10 +44,8 @@ EXPLAINED = frozenset(
 """Failures whose cause the audit may name; the others say themselves what is wrong."""
 
 
-def choose_workload(task: Task, set_bytes: int) -> Workload | None:
-    """What to check on the side: the small workload, else the asked one if a set of it takes few bytes."""
-    if task.small is not None:
-        return task.small
+def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
+    """What to check on the side where no small workload is declared: the whole one, if a set of it takes few bytes."""
     return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
 
 
@@ -131,6 +129,10 @@ class SideCheck:
             examine=examine,
             confirm=lambda tools: auditor.begin(full(), tools),
         )
+
+    def wait(self) -> None:
+        """Return when no tool is on the device any more."""
+        self.audit.wait()
 
     def cancel(self) -> None:
         """Leave nothing running; for a solution that failed for a reason that needs no explanation."""

@@ -10,8 +10,9 @@ Variants change floating-point tensors in place, keep shape, dtype and strides, 
 * `large_values`: about one value in ten thousand (eight at least) is multiplied by 100 to 1,000, its sign kept. Finds
   overflow in exponentials and squares, and sums that lose small terms beside large ones.
 * `structured`: one tensor becomes one-hot along its longest dimension (background 0, or the least value where all are
-  positive; first and last place always among the hot ones), the others ramps in which every coordinate has its own value. Products then copy single values,
-  so that an index that is off by one, transposed, or past the last tile shows undiluted.
+  positive; first and last place always among the hot ones), the others ramps in which every coordinate has its own
+  value. Products then copy single values, so that an index that is off by one, transposed, or past the last tile
+  shows undiluted.
 
 A tensor that looks restricted (many zeros, few distinct values, symmetric, sums that are all alike) is left as drawn
 by the variants, and a label says so: shifting a triangular matrix or a probability would leave the
