@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,19 @@ def test_arguments_of_no_torch_fail_as_in_torch() -> None:
         inline("e", cuda_sources="c")
 
 
-def test_sycl_is_left_to_torch() -> None:
-    with pytest.raises(Unforeseen):
-        inline("e", "a", sycl_sources="s")
+def load_inline_with_sycl(name: str, cpp_sources: Any, sycl_sources: Any = None, with_sycl: Any = None) -> None:
+    """Of torch 2.7's parameters, those that matter here."""
+
+
+@pytest.mark.parametrize("given", [{"sycl_sources": "s"}, {"with_sycl": True}])
+def test_sycl_is_left_to_torch(given: dict[str, Any]) -> None:
+    with pytest.raises(Unforeseen, match="SYCL"):
+        inline("e", "a", original=load_inline_with_sycl, **given)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        inline("e", "a", original=older_load_inline, **given)
+    known = set(given) <= set(inspect.signature(extension.load_inline).parameters)
+    with pytest.raises(Unforeseen if known else TypeError):
+        inline("e", "a", **given)
 
 
 def test_too_much_is_left_to_torch() -> None:

@@ -51,6 +51,8 @@ def bind(original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     signature = inspect.signature(original)
     if not any(item.kind is item.VAR_KEYWORD for item in signature.parameters.values()):
         foreign = KEYWORDS_OF_SOME_TORCH - set(signature.parameters)
+        # SYCL sources left out would be missing from what is built; kept, they fail here as they do in this torch.
+        foreign -= {name for name in ("sycl_sources", "with_sycl") if kwargs.get(name)}
         kwargs = {name: value for name, value in kwargs.items() if name not in foreign}
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
