@@ -167,10 +167,11 @@ class NvccToolchain:
     # -- flags, as torch has them ----------------------------------------------------------------------------
 
     def _common_flags(self, spec: ExtensionSpec) -> list[str]:
-        flags = [f"-DTORCH_EXTENSION_NAME={spec.name}", *self._torch.defines()]
+        abi = self._torch.abi_defines()
+        flags = [f"-DTORCH_EXTENSION_NAME={spec.name}", *(flag for flag in self._torch.defines() if flag not in abi)]
         flags += (f"-I{shlex.quote(path)}" for path in spec.extra_include_paths)
         flags += (f"-isystem {shlex.quote(str(path))}" for path in self._system_includes(spec.uses_cuda))
-        return flags
+        return [*flags, *abi]
 
     def _system_includes(self, cuda: bool) -> list[Path]:
         found = list(self._torch.include_folders())

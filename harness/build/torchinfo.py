@@ -38,6 +38,8 @@ class TorchBuild:
     nvcc_flags: tuple[str, ...]
     cxx11_abi: bool | None
     tags_pybind: bool
+    names_th: bool
+    """Whether the folders of the old TH and THC headers are searched (torch 2.6 does)."""
 
     @property
     def include(self) -> Path:
@@ -54,16 +56,19 @@ class TorchBuild:
 
     def include_folders(self) -> tuple[Path, ...]:
         """Torch's own headers and Python's, in torch's order, CUDA's left out."""
-        return (self.include, self.include / "torch" / "csrc" / "api" / "include")
+        older = (self.include / "TH", self.include / "THC") if self.names_th else ()
+        return (self.include, self.include / "torch" / "csrc" / "api" / "include", *older)
 
     def defines(self) -> tuple[str, ...]:
         """Macros that every unit is compiled with, apart from its name."""
         found = ["-DTORCH_API_INCLUDE_EXTENSION_H"]
         if self.tags_pybind:
             found += _pybind_defines(str(self.folder))
-        if self.cxx11_abi is not None:
-            found.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(self.cxx11_abi)}")
-        return tuple(found)
+        return (*found, *self.abi_defines())
+
+    def abi_defines(self) -> tuple[str, ...]:
+        """Those of `defines` that choose the standard library's ABI; torch has them behind the folders of headers."""
+        return () if self.cxx11_abi is None else (f"-D_GLIBCXX_USE_CXX11_ABI={int(self.cxx11_abi)}",)
 
 
 def python_include() -> Path:
@@ -88,6 +93,7 @@ def find_torch() -> TorchBuild:
         nvcc_flags=nvcc_flags_of(text),
         cxx11_abi=_cxx11_abi(folder) if "_GLIBCXX_USE_CXX11_ABI" in text else None,
         tags_pybind="_PYBIND11_" in text,
+        names_th="'THC')" in text,
     )
 
 
