@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ _WHY = pytest.StashKey[str | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whoever starts the tests in the background of a script has them ignore SIGINT, and all that they start would.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     why = environment.cuda_unusable(environment.collect())
     config.stash[_WHY] = why
     config.stash[_NOT_RUN] = 0
