@@ -130,7 +130,7 @@ class TestPage:
         page = rendered([*cold, *warm], changes=Changes(before="cold", after="warm", found=found))
         reader = read(page)
         assert "From cold to warm" in reader.text
-        assert "4 same, 1 failing; nothing got worse" in reader.text
+        assert "3 same, 2 failing; nothing got worse" in reader.text
         assert [held["id"] for held in reader.all("table") if held.get("id") == "changes"] == ["changes"]
 
     def test_the_same_solution_on_two_gpus_is_linked_to_the_record_of_each(self) -> None:
