@@ -239,7 +239,7 @@ class Bench:
 
     @functools.cached_property
     def costs(self) -> tuple[FlopCount, Traffic]:
-        """Flops of one call of the reference by torch's counter, and the least bytes it must move."""
+        """Flops of one call of the reference by torch's formulas, and the least bytes it must move."""
         arguments = self.arguments(0)
         results: list[object] = []
         flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))

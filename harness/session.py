@@ -7,7 +7,6 @@ arena and the referee's own clock.
 from __future__ import annotations
 
 import functools
-import importlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -295,8 +294,6 @@ class Session:
         verifier = self._verifier()
         findings: list[Finding] = []
         states: list[GpuState | None] = []
-        # `bench.costs` needs it, and nothing may be imported while a burst runs; a worker has begun this long before.
-        importlib.import_module("torch._dynamo")
 
         def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
             latest = verifier.check(turns, done, with_reference=False)

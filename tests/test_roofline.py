@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -44,6 +46,31 @@ class TestFlops:
     )
     def test_known_counts_on_meta_tensors(self, call, flops: int) -> None:
         assert count_flops(call).total == flops
+
+    def test_composite_calls_count_as_torchs_own_counter_says(self) -> None:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        def call() -> None:
+            x = torch.randn(2, 3, 9, 9)
+            torch.nn.Conv2d(3, 8, 3)(x)
+            q = torch.randn(1, 2, 16, 8)
+            torch.nn.functional.scaled_dot_product_attention(q, q, q)
+            torch.einsum("bij,bjk->bik", torch.randn(2, 3, 4), torch.randn(2, 4, 5))
+            torch.nn.functional.linear(torch.randn(3, 4, 5), torch.randn(6, 5), torch.randn(6))
+            torch.nn.LSTM(4, 5)(torch.randn(2, 3, 4))
+
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            call()
+        assert count_flops(call).total == counter.get_total_flops() > 0
+
+    def test_counting_imports_no_compiler(self) -> None:
+        code = (
+            "import sys, torch\n"
+            "from harness.roofline import count_flops\n"
+            "count_flops(lambda: torch.ones(4, 4) @ torch.ones(4, 4))\n"
+            "sys.exit('torch._dynamo' in sys.modules)"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
     def test_a_module_run_for_real_counts_the_same(self) -> None:
         model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 5))

@@ -7,7 +7,6 @@ does, by whatever means, and with it all that it started.
 
 from __future__ import annotations
 
-import importlib
 import os
 import select
 import socket
@@ -67,8 +66,6 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
             channel.send({"type": "fault", "reason": str(error)})
             return
         channel.send({"type": "ready"})
-        # Counting flops needs it (1 to 3 s); `Referee` waits for it before it times, so that it disturbs no burst.
-        threading.Thread(target=importlib.import_module, args=("torch._dynamo",), name="dynamo", daemon=True).start()
         _serve(channel, referee, zygote)
 
 
