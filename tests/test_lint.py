@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -226,7 +228,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "✗ level1/2" in shown.out
     assert "zeros: changes nothing" in shown.out
     assert "declare a small one" in shown.out
-    assert "2 of 3 problems" in shown.err
+    assert "2 of 3 checked" in shown.err
 
 
 def test_the_command_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,3 +258,85 @@ def test_the_first_problems_keep_every_rule_at_full_size(number: str) -> None:
     problem = catalog[f"level1/{number}"]
     report = lint_problem(problem, problem.workloads["full"], catalog.costs[problem.id], open_device(DeviceKind.CUDA))
     assert broken(report) == {}
+
+
+def test_a_lint_cut_short_goes_on_with_what_is_left(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, table = tmp_path / "kept" / "lint.jsonl", tmp_path / "lint.md"
+    call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
+    assert main([*call, "--budget", "1e-9"]) == 3
+    assert "3 of 3 left undone; go on with --resume" in capsys.readouterr().err
+    assert main([*call, "--shard", "1/3"]) == 0
+    assert main([*call, "--resume", "--markdown", str(table)]) == 1
+    shown = capsys.readouterr()
+    assert "level1/1 " not in shown.out.split("[2/3]")[1]
+    assert "2 of 3 checked break a rule" in shown.err
+    assert len(out.read_text().splitlines()) == 3
+    text = table.read_text()
+    assert "3 problems (3 at full) on cpu" in text
+    assert "| level1/2 | full | ✗ |" in text
+    # A line that its writer never finished is done again; another problem text too.
+    whole = out.read_text()
+    out.write_text(whole[:-20])
+    assert main([*call, "--resume"]) == 1
+    assert "level1/3" in (again := capsys.readouterr().out)
+    assert "level1/2" not in again
+    assert [json.loads(line)["problem"] for line in out.read_text().splitlines()] == [f"level1/{i}" for i in (1, 2, 3)]
+    (folder / "level1" / "2_constant.py").write_text(source("return x * 2"))
+    assert main([*call, "--resume", "--json"]) == 1
+    assert [item["passed"] for item in json.loads(capsys.readouterr().out)] == [True, True, False]
+    # Files of several parts are concatenated; of two lines about one problem the later counts.
+    out.write_text(out.read_text() + whole)
+    assert main([*call, "--resume"]) == 1
+
+
+def test_a_file_of_findings_that_is_none(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "lint.jsonl"
+    call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
+    out.write_text('{"format": 1}\n{"format": 1}\n')
+    assert main(call) == 2
+    assert "--resume goes on with it" in capsys.readouterr().err
+    assert main([*call, "--resume"]) == 2
+    assert "line 1" in capsys.readouterr().err
+    out.write_text('{"format": 99}\n\n')
+    assert main([*call, "--resume"]) == 2
+    assert "newer harness" in capsys.readouterr().err
+    assert main(["problems", "lint", str(folder), "--resume"]) == 2
+    assert main(["problems", "lint", str(folder), "--shard", "3/2"]) == 2
+    assert main(["problems", "lint", str(folder), "--budget", "0"]) == 2
+
+
+def test_workloads_by_name_where_they_are_declared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    level = folder / "level1"
+    (level / "1_good.py").write_text(source("return torch.tanh(x)", "[torch.randn(N, 40)]", head="N = 24"))
+    (level / "workloads.yaml").write_text("format: 1\nproblems:\n  1:\n    workloads: {full: {}, odd: {N: 23}}\n")
+    call = ["problems", "lint", "--device", "cpu", "--workload", "odd"]
+    assert main([*call, str(folder)]) == 0
+    shown = capsys.readouterr()
+    assert "odd on cpu" in shown.out
+    assert "1 checked, none" in shown.err
+    # One that was named has to have it.
+    assert main([*call, str(level / "3_huge.py")]) == 1
+    assert "declares no workload 'odd'" in capsys.readouterr().out
+    assert main([*call, "--workload", "full", str(level / "1_good.py")]) == 0
+    assert "2 checked, none" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_a_broken_context_is_the_problems_fault_and_the_rest_is_left(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An answer that was tried may end in a device-side assertion, after which a process computes nothing more."""
+    index = "torch._assert_async((x[-1, -1] != 0).all())\nreturn x * 2"
+    (folder / "level1" / "1_good.py").write_text(source(index))
+    (folder / "level1" / "3_huge.py").unlink()
+    out = tmp_path / "lint.jsonl"
+    command = [sys.executable, "-m", "harness", "problems", "lint", str(folder), "--device", "cuda", "--out", str(out)]
+    first = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert first.returncode == 3, first.stderr
+    assert "gave up" in first.stdout
+    assert "1 of 2 left undone" in first.stderr
+    second = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=300, check=False)
+    assert second.returncode == 1
+    assert len(out.read_text().splitlines()) == 2

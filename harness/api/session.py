@@ -24,7 +24,7 @@ from harness.api.flow import Flow, Work
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, load_problems
 from harness.catalog.solutions import MAX_SOURCE_BYTES
-from harness.config import DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
+from harness.config import AuditMode, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Record, Solution, Workload, digest_text
@@ -74,7 +74,9 @@ class Harness:
         seeds: int | None = None,
         device_policy: DevicePolicy | None = None,
         sandbox: SandboxMode | None = None,
+        audit: AuditMode | None = None,
         checked: bool | None = None,
+        allow_degenerate: bool | None = None,
         jobs: int | None = None,
         workers: int | None = None,
         compile_timeout_s: float | None = None,
@@ -101,7 +103,9 @@ class Harness:
                 "seeds": seeds,
                 "device_policy": device_policy,
                 "sandbox": sandbox,
+                "audit": audit,
                 "checked": checked,
+                "allow_degenerate": allow_degenerate,
                 "jobs": jobs,
                 "workers": workers,
                 "compile_timeout_s": compile_timeout_s,

@@ -6,7 +6,10 @@ right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import gc
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +17,12 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, Costs, load_problems
-from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, console, fail, option, print_json, put, say
-from harness.config import ConfigError
+from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
+from harness.config import SHARD, ConfigError
 from harness.environment import MachineError
-from harness.model import DeviceKind, Problem
-from harness.report.format import block
+from harness.model import DeviceKind, Problem, Workload, one_line
+from harness.planning import part
+from harness.report import lint as report_lint
 
 if TYPE_CHECKING:
     from harness.devices import Device
@@ -35,8 +39,23 @@ def problems_lint(
     problems: ProblemsRoot = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     workload: Annotated[
-        str | None, option("--workload", "Sizes.  [full on cuda; small on cpu, else full where it is not too large]")
+        list[str] | None,
+        option(
+            "--workload",
+            "Sizes, of the problems that declare them; may be repeated.  [full on cuda; small on cpu, else full where "
+            "it is not too large]",
+        ),
     ] = None,
+    shard: Annotated[str | None, option("--shard", "Only the i-th of n parts: 2/8.")] = None,
+    out: Annotated[
+        Path | None,
+        option("--out", "File that gets a JSON line a problem, as each is done; files may be concatenated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take from --out what it has already, check the rest.")
+    ] = False,
+    budget: Annotated[float | None, option("--budget", "Begin no problem after so many seconds.  [no limit]")] = None,
+    markdown: Annotated[Path | None, option("--markdown", "File that gets a table of all findings.")] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -44,65 +63,127 @@ def problems_lint(
 
     Zeros, constants, another call's output, half an output, neighbouring indices, unused inputs and parameters, lower
     precision, and the reference with one operation left out must all be rejected. Exit code 1 where a problem is at
-    fault.
+    fault, 3 where problems are left (--budget; or the GPU broke down under one): go on with --resume.
 
     \b
     Examples:
       harness problems lint
       harness problems lint level1/16 level1/23 --device cpu
       harness problems lint --problems ../KernelBench/KernelBench --json
+      harness problems lint --device cuda --out lint.jsonl --resume --budget 300 --markdown lint.md
     """
     if rules:
         _list_rules(as_json=as_json)
         return
-    chosen = list(_chosen(paths or [], problems))
+    if resume and out is None:
+        raise ConfigError("--resume goes on with a file: name it by --out")
+    if out is not None and not resume and out.exists():
+        raise ConfigError(f"{out} exists: --resume goes on with it, or name another")
+    if budget is not None and not budget > 0:
+        raise ConfigError(f"--budget {budget:g}: a number of seconds above 0")
     kind = _kind(device)
-    from harness.devices import DeviceError, open_device
+    tasks = part(list(_tasks(_chosen(paths or [], problems), workload or [], kind)), _shard(shard))
+    from harness.lint import LedgerError
 
     try:
-        opened = open_device(kind)
-    except DeviceError as error:
+        reports, left = _checked(tasks, kind, out, budget, quiet=as_json)
+        if markdown is not None:
+            markdown.write_text(report_lint.markdown(reports), encoding="utf-8")
+    except LedgerError as error:
+        raise ConfigError(str(error)) from error
+    except OSError as error:
         raise MachineError(str(error)) from error
-    reports = []
-    screen = console(stderr=True)
-    for number, (problem, costs) in enumerate(chosen, 1):
-        with screen.status(f"{number} of {len(chosen)}: {problem.id}"):
-            report = _lint(problem, costs, workload, opened)
-        reports.append(report)
-        if not as_json:
-            put(*_lines(report, number, len(chosen)))
     broken = [report for report in reports if report.broken]
     if as_json:
         print_json([report.to_json() for report in reports])
     if broken:
-        fail(f"{len(broken)} of {len(reports)} problems break a rule, first {broken[0].problem}", NOT_FOUND)
-    say(f"{len(reports)} problems, none breaks a rule")
+        say(f"{len(broken)} of {len(reports)} checked break a rule, first {broken[0].problem}")
+    else:
+        say(f"{len(reports)} checked, none breaks a rule")
+    if left:
+        fail(f"{left} of {len(tasks)} left undone" + ("; go on with --resume" if out else ""), UNABLE)
+    if broken:
+        raise typer.Exit(NOT_FOUND)
 
 
-def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, Costs]]:
-    """The problems named, each once, with their declared costs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """One problem at one of its workloads, by name; `workload` is None where it declares none of that name."""
+
+    problem: Problem
+    costs: Costs
+    name: str
+    workload: Workload | None
+
+
+def _tasks(chosen: Iterable[tuple[Problem, Costs, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
+    """Every problem at every workload asked for; a problem that was named gets one also where it lacks the workload."""
+    for problem, costs, named in chosen:
+        small = kind is DeviceKind.HOST and "small" in problem.workloads
+        for name in names or ["small" if small else "full"]:
+            workload = problem.workloads.get(name)
+            if workload is not None or named or not names:
+                yield _Task(problem=problem, costs=costs, name=name, workload=workload)
+
+
+def _checked(
+    tasks: Sequence[_Task], kind: DeviceKind, out: Path | None, budget: float | None, *, quiet: bool
+) -> tuple[list[ProblemReport], int]:
+    """The findings on all tasks, and how many are left undone. What `out` holds already is not done again."""
+    from harness.lint import append_to_ledger, read_ledger
+
+    begin = time.monotonic()
+    known = read_ledger(out) if out is not None else {}
+    screen = console(stderr=True)
+    reports: list[ProblemReport] = []
+    opened: Device | None = None
+    for number, task in enumerate(tasks, 1):
+        report = known.get((task.problem.digest, task.name, "cuda" if kind is DeviceKind.CUDA else "cpu"))
+        if report is not None:
+            reports.append(report)
+            continue
+        if budget is not None and time.monotonic() - begin > budget:
+            continue
+        opened = opened or _opened(kind)
+        with screen.status(f"{number} of {len(tasks)}: {task.problem.id}"):
+            report = _lint(task, opened)
+        broken_down = _broken_down(opened)
+        if broken_down:
+            report = _at_fault(task, opened, f"the GPU gave up under one of the answers tried: {broken_down}")
+        reports.append(report)
+        if out is not None:
+            append_to_ledger(out, report)
+        if not quiet:
+            put(*report_lint.lines(report, number, len(tasks)))
+        if broken_down:
+            break  # nothing can be computed in this process any more
+    return reports, len(tasks) - len(reports)
+
+
+def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, Costs, bool]]:
+    """The problems asked for, each once, with their declared costs, and whether they were named one by one."""
     seen: set[Path] = set()
-    named: list[tuple[Catalog, Problem]] = []
+    found: list[tuple[Catalog, Problem, bool]] = []
     default: Catalog | None = None
     for wanted in paths or [str(root or "problems")]:
         path = Path(wanted)
         if path.is_dir():
             catalog = load_problems(path)
-            named += [(catalog, problem) for problem in catalog.values()]
+            found += [(catalog, problem, False) for problem in catalog.values()]
         elif path.is_file():
             # The folder of its level, so that the id and the declarations beside it are found.
             catalog = load_problems(path.parent)
-            found = [problem for problem in catalog.values() if problem.path.resolve() == path.resolve()]
-            if not found:
+            here = [problem for problem in catalog.values() if problem.path.resolve() == path.resolve()]
+            if not here:
                 raise ConfigError(f"{path}: a problem's file is named like 16_matmul.py")
-            named += [(catalog, problem) for problem in found]
+            found += [(catalog, problem, True) for problem in here]
         else:
             default = default or load_problems(root or Path("problems"))
-            named.append((default, default.resolve(wanted)))
-    for catalog, problem in named:
+            found.append((default, default.resolve(wanted), True))
+    for catalog, problem, named in found:
         if problem.path.resolve() not in seen:
             seen.add(problem.path.resolve())
-            yield problem, catalog.costs.get(problem.id, Costs())
+            yield problem, catalog.costs.get(problem.id, Costs()), named
 
 
 def _kind(device: str) -> DeviceKind:
@@ -110,48 +191,77 @@ def _kind(device: str) -> DeviceKind:
         return DeviceKind.HOST if environment.cuda_unusable(environment.collect()) else DeviceKind.CUDA
     if device not in _DEVICES:
         raise ConfigError(f"--device {device}: it is auto, cpu or cuda")
-    why = environment.cuda_unusable(environment.collect()) if device == "cuda" else None
-    if why:
-        raise MachineError(f"{why}; --device cpu lints at small sizes")
     return _DEVICES[device]
 
 
-def _lint(problem: Problem, costs: Costs, workload: str | None, device: Device) -> ProblemReport:
+def _shard(wanted: str | None) -> str | None:
+    match = SHARD.fullmatch(wanted) if wanted is not None else None
+    if wanted is not None and (match is None or int(match[1]) > int(match[2])):
+        raise ConfigError(f"--shard {wanted!r:.40}: i/n with i from 1 to n, such as 2/8")
+    return wanted
+
+
+def _opened(kind: DeviceKind) -> Device:
+    from harness.devices import DeviceError, open_device
+
+    why = environment.cuda_unusable(environment.collect()) if kind is DeviceKind.CUDA else None
+    if why:
+        raise MachineError(f"{why}; --device cpu lints at small sizes")
+    try:
+        return open_device(kind)
+    except DeviceError as error:
+        raise MachineError(str(error)) from error
+
+
+def _lint(task: _Task, device: Device) -> ProblemReport:
     import torch
 
-    from harness.lint import Check, ProblemReport, Verdict, lint_problem, too_large_for_host
+    from harness.lint import lint_problem, too_large_for_host
 
     on_host = device.kind is DeviceKind.HOST
-    name = workload or ("small" if on_host and "small" in problem.workloads else "full")
-    chosen = problem.workloads.get(name)
-
-    def at_fault(reason: str) -> ProblemReport:
-        check = Check(rule="loads", verdict=Verdict.BROKEN, details=(reason,))
-        return ProblemReport(problem=problem.id, workload=name, device=device.torch_device.type, checks=(check,))
-
-    if chosen is None:
-        return at_fault(f"it declares no workload {name!r}; it has {', '.join(problem.workloads)}")
-    if on_host and (nbytes := too_large_for_host(problem, chosen)):
-        return at_fault(
-            f"its workload {name} has {nbytes / 2**20:.0f} MiB of inputs, too many for the CPU: declare a small one in "
-            "workloads.yaml, or lint it on a GPU"
+    if task.workload is None:
+        known = ", ".join(task.problem.workloads)
+        return _at_fault(task, device, f"it declares no workload {task.name!r}; it has {known}")
+    if on_host and (nbytes := too_large_for_host(task.problem, task.workload)):
+        return _at_fault(
+            task,
+            device,
+            f"its workload {task.name} has {nbytes / 2**20:.0f} MiB of inputs, too many for the CPU: declare a small "
+            "one in workloads.yaml, or lint it on a GPU",
         )
-    if on_host and name == "small":
+    if on_host and task.name == "small":
         torch.set_num_threads(1)  # handing out such small pieces would cost more than it gains
     try:
-        return lint_problem(problem, chosen, costs, device)
+        return lint_problem(task.problem, task.workload, task.costs, device)
     except (torch.OutOfMemoryError, MemoryError) as error:
-        return at_fault(f"not enough memory to check it: {error}")
+        return _at_fault(task, device, f"not enough memory to check it: {error}")
 
 
-def _lines(report: ProblemReport, number: int, total: int) -> list[str]:
-    mark = "✗" if report.broken else "✓"
-    head = f"[{number}/{total}] {mark} {report.problem}  {report.workload} on {report.device}, "
-    lines = [block(f"{head}{report.tried} wrong solutions tried, {report.wall_s:.1f} s")]
-    for check in report.broken:
-        lines.append(f"    {check.rule}")
-        lines += [block(f"      {detail}") for detail in check.details]
-    return lines + [block(f"    note: {note}") for note in report.notes]
+def _broken_down(device: Device) -> str | None:
+    """Why the GPU computes nothing more in this process: an assertion or a bad access of an answer that was tried.
+    Where it does, its memory is made free for the next problem, whose sizes are others."""
+    import torch
+
+    gc.collect()
+    try:
+        device.synchronize()
+        torch.cuda.empty_cache()
+    except RuntimeError as error:
+        return one_line(str(error), limit=200)
+    return None
+
+
+def _at_fault(task: _Task, device: Device, reason: str) -> ProblemReport:
+    from harness.lint import Check, ProblemReport, Verdict
+
+    return ProblemReport(
+        problem=task.problem.id,
+        workload=task.name,
+        device=device.torch_device.type,
+        processor=device.name,
+        digest=task.problem.digest,
+        checks=(Check(rule="loads", verdict=Verdict.BROKEN, details=(reason,)),),
+    )
 
 
 def _list_rules(*, as_json: bool) -> None:

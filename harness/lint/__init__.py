@@ -2,6 +2,19 @@
 
 from harness.lint.degenerate import taken_for_right
 from harness.lint.findings import RULES, Check, ProblemReport, Verdict
+from harness.lint.ledger import LedgerError, append_to_ledger, key_of, read_ledger
 from harness.lint.linting import lint_problem, too_large_for_host
 
-__all__ = ["RULES", "Check", "ProblemReport", "Verdict", "lint_problem", "taken_for_right", "too_large_for_host"]
+__all__ = [
+    "RULES",
+    "Check",
+    "LedgerError",
+    "ProblemReport",
+    "Verdict",
+    "append_to_ledger",
+    "key_of",
+    "lint_problem",
+    "read_ledger",
+    "taken_for_right",
+    "too_large_for_host",
+]

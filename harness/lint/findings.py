@@ -48,15 +48,24 @@ class Check:
     def to_json(self) -> dict[str, Any]:
         return {"rule": self.rule, "verdict": self.verdict.value, "tried": self.tried, "details": list(self.details)}
 
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> Check:
+        """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        details = tuple(str(line) for line in held["details"])
+        return cls(rule=str(held["rule"]), verdict=Verdict(held["verdict"]), tried=int(held["tried"]), details=details)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemReport:
-    """All rules on one problem at one workload on one device."""
+    """All rules on one problem at one workload on one device. `digest` is that of the problem with its declarations,
+    `processor` the GPU's name (None on the CPU)."""
 
     problem: str
     workload: str
     device: str
     checks: tuple[Check, ...]
+    digest: str = ""
+    processor: str | None = None
     notes: tuple[str, ...] = ()
     wall_s: float = 0.0
 
@@ -74,8 +83,24 @@ class ProblemReport:
             "problem": self.problem,
             "workload": self.workload,
             "device": self.device,
+            "processor": self.processor,
+            "digest": self.digest,
             "passed": not self.broken,
             "checks": [check.to_json() for check in self.checks],
             "notes": list(self.notes),
             "wall_s": self.wall_s,
         }
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> ProblemReport:
+        """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        return cls(
+            problem=str(held["problem"]),
+            workload=str(held["workload"]),
+            device=str(held["device"]),
+            processor=None if held["processor"] is None else str(held["processor"]),
+            digest=str(held["digest"]),
+            checks=tuple(Check.from_json(check) for check in held["checks"]),
+            notes=tuple(str(note) for note in held["notes"]),
+            wall_s=float(held["wall_s"]),
+        )

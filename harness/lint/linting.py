@@ -76,6 +76,8 @@ def lint_problem(problem: Problem, workload: Workload, costs: Costs, device: Dev
         problem=problem.id,
         workload=workload.name,
         device=device.torch_device.type,
+        processor=device.name,
+        digest=problem.digest,
         checks=tuple(checks),
         notes=tuple(notes),
         wall_s=time.perf_counter() - begin,

@@ -1,0 +1,71 @@
+"""What lint found, as lines for a terminal and as a Markdown table to commit.
+
+Pure: values in, text out. The findings' types by name only, since `harness.lint` brings torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.report.board import escape_markdown, markdown_row
+from harness.report.format import block, duration, line
+
+if TYPE_CHECKING:
+    from harness.lint import ProblemReport
+
+COLUMNS = ("problem", "workload", "", "wrong solutions tried", "rules kept", "not checked", "s", "remarks")
+
+
+def lines(report: ProblemReport, number: int, total: int) -> list[str]:
+    """One problem: a line, and below it what is broken and what is worth knowing."""
+    mark = "✗" if report.broken else "✓"
+    head = f"[{number}/{total}] {mark} {report.problem}  {report.workload} on {report.device}, "
+    found = [block(f"{head}{report.tried} wrong solutions tried, {report.wall_s:.1f} s")]
+    for check in report.broken:
+        found.append(f"    {check.rule}")
+        found += [block(f"      {detail}") for detail in check.details]
+    return found + [block(f"    note: {note}") for note in report.notes]
+
+
+def markdown(reports: Sequence[ProblemReport]) -> str:
+    """A page with every problem as a row: what was tried, which rules it breaks, what the notes say."""
+    broken = [report for report in reports if report.broken]
+    where = sorted({report.processor or report.device for report in reports})
+    tried = sum(report.tried for report in reports)
+    head = [
+        "# Problems under lint",
+        "",
+        f"{len(reports)} problems ({_counted(reports)}) on {' and '.join(map(escape_markdown, where))}: "
+        f"{tried} wrong solutions shown to them in {duration(sum(report.wall_s for report in reports))}, "
+        + (f"{len(broken)} problems break a rule." if broken else "no problem breaks a rule."),
+        "",
+        markdown_row(COLUMNS),
+        markdown_row(["---"] * len(COLUMNS)),
+    ]
+    return "\n".join([*head, *(_row(report) for report in reports)]) + "\n"
+
+
+def _counted(reports: Sequence[ProblemReport]) -> str:
+    names = list(dict.fromkeys(report.workload for report in reports))
+    return ", ".join(
+        f"{sum(report.workload == name for report in reports)} at {escape_markdown(name)}" for name in names
+    )
+
+
+def _row(report: ProblemReport) -> str:
+    by_verdict = {
+        verdict: [check for check in report.checks if check.verdict == verdict] for verdict in ("kept", "not_checked")
+    }
+    remarks = [f"{check.rule}: {detail}" for check in report.broken for detail in check.details]
+    cells = [
+        report.problem,
+        report.workload,
+        "✗" if report.broken else "✓",
+        str(report.tried),
+        str(len(by_verdict["kept"])),
+        ", ".join(check.rule for check in by_verdict["not_checked"]),
+        f"{report.wall_s:.1f}",
+        "; ".join([*remarks, *report.notes]),
+    ]
+    return markdown_row([escape_markdown(line(cell, 600)) for cell in cells])
