@@ -119,10 +119,14 @@ def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
 
 
 class ReferenceRunner:
-    """Makes the reference's bursts exactly as the contestant makes the solution's, copies included."""
+    """Makes the reference's bursts exactly as the contestant makes the solution's, copies included.
 
-    def __init__(self, bench: Bench) -> None:
+    `forward` takes the place of the reference's own: the reference in another form (`harness.baselines`).
+    """
+
+    def __init__(self, bench: Bench, forward: Callable[[Sequence[object]], object] | None = None) -> None:
         self._bench = bench
+        self._forward = forward or bench.oracle.forward
         first = bench.sets[0]
         self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
 
@@ -136,7 +140,7 @@ class ReferenceRunner:
                 self._bench.device.reseed(self._bench.call_seed(turn.index))
             timer = self._bench.device.time_latency if turn.mode is CallMode.LATENCY else self._bench.device.time_cold
             with torch.no_grad():
-                forward = functools.partial(self._bench.oracle.forward, arguments)
+                forward = functools.partial(self._forward, arguments)
                 times.append(timer(forward, self._copy, functools.partial(self._bench.complete, turn.index)))
         wall_s = time.perf_counter() - begin
         self._bench.oracle.restore_state()

@@ -35,6 +35,41 @@ class PrecisionClass(StrEnum):
     FP8 = "fp8"
 
 
+class Baseline(StrEnum):
+    """The reference run in one way, for a solution's time to be held against. The names are those in records.
+
+    Eager and compiled runs without a suffix keep torch's default flags: products in full fp32, convolutions by cuDNN
+    in TF32 where the GPU has it.
+    """
+
+    EAGER = "eager"
+    """As torch runs it; what speedups are against unless another is asked for."""
+    EAGER_TF32 = "eager_tf32"
+    """Products and convolutions may use TF32: faster, and of a lower class than an fp32 problem asks for."""
+    EAGER_NO_TF32 = "eager_no_tf32"
+    """Neither may, so that convolutions are exact too."""
+    COMPILE = "compile"
+    """`torch.compile` with its default mode."""
+    COMPILE_TF32 = "compile_tf32"
+    """The same where products and convolutions may use TF32."""
+    COMPILE_MAX_AUTOTUNE = "compile_max_autotune"
+    """`torch.compile(mode="max-autotune")`, which replays a CUDA graph and so copies the inputs into it."""
+    COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS = "compile_max_autotune_no_cudagraphs"
+    """The same kernels without the graph, and so without those copies."""
+
+    @property
+    def mode(self) -> str | None:
+        """The mode of `torch.compile`; None for eager."""
+        if self.value.startswith("eager"):
+            return None
+        return self.value.removeprefix("compile").removesuffix("_tf32").strip("_").replace("_", "-") or "default"
+
+    @property
+    def tf32(self) -> bool | None:
+        """Whether TF32 is allowed or forbidden for everything; None leaves torch's defaults."""
+        return False if self.value.endswith("_no_tf32") else True if self.value.endswith("_tf32") else None
+
+
 class Status(StrEnum):
     """How the evaluation of one solution ended."""
 
