@@ -1,21 +1,24 @@
 """How fast a device could be at most: flops and bytes of a problem, and the least time they take.
 
 Imports `model`, `trees` and torch. Pure but for `count_flops`, which makes the call it is given; trusted side.
-Nothing here measures peaks: that is a device's work, its results come in as `Peaks`.
+Nothing here measures peaks: `harness.peaks` does, its results come in as `Peaks`.
 
 Two different times, never to be confused:
 
 * `speed_of_light` is what to aim at: the roofline of S. Williams, A. Waterman and D. Patterson ("Roofline: an
   insightful visual performance model for multicore architectures", CACM 52(4), 2009) with the launch as a third
-  bound, max(flops / peak rate of the class, least bytes / copy bandwidth, launch floor). Flops are the reference's
-  own, bytes are each input and parameter read once and each output written once. A better algorithm can beat it.
+  bound, max(flops / peak rate of the class, least bytes / memory bandwidth, launch floor). Flops are the reference's
+  own, bytes are each input and parameter read once and each output written once. Peaks are those measured on the very
+  GPU (`peaks`), since no program reaches a datasheet's: a fraction then says what is left to gain. Without them the
+  datasheet's stand in, and `peaks_source` says so. A better algorithm can beat it, and so can a kernel that is better
+  than the library call that the peak was measured with.
 * `trust_floor` convicts, so nothing honest may ever be faster. It counts only what can't be avoided: the bytes of
   outputs in memory of their own, as far as they exceed the L2 cache (which may hold the last ones when the clock
   stops). Inputs count by the share that the problem declares to be needed (default none: half of a triangular
   matrix need not be read, nor the rows that a mask drops), flops only where the problem declares a lower bound (the
-  reference's may be saved by exact algebra). Rates are upper bounds: the datasheet's, else the measured ones with a
-  margin; and for arithmetic the fastest unit of the chip that can reach the class at all, since float32 accuracy can
-  be had from sums of narrow products.
+  reference's may be saved by exact algebra). Rates are upper bounds and never the measured peaks themselves, which
+  another program may pass: the datasheet's, else the measured ones with a margin; and for arithmetic the fastest unit
+  of the chip that can reach the class at all, since float32 accuracy can be had from sums of narrow products.
 """
 
 from __future__ import annotations
@@ -160,7 +163,8 @@ class Peaks:
     """What one GPU can do. `source` is `measured` or `datasheet`; `reference` says by what or where.
 
     `flops_per_s` is keyed by precision class (and `fp64`), dense; `copy_bytes_per_s` counts bytes read plus bytes
-    written. `launch_floor_s` is the device time of a call that launches one empty kernel; None where unknown.
+    written, `read_bytes_per_s` is of reading alone. `launch_floor_s` is the device time of a call that launches one
+    empty kernel, `launch_latency_s` the host's time of such a call from an idle device. None where unknown.
     """
 
     name: str
@@ -170,30 +174,39 @@ class Peaks:
     source: str
     reference: str
     launch_floor_s: float | None = None
+    read_bytes_per_s: float | None = None
+    launch_latency_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.source not in ("measured", "datasheet"):
             raise ValueError(f"peaks are measured or from a datasheet, not {self.source!r}")
-        rates = (self.copy_bytes_per_s, *self.flops_per_s.values())
+        known = (self.read_bytes_per_s, self.launch_floor_s, self.launch_latency_s)
+        rates = (self.copy_bytes_per_s, *self.flops_per_s.values(), *(value for value in known if value is not None))
         if not all(math.isfinite(rate) and rate > 0.0 for rate in rates) or self.l2_bytes < 0:
             raise ValueError(f"the peaks of {self.name} are not all positive")
+
+    @property
+    def memory_bytes_per_s(self) -> float:
+        """The fastest that bytes move: most GPUs read faster than they copy, and a reduction hardly writes."""
+        return max(self.copy_bytes_per_s, self.read_bytes_per_s or 0.0)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "copy_bytes_per_s": self.copy_bytes_per_s,
+            "read_bytes_per_s": self.read_bytes_per_s,
             "flops_per_s": dict(self.flops_per_s),
             "l2_bytes": self.l2_bytes,
             "source": self.source,
             "reference": self.reference,
             "launch_floor_s": self.launch_floor_s,
+            "launch_latency_s": self.launch_latency_s,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Peaks:
         """The inverse of `to_json`. Raises `ValueError` where something is missing or impossible."""
         try:
-            launch = value["launch_floor_s"]
             return cls(
                 name=str(value["name"]),
                 copy_bytes_per_s=float(value["copy_bytes_per_s"]),
@@ -201,10 +214,16 @@ class Peaks:
                 l2_bytes=int(value["l2_bytes"]),
                 source=str(value["source"]),
                 reference=str(value["reference"]),
-                launch_floor_s=None if launch is None else float(launch),
+                launch_floor_s=_optional(value["launch_floor_s"]),
+                read_bytes_per_s=_optional(value.get("read_bytes_per_s")),
+                launch_latency_s=_optional(value.get("launch_latency_s")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the peaks of a GPU: {error!r}") from error
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _sheet(name: str, *, tb_per_s: float, l2_mib: int, tflops: Mapping[str, float], reference: str) -> Peaks:
@@ -320,10 +339,12 @@ class SpeedOfLight:
 def speed_of_light(flops: int, total_bytes: int, peaks: Peaks, precision: PrecisionClass) -> SpeedOfLight:
     """The roofline's time for `flops` at the rate of `precision` and `total_bytes` (read plus written).
 
+    Memory counts at the fastest of copying and reading, so that a reduction does not come out above 1.
+
     A class whose rate is unknown for this GPU leaves the compute bound out.
     """
     rate = peaks.flops_per_s.get(precision.value)
-    memory_s = total_bytes / peaks.copy_bytes_per_s
+    memory_s = total_bytes / peaks.memory_bytes_per_s
     compute_s = flops / rate if rate is not None else None
     bounds = {"memory": memory_s, "compute": compute_s or 0.0, "launch": peaks.launch_floor_s or 0.0}
     bound = max(bounds, key=lambda name: bounds[name])

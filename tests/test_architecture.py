@@ -17,8 +17,8 @@ LAYERS = {
     "vocabulary": "model",
     "pure": "claims comparing comparison digest digest_kernel extract holdback messages numerics patterns precision "
     "reports rewards roofline sanitizers scoring screen sizes stats trees variants wire",
-    "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench reference sketch sources "
-    "store",
+    "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
+    "sources store",
     "stages": "audit bench build contestant guest health idle measure oracle reordering sandbox session "
     "sidecheck signature tasks timing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
