@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from harness.census import CensusTaken
+
 MAX_ITEMS = 4096
 """Most calls, leaves, names or reports accepted in one reply."""
 
@@ -187,6 +189,20 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeCensus:
+    """Make the one call of `burst` and say which kernels it ran: a `CensusTaken`.
+
+    With `marked` nothing is traced: the call stands between cudaProfilerStart and Stop, for a tool around the process.
+    """
+
+    burst: Burst
+    marked: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.burst.to_json(), "type": "take_census", "marked": self.marked}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
     """A claim about one output tensor: its exact Python type, shape, dtype and device, and its address."""
 
@@ -333,9 +349,10 @@ class Broken:
         )
 
 
-Reply = Loaded | BurstDone | Broken
+Reply = Loaded | CensusTaken | BurstDone | Broken
 _REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
     "loaded": Loaded.from_json,
+    "census_taken": CensusTaken.from_json,
     "burst_done": BurstDone.from_json,
     "broken": Broken.from_json,
 }
