@@ -15,12 +15,13 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "claims comparing comparison digest digest_kernel extract holdback messages numerics patterns precision "
+    "pure": "census claims comparing comparison digest digest_kernel extract holdback kernel_names messages numerics "
+    "occupancy patterns policies precision "
     "reports rewards roofline sanitizers scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
     "sources store",
     "stages": "audit bench build contestant guest health idle measure oracle reordering sandbox session "
-    "sidecheck signature tasks timing verify zygote",
+    "sidecheck signature tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback report transcripts __main__",
 }
@@ -28,6 +29,7 @@ LAYERS = {
 
 UNTRUSTED = (
     "harness.contestant",
+    "harness.tracing",
     "harness.build.harvest",
     "harness.build.pretend",
     "harness.build.calls",
