@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -433,6 +434,95 @@ def test_every_command_has_help_with_an_example(call: Call, command: list[str]) 
     assert done.code == 0
     assert "Example" in done.out
     assert f"harness {' '.join(command)}" in done.out.partition("Example")[2]
+
+
+def test_the_list_of_commands_is_short_enough_to_be_shown_whole(call: Call) -> None:
+    shown = call("--help").out
+    for name, lazy in COMMANDS.items():
+        assert f"  {name:12} {lazy.summary}" in shown
+    for group, (_, held) in GROUPS.items():
+        shown = call(group, "--help").out
+        assert all(lazy.summary in shown for lazy in held.values())
+
+
+SLOW = ("torch", "numpy", "pandas", "jinja2", "matplotlib", "tree_sitter", "triton")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "not_needed"),
+    [
+        (["--help"], SLOW),
+        (["--version"], SLOW),
+        (["evla"], SLOW),
+        (["problems", "--help"], SLOW),
+        (["eval", "--help"], ("torch", "pandas", "jinja2", "matplotlib", "tree_sitter")),
+        (["show", "--help"], ("torch", "pandas", "jinja2", "matplotlib", "tree_sitter")),
+        (["problems", "lint", "--help"], ("torch", "pandas", "jinja2", "matplotlib")),
+        (["ci", "--help"], ("torch", "pandas", "jinja2", "matplotlib", "tree_sitter")),
+        (["doctor"], ("jinja2", "matplotlib", "triton")),
+    ],
+    ids=" ".join,
+)
+def test_a_command_imports_what_it_needs_and_no_more(arguments: list[str], not_needed: tuple[str, ...]) -> None:
+    code = (
+        "import sys\n"
+        "from harness.cli import main\n"
+        f"code = main({arguments!r})\n"
+        "print(sorted(name for name in sys.modules if '.' not in name), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    imported = set(ast.literal_eval(done.stderr.splitlines()[-1]))
+    assert "typer" in imported
+    assert not imported & set(not_needed)
+
+
+def completed(shell: str, *words: str, ending: str = "") -> subprocess.CompletedProcess[str]:
+    """What the shell's completion function asks the program, for these words and the beginning of another."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "_HARNESS_COMPLETE": f"complete_{shell}"}
+    line = " ".join(["harness", *words, ending])
+    if shell == "bash":
+        environment |= {"COMP_WORDS": line, "COMP_CWORD": str(len(words) + 1)}
+    else:
+        environment["_TYPER_COMPLETE_ARGS"] = line
+        if shell == "fish":
+            environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
+    code = "import sys; from harness.cli import main; sys.exit(main([]))"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=60, cwd=ROOT
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_options_and_values(shell: str) -> None:
+    assert "leaderboard" in completed(shell, ending="lea").stdout
+    assert "eval" not in completed(shell, ending="lea").stdout
+    assert "lint" in completed(shell, "problems", ending="li").stdout
+    assert "--timing-budget" in completed(shell, "eval", ending="--timing").stdout
+    values = completed(shell, "leaderboard", "--by", ending="").stdout
+    assert all(value in values for value in ("author", "problem", "solution"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_shown_and_installed(shell: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(tmp_path),
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
+    for option in ("--show-completion", "--install-completion"):
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", option, shell],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "_HARNESS_COMPLETE" in done.stdout or option == "--install-completion"
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("_HARNESS_COMPLETE" in path.read_text() for path in written)
 
 
 def harness(*arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:

@@ -1,59 +1,71 @@
 """The command `harness` with its sub-commands.
 
-Outside layer; trusted side. Help and reports answer at once: torch is imported by the commands that need it.
+Outside layer; trusted side. Help and completion answer at once: a command's module is imported when the command is
+called, so that nobody waits for what another command needs (numpy, templates, parsers); torch is imported by the
+commands that need it once the call is known to be right.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import harness
-from harness.cli import (
-    ci,
-    compare,
-    evaluate,
-    exchange,
-    files,
-    lint,
-    machine,
-    problems,
-    reports,
-    results,
-    screen,
-    timeline,
-)
 from harness.cli.output import UNABLE, guarded, put
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "eval": evaluate.eval_command,
-    "extract": files.extract_command,
-    "screen": screen.screen_command,
-    "show": results.show_command,
-    "leaderboard": results.leaderboard_command,
-    "compare": compare.compare_command,
-    "report": reports.report_command,
-    "plot": reports.plot_command,
-    "merge": results.merge_command,
-    "ci": ci.ci_command,
-    "doctor": machine.doctor_command,
-    "warmup": machine.warmup_command,
-    "timeline": timeline.timeline_command,
+if TYPE_CHECKING:
+    from harness.cli.evaluate import Evaluate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lazy:
+    """A command: the module in `harness.cli` and the function in it, and what the list of commands says of it."""
+
+    module: str
+    function: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Lazy] = {
+    "eval": Lazy(
+        module="evaluate", function="eval_command", summary="Evaluate solutions: build, verify, time, record."
+    ),
+    "extract": Lazy(module="files", function="extract_command", summary="Take solutions out of raw model responses."),
+    "screen": Lazy(module="screen", function="screen_command", summary="List what a reviewer may want to look at."),
+    "show": Lazy(module="results", function="show_command", summary="Show a run or a solution; write its feedback."),
+    "leaderboard": Lazy(module="results", function="leaderboard_command", summary="Rank authors, problems, solutions."),
+    "compare": Lazy(module="compare", function="compare_command", summary="Faster, slower, same, or can't tell."),
+    "report": Lazy(module="reports", function="report_command", summary="Write one self-contained page of runs."),
+    "plot": Lazy(module="reports", function="plot_command", summary="Write the report's figures as files."),
+    "merge": Lazy(module="results", function="merge_command", summary="Make one run of several."),
+    "ci": Lazy(module="ci", function="ci_command", summary="Score what a branch adds or changes, against rules."),
+    "doctor": Lazy(
+        module="machine", function="doctor_command", summary="Say what this machine can do, and what lacks."
+    ),
+    "warmup": Lazy(module="machine", function="warmup_command", summary="Prepare what the first evaluation waits for."),
+    "timeline": Lazy(module="timeline", function="timeline_command", summary="Show where each GPU's seconds went."),
 }
 
-PROBLEMS_COMMANDS: dict[str, Callable[..., None]] = {
-    "list": problems.problems_list,
-    "show": problems.problems_show,
-    "lint": lint.problems_lint,
+PROBLEMS_COMMANDS: Mapping[str, Lazy] = {
+    "list": Lazy(module="problems", function="problems_list", summary="Shapes, bytes, flops, speed of light of each."),
+    "show": Lazy(module="problems", function="problems_show", summary="Everything about one problem, and its source."),
+    "lint": Lazy(module="lint", function="problems_lint", summary="Let each prove that it rejects wrong answers."),
 }
-IMPORT_COMMANDS: dict[str, Callable[..., None]] = {"kernelbench": exchange.import_kernelbench}
-EXPORT_COMMANDS: dict[str, Callable[..., None]] = {"kernelbench": exchange.export_kernelbench}
+IMPORT_COMMANDS: Mapping[str, Lazy] = {
+    "kernelbench": Lazy(module="exchange", function="import_kernelbench", summary="KernelBench's result files."),
+}
+EXPORT_COMMANDS: Mapping[str, Lazy] = {
+    "kernelbench": Lazy(module="exchange", function="export_kernelbench", summary="KernelBench's result files."),
+}
 
-GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
     "problems": ("The problems there are.", PROBLEMS_COMMANDS),
     "import": ("Other tools' results into runs.", IMPORT_COMMANDS),
     "export": ("Runs into other tools' files.", EXPORT_COMMANDS),
@@ -61,8 +73,8 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
 """Command with sub-commands -> its help and these."""
 
 
-def main(arguments: Sequence[str] | None = None, *, run: evaluate.Evaluate = evaluate.evaluate) -> int:
-    """Run one command and return its exit code. `run` is what `eval` evaluates with."""
+def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None) -> int:
+    """Run one command and return its exit code. `run` is what `eval` evaluates with; by default the pipeline."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack the characters shown
@@ -77,20 +89,48 @@ def _app() -> typer.Typer:
     settings = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(
         name="harness",
+        cls=_loading(COMMANDS),
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings=settings,
     )
     app.callback(invoke_without_command=True)(_root)
-    for name, command in COMMANDS.items():
-        app.command(name)(guarded(command))
+    _add_stand_ins(app, COMMANDS)
     for group, (help_text, commands) in GROUPS.items():
-        made = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None)
-        for name, command in commands.items():
-            made.command(name)(guarded(command))
+        made = typer.Typer(cls=_loading(commands), help=help_text, no_args_is_help=True, rich_markup_mode=None)
+        _add_stand_ins(made, commands)
         app.add_typer(made, name=group)
     return app
+
+
+def _add_stand_ins(app: typer.Typer, commands: Mapping[str, Lazy]) -> None:
+    """A command that only has a name and a summary for every one that there is."""
+    for name, lazy in commands.items():
+        app.command(name, help=lazy.summary, short_help=lazy.summary)(_never_called)
+
+
+def _never_called() -> None:
+    raise AssertionError("a stand-in was called instead of its command")
+
+
+def _loading(commands: Mapping[str, Lazy]) -> type[TyperGroup]:
+    """A group that, once it is known which command is meant, puts the real one in its stand-in's place."""
+
+    class Loading(TyperGroup):
+        def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+            name, command, rest = super().resolve_command(ctx, args)
+            return name, _load(name, commands[name]) if name in commands else command, rest
+
+    return Loading
+
+
+def _load(name: str, lazy: Lazy) -> Any:
+    """The command with its options, made from its function."""
+    function = getattr(importlib.import_module(f"harness.cli.{lazy.module}"), lazy.function)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(name)(guarded(function))
+    return typer.main.get_command(alone)
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:

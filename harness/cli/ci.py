@@ -245,7 +245,7 @@ def _no_commands_in_output(*, on: bool) -> Iterator[None]:
         print_text(f"::{token}::\n")
 
 
-def _evaluated(run: Evaluate, settled: RunConfig, *, quiet: bool) -> list[Record]:
+def _evaluated(run: Evaluate | None, settled: RunConfig, *, quiet: bool) -> list[Record]:
     done = carry_out(run, settled, environment.collect(), quiet_stdout=quiet)
     if not quiet:
         put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))

@@ -94,7 +94,7 @@ def compare_command(
 
 
 def _evaluated(
-    run: Evaluate,
+    run: Evaluate | None,
     before: Path,
     after: Path,
     config: Path | None,

@@ -269,12 +269,12 @@ def eval_command(
         fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
 
 
-def carry_out(run: Evaluate, settled: RunConfig, found: Environment, *, quiet_stdout: bool) -> Ran:
-    """Evaluate, shown as it goes. Where the user interrupts it, the command ends."""
+def carry_out(run: Evaluate | None, settled: RunConfig, found: Environment, *, quiet_stdout: bool) -> Ran:
+    """Evaluate with `run` (by default the pipeline), shown as it goes. Interrupted by the user, the command ends."""
     view = _Shown(quiet_stdout=quiet_stdout)
     try:
         with _ended_by_signals(), view.progress:
-            return run(settled, found, view)
+            return (run or evaluate)(settled, found, view)
     except KeyboardInterrupt:
         again = f"--resume --run-id {settled.run_id} continues"
         fail(f"interrupted; what is finished is in {settled.run_dir}, and the same call with {again}", INTERRUPTED)
