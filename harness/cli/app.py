@@ -120,7 +120,8 @@ def _loading(commands: Mapping[str, Lazy]) -> type[TyperGroup]:
     class Loading(TyperGroup):
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             name, command, rest = super().resolve_command(ctx, args)
-            return name, _load(name, commands[name]) if name in commands else command, rest
+            lazy = commands.get(name) if name is not None else None
+            return name, command if name is None or lazy is None else _load(name, lazy), rest
 
     return Loading
 
