@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device, open_device
 from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
@@ -93,6 +94,8 @@ class Contestant:
                 return self._load(message).to_json()
             case "burst":
                 return self._burst(Burst.from_json(message)).to_json()
+            case "take_census":
+                return self._census(Burst.from_json(message), marked=bool(message["marked"])).to_json()
             case other:
                 raise ValueError(f"unknown request {other!r}")
 
@@ -192,7 +195,28 @@ class Contestant:
             self._shim.note_calls(len(claims))
         return BurstDone(claims=tuple(claims), reports=self._reports())
 
-    def _call(self, call: Call, tree: TreeSpec, burst: Burst, before: Callable[[], None] | None) -> CallClaim:
+    def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
+        """One call more, with what it runs on the GPU recorded, or marked for a tool around this process."""
+        from harness import tracing  # only now: whatever profiles is no part of a process whose calls are timed
+
+        try:
+            watch = tracing.Marks() if marked else tracing.open_trace(self._shim)
+            (call,), (late,) = burst.calls, self._late_words(burst.calls)
+            self._call(call, TreeSpec.from_json(burst.input_tree), burst, late, watch.around)
+            return CensusTaken(rows=watch.rows(), complete=watch.complete)
+        except tracing.TraceUnavailable as lacking:
+            return CensusTaken(rows=(), complete=False, lack=str(lacking)[:MAX_NAME])
+        except BaseException as error:
+            raise _Broke(Stage.CALL, 0) from error
+
+    def _call(
+        self,
+        call: Call,
+        tree: TreeSpec,
+        burst: Burst,
+        before: Callable[[], None] | None,
+        around: Callable[[Callable[[], object]], object] | None = None,
+    ) -> CallClaim:
         assert self._device is not None
         outputs = [self._tensor(slot) for slot in call.outputs]
         state_slots = [self._tensor(slot) for slot in call.state]
@@ -205,7 +229,7 @@ class Contestant:
         snapshot = _Snapshot(outputs, self._shim)
 
         def forward() -> object:
-            result = self._model(*arguments)
+            result = self._model(*arguments) if around is None else around(lambda: self._model(*arguments))
             return snapshot.coerce(result) if burst.coerce_device else result
 
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold

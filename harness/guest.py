@@ -10,7 +10,8 @@ import signal
 import time
 from pathlib import Path
 
-from harness.messages import Attach, Broken, Burst, BurstDone, Load, Loaded, MessageError, Stage, parse_reply
+from harness.census import CensusTaken
+from harness.messages import Attach, Broken, Burst, BurstDone, Load, Loaded, MessageError, Stage, TakeCensus, parse_reply
 from harness.model import Failure, Status, one_line
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.freeze import StopError
@@ -97,6 +98,13 @@ class Guest:
         if not isinstance(reply, BurstDone) or len(reply.claims) != len(request.calls):
             raise GuestFailed(_protocol("burst", reply))
         return reply, wall_s
+
+    def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
+        """Which kernels it says that a call runs. Raises `GuestFailed`."""
+        reply = self._ask(request, (), Stage.CALL, timeout_s)
+        if not isinstance(reply, CensusTaken):
+            raise GuestFailed(_protocol("census", reply))
+        return reply
 
     def kill(self) -> None:
         """End it at once, from any thread; whoever waits for its answer gets `GuestFailed`."""
