@@ -16,7 +16,7 @@ import torch
 from harness.claims import Calibration
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import digest, digest_on_device
-from harness.holdback import WORD_BYTES, HeldBack, Span, choose
+from harness.holdback import WORD_BYTES, HeldBack, Span, choose, restore_all
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
 from harness.model import Problem, Workload
@@ -188,6 +188,11 @@ class Bench:
     def complete(self, index: int) -> None:
         """Write the held-back words of set `index`, in the current stream."""
         self._held_back[index].restore()
+
+    def complete_all(self, indices: Sequence[int]) -> None:
+        """Write the held-back words of all these sets at once, and wait until they are there."""
+        restore_all([self._held_back[index] for index in indices])
+        self.device.synchronize()
 
     def late_words(self, index: int) -> tuple[tuple[int, int], ...]:
         """Place and value of each word held back of set `index`; none where nothing is."""

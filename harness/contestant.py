@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from harness.backtoback import BackToBack, Step
 from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device, open_device
 from harness.holdback import WORD_BYTES, writers
@@ -30,6 +31,7 @@ from harness.messages import (
     CallMode,
     Leaf,
     Loaded,
+    Ready,
     Slot,
     Stage,
 )
@@ -85,6 +87,9 @@ class Contestant:
         self._host_runtime: Path | None = None
         self._checked = False
         self._own_allocations = False
+        self._prepared: BackToBack | None = None
+        self._snapshots: list[_Snapshot] = []
+        self._took = CallTime(device_s=0.0, window_s=0.0)
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
@@ -96,6 +101,12 @@ class Contestant:
                 return self._burst(Burst.from_json(message)).to_json()
             case "take_census":
                 return self._census(Burst.from_json(message), marked=bool(message["marked"])).to_json()
+            case "prepare":
+                return self._prepare(Burst.from_json(message), graph=bool(message["graph"])).to_json()
+            case "go":
+                return self._go().to_json()
+            case "collect":
+                return self._collect().to_json()
             case other:
                 raise ValueError(f"unknown request {other!r}")
 
@@ -181,10 +192,12 @@ class Contestant:
         return copied, unmatched
 
     def _burst(self, burst: Burst) -> BurstDone:
+        assert self._device is not None
         if self._shim is not None:
             self._shim.set_schedule(burst.schedule)
         tree = TreeSpec.from_json(burst.input_tree)
         claims = []
+        self._device.start_peak()
         late = self._late_words(burst.calls)
         for index, (call, before) in enumerate(zip(burst.calls, late, strict=True)):
             try:
@@ -193,7 +206,72 @@ class Contestant:
                 raise _Broke(Stage.CALL, index) from error
         if self._shim is not None:
             self._shim.note_calls(len(claims))
-        return BurstDone(claims=tuple(claims), reports=self._reports())
+        return BurstDone(claims=tuple(claims), reports=self._reports(), peak_bytes=self._device.peak_bytes())
+
+    def _prepare(self, burst: Burst, *, graph: bool) -> Ready:
+        """Make everything ready for `_go`; a graph that can't be captured is no failure."""
+        assert self._device is not None
+        tree = TreeSpec.from_json(burst.input_tree)
+        self._snapshots = []
+        steps = [self._step(call, tree, burst) for call in burst.calls]
+        try:
+            self._prepared = BackToBack(self._device, steps, graph=graph)
+        except Exception as error:
+            self._prepared = None
+            return Ready(refused=f"{type(error).__name__}: {error}"[:MAX_TEXT])
+        self._device.synchronize()
+        return Ready()
+
+    def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> Step:
+        snapshot = _Snapshot([self._tensor(slot) for slot in call.outputs], self._shim)
+        state_slots = [self._tensor(slot) for slot in call.state]
+        arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
+        self._snapshots.append(snapshot)
+
+        def before() -> None:
+            if burst.restore_state:
+                self._restore_state()
+            if call.seed is not None and self._device is not None:
+                self._device.reseed(call.seed)
+
+        def forward() -> object:
+            result = self._model(*arguments)
+            return snapshot.coerce(result) if burst.coerce_device else result
+
+        def after(result: object) -> None:
+            snapshot.take(result)
+            snapshot.missing = self._copy_state(burst.state_names, state_slots)
+            # As in a burst: a fresh output can't get the address of one that is held.
+            self._previous, snapshot.result = result, None
+
+        return Step(before=before, forward=forward, after=after)
+
+    def _go(self) -> Ready:
+        if self._prepared is None:
+            raise ValueError("nothing is prepared")
+        try:
+            self._took = self._prepared.run()
+        except BaseException as error:
+            raise _Broke(Stage.CALL) from error
+        return Ready()
+
+    def _collect(self) -> BurstDone:
+        """What the calls returned. Each claims its share of the time that all of them took."""
+        count = len(self._snapshots)
+        self._prepared = None
+        return BurstDone(
+            claims=tuple(
+                CallClaim(
+                    device_s=self._took.device_s / count,
+                    window_s=self._took.window_s / count,
+                    tree=snapshot.tree.to_json(),
+                    leaves=snapshot.leaves,
+                    state_missing=tuple(snapshot.missing),
+                )
+                for snapshot in self._snapshots
+            ),
+            reports=self._reports(),
+        )
 
     def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
         """One call more, with what it runs on the GPU recorded, or marked for a tool around this process."""
@@ -283,6 +361,7 @@ class _Snapshot:
         self.tree = flatten(None)[1]
         self.leaves: tuple[Leaf, ...] = ()
         self.result: object = None
+        self.missing: list[str] = []
         self._devices: list[str] | None = None
 
     def _device_of(self, leaf: torch.Tensor) -> str:

@@ -11,7 +11,24 @@ import time
 from pathlib import Path
 
 from harness.census import CensusTaken
-from harness.messages import Attach, Broken, Burst, BurstDone, Load, Loaded, MessageError, Stage, TakeCensus, parse_reply
+from harness.messages import (
+    Attach,
+    Broken,
+    Burst,
+    BurstDone,
+    Collect,
+    Go,
+    Load,
+    Loaded,
+    MessageError,
+    Prepare,
+    Ready,
+    Reply,
+    Request,
+    Stage,
+    TakeCensus,
+    parse_reply,
+)
 from harness.model import Failure, Status, one_line
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.freeze import StopError
@@ -99,6 +116,31 @@ class Guest:
             raise GuestFailed(_protocol("burst", reply))
         return reply, wall_s
 
+    def prepare(self, request: Prepare, timeout_s: float) -> str | None:
+        """Let it make ready for `go`. Why no graph could be captured, None where all is ready."""
+        reply = self._ask(request, (), Stage.CALL, timeout_s)
+        if not isinstance(reply, Ready):
+            raise GuestFailed(_protocol("prepare", reply))
+        if reply.refused is not None and not request.graph:
+            raise GuestFailed(_protocol("prepare", reply.refused))
+        return reply.refused
+
+    def go(self, timeout_s: float) -> float:
+        """Start the prepared calls; the seconds until everything was stopped, by the referee's own clock."""
+        start = time.perf_counter()
+        reply = self._ask(Go(), (), Stage.CALL, timeout_s)
+        wall_s = self._stopped_s - start
+        if not isinstance(reply, Ready):
+            raise GuestFailed(_protocol("go", reply))
+        return wall_s
+
+    def collect(self, calls: int, timeout_s: float) -> BurstDone:
+        """What it says of the `calls` that `go` made."""
+        reply = self._ask(Collect(), (), Stage.CALL, timeout_s)
+        if not isinstance(reply, BurstDone) or len(reply.claims) != calls:
+            raise GuestFailed(_protocol("collect", reply))
+        return reply
+
     def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
         """Which kernels it says that a call runs. Raises `GuestFailed`."""
         reply = self._ask(request, (), Stage.CALL, timeout_s)
@@ -116,9 +158,7 @@ class Guest:
         self._child.channel.close()
         self._exit = self._child.wait(timeout_s)
 
-    def _ask(
-        self, request: Attach | Load | Burst, fds: tuple[int, ...], stage: Stage, timeout_s: float
-    ) -> Loaded | BurstDone | Broken:
+    def _ask(self, request: Request, fds: tuple[int, ...], stage: Stage, timeout_s: float) -> Reply:
         try:
             self._child.resume()
             self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from harness.backtoback import BackToBack, Step
 from harness.bench import Bench
 from harness.devices import CallTime
 from harness.messages import BurstDone, Call, CallMode
@@ -145,6 +146,30 @@ class ReferenceRunner:
         wall_s = time.perf_counter() - begin
         self._bench.oracle.restore_state()
         return ReferenceBurst(times=tuple(times), wall_s=wall_s)
+
+    def back_to_back(self, indices: Sequence[int], *, graph: bool) -> CallTime:
+        """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
+
+        Raises what prevents a graph from being captured.
+        """
+        bench = self._bench
+
+        def before(index: int) -> None:
+            bench.oracle.restore_state()
+            if bench.traits.draws_random:
+                bench.device.reseed(bench.call_seed(index))
+
+        steps = [
+            Step(
+                before=functools.partial(before, index),
+                forward=functools.partial(self._forward, bench.arguments(index)),
+                after=self._copy,
+            )
+            for index in indices
+        ]
+        took = BackToBack(bench.device, steps, graph=graph).run()
+        bench.oracle.restore_state()
+        return CallTime(device_s=took.device_s / len(steps), window_s=took.window_s / len(steps))
 
     def _copy(self, result: object) -> None:
         for slot, leaf in zip(self._scratch, flatten(result)[0], strict=True):

@@ -189,6 +189,36 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Make ready for the calls of `burst`, which `Go` starts all at once; with `graph`, captured as one CUDA graph.
+
+    The inputs change between the two requests. The calls' `late` words and `mode` do not count.
+    """
+
+    burst: Burst
+    graph: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.burst.to_json(), "type": "prepare", "graph": self.graph}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Go:
+    """Make the prepared calls, one after another without a pause. The reply is short: the referee's clock runs."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "go"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Say what the calls that `Go` started have returned: a `BurstDone`."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "collect"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCensus:
     """Make the one call of `burst` and say which kernels it ran: a `CensusTaken`.
 
@@ -285,24 +315,46 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstDone:
-    """All calls were made. `reports` are the findings of the host device's checks, claims like the rest."""
+    """All calls were made. `reports` are the findings of the host device's checks, claims like the rest.
+
+    `peak_bytes` is the most device memory that torch's allocator held during the burst; None where there is no such.
+    """
 
     claims: tuple[CallClaim, ...]
     reports: tuple[Mapping[str, Any], ...]
+    peak_bytes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "type": "burst_done",
             "claims": [claim.to_json() for claim in self.claims],
             "reports": [dict(report) for report in self.reports],
+            "peak_bytes": self.peak_bytes,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BurstDone:
+        peak = value.get("peak_bytes")
         return cls(
             claims=_items(value, "claims", CallClaim.from_json),
             reports=_items(value, "reports", _mapping),
+            peak_bytes=None if peak is None else _count(peak),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """`Prepare` or `Go` is done. `refused` says why no graph could be captured, None otherwise."""
+
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "ready", "refused": self.refused}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Ready:
+        refused = value.get("refused")
+        return cls(refused=None if refused is None else _text(refused))
 
 
 class Stage(StrEnum):
@@ -349,11 +401,13 @@ class Broken:
         )
 
 
-Reply = Loaded | CensusTaken | BurstDone | Broken
+Request = Attach | Load | Burst | Prepare | Go | Collect
+Reply = Loaded | CensusTaken | BurstDone | Ready | Broken
 _REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
     "loaded": Loaded.from_json,
     "census_taken": CensusTaken.from_json,
     "burst_done": BurstDone.from_json,
+    "ready": Ready.from_json,
     "broken": Broken.from_json,
 }
 
@@ -393,6 +447,12 @@ def _int(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**64:
         raise MessageError(f"an integer was expected, not {type(value).__name__}")
     return value
+
+
+def _count(value: Any) -> int:
+    if (number := _int(value)) < 0:
+        raise MessageError(f"a number from 0 up was expected, not {number}")
+    return number
 
 
 def _pair(value: Any) -> tuple[int, int]:

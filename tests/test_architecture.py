@@ -20,7 +20,7 @@ LAYERS = {
     "reports rewards roofline sanitizers scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
     "sources store",
-    "stages": "audit bench build contestant guest health idle measure oracle reordering sandbox session "
+    "stages": "audit backtoback bench build contestant guest health idle measure oracle reordering sandbox session "
     "sidecheck signature tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback report transcripts __main__",

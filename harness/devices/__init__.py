@@ -7,7 +7,7 @@ Used on both sides of the trust boundary: the referee allocates shared memory, t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -116,6 +116,29 @@ class Device(Protocol):
         before: Callable[[], None] | None = None,
     ) -> CallTime:
         """Time one call as a caller sees it: from an idle device to the end of everything it started."""
+        ...
+
+    def time_back_to_back(self, calls: Sequence[Callable[[], None]]) -> CallTime:
+        """Time calls submitted one after another, without a flush or a pause: from the first to the end of all.
+
+        Both times are of all of them together.
+        """
+        ...
+
+    def capture(self, work: Callable[[], object]) -> Callable[[], None]:
+        """Record what `work` submits, without executing it, as a graph; what is returned executes it.
+
+        Raises `DeviceError` where the device has no graphs, and whatever `work` or the driver raises where it can't
+        be captured.
+        """
+        ...
+
+    def start_peak(self) -> None:
+        """Begin to watch for the most memory that this process's tensors take on the device."""
+        ...
+
+    def peak_bytes(self) -> int | None:
+        """The most since `start_peak`, by torch's allocator, without the device's own cache flush; None: not known."""
         ...
 
 

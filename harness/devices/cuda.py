@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -207,3 +207,28 @@ class CudaDevice:
         after(result)
         torch.cuda.synchronize(self.index)
         return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)
+
+    def time_back_to_back(self, calls: Sequence[Callable[[], None]]) -> CallTime:
+        torch.cuda.synchronize(self.index)
+        begin = time.perf_counter()
+        self._start.record()
+        for call in calls:
+            call()
+        self._end.record()
+        torch.cuda.synchronize(self.index)
+        window_s = time.perf_counter() - begin
+        return CallTime(device_s=self._start.elapsed_time(self._end) * 1e-3, window_s=window_s)
+
+    def capture(self, work: Callable[[], object]) -> Callable[[], None]:
+        torch.cuda.synchronize(self.index)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph.replay
+
+    def start_peak(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self.index)
+
+    def peak_bytes(self) -> int | None:
+        own = 0 if self._flush is None else self._flush_bytes
+        return int(torch.cuda.max_memory_allocated(self.index)) - own

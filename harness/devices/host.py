@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -128,6 +128,22 @@ class HostDevice:
         elapsed = time.perf_counter() - start
         after(result)
         return CallTime(device_s=elapsed, window_s=elapsed)
+
+    def time_back_to_back(self, calls: Sequence[Callable[[], None]]) -> CallTime:
+        start = time.perf_counter()
+        for call in calls:
+            call()
+        elapsed = time.perf_counter() - start
+        return CallTime(device_s=elapsed, window_s=elapsed)
+
+    def capture(self, work: Callable[[], object]) -> Callable[[], None]:
+        raise DeviceError("the host device has no graphs")
+
+    def start_peak(self) -> None:
+        return
+
+    def peak_bytes(self) -> int | None:
+        return None
 
 
 def last_level_cache_bytes() -> int:
