@@ -10,7 +10,7 @@ import functools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from harness.bench import Bench
@@ -31,6 +31,7 @@ from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
 from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
+from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.timing import Settled, judge_times
 from harness.verify import Finding, Verifier, overall, summarise
@@ -117,13 +118,25 @@ class Session:
         if failure is not None:
             return failed(failure, self._evidence, self._labels)
         if not self._task.timed:
-            return Outcome(
+            untimed = Outcome(
                 status=Status.passed,
                 reason="right on every input variant; not timed, since CUDA sources ran on the CPU",
                 evidence=self._evidence,
                 labels=tuple(self._labels),
             )
-        return self._timed("measure", self._measure)
+            return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
+        return self._counted(self._timed("measure", self._measure))
+
+    def _counted(self, outcome: Outcome) -> Outcome:
+        """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
+        if outcome.status is not Status.passed:
+            return outcome
+        coerce = self._config.device_policy == "coerce"
+        census = self._timed(
+            "census",
+            functools.partial(take_census, self._guest, self._bench, coerce=coerce, timeout_s=self._left_s()),
+        )
+        return replace(outcome, evidence={**outcome.evidence, "census": census})
 
     def close(self) -> None:
         """Leave nothing of it running."""
