@@ -27,6 +27,7 @@ from tree_sitter import Language, Node, Parser
 from . import ptx
 from .declarations import edit_shared, register_variables, shared_text
 from .edits import Edit, State, applied, quoted
+from .noise import without_noise
 from .syntax import (
     Tree,
     at_namespace_scope,
@@ -41,16 +42,13 @@ from .syntax import (
     parameters,
     walk,
 )
-from .tokens import balanced, blank, words
+from .tokens import balanced, words
 
 __all__ = ["Finding", "Rewritten", "rewrite"]
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
-_BLANKED_CALLS = {b"__align__", b"alignas", b"__launch_bounds__", b"__cluster_dims__", b"__maxnreg__", b"__attribute__"}
-_BLANKED_WORDS = {b"__noinline__", b"__grid_constant__", b"__forceinline__", b"__restrict__", b"__extension__"}
-_LAMBDA_WORDS = {b"__device__", b"__host__"}
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel", b"cudaLaunchKernel"}
 
 
@@ -84,7 +82,7 @@ def rewrite(source: str) -> Rewritten:
     for word, start, end in words(data):
         if word == b"__noinline__":
             state.edits.append(Edit(start, end, b"__attribute__((noinline))"))
-    clean = _without_noise(data)
+    clean = without_noise(data)
     tree = Tree(state.parser.parse(clean).root_node, clean, 0, False)
     trees = [tree, *_macro_bodies(state, tree)]
     for each in trees:
@@ -98,20 +96,6 @@ def rewrite(source: str) -> Rewritten:
         not_emulated=refused,
         subscript_lines=tuple(sorted(state.subscript_lines)),
     )
-
-
-def _without_noise(data: bytes) -> bytes:
-    """The source with attributes blanked that the grammar stumbles over, byte for byte as long."""
-    out = bytearray(data)
-    for word, start, end in words(data):
-        after_capture = bytes(out[max(0, start - 64) : start]).rstrip().endswith(b"]")
-        if word in _BLANKED_WORDS or (word in _LAMBDA_WORDS and after_capture):
-            blank(out, start, end)
-        elif word in _BLANKED_CALLS:
-            close = balanced(data, end)
-            if close is not None:
-                blank(out, start, close)
-    return bytes(out)
 
 
 def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
