@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from statistics import NormalDist
 from typing import Any, Protocol
 
@@ -218,17 +217,21 @@ def quotient(a: SpeedupEstimate, b: SpeedupEstimate) -> SpeedupEstimate:
     return SpeedupEstimate(low=speedup * math.exp(-down), high=speedup * math.exp(up), **shared)  # type: ignore[arg-type]
 
 
-class Comparison(StrEnum):
-    """What a measured ratio says, given how far the same thing measured twice lies apart."""
+SAME_AT_MOST = 0.05
+"""Widest share by which a speedup may be off 1 and still be called the same: beyond it, too little is known."""
 
-    faster = "faster"
-    """The whole interval lies above the noise floor."""
-    slower = "slower"
-    """The whole interval lies below it."""
-    same = "same"
-    """The estimate lies inside the noise floor."""
-    unclear = "unclear"
-    """The estimate lies outside the noise floor, the interval reaches into it: measure longer."""
+
+def same_within(speedup: float, low: float | None, high: float | None, *, floor: float) -> float | None:
+    """The share within which this speedup is 1; None where it is not, or where too little is known to say so.
+
+    It is 1 where its interval, widened by the noise `floor` (a difference of logs) on both sides, holds 1. The share is
+    the farthest that the interval or the floor reaches: 0.004 is 0.4 %.
+    """
+    ends = (math.log(low or speedup), math.log(high or speedup))
+    if not (ends[0] - floor <= 0.0 <= ends[1] + floor):
+        return None
+    share = math.expm1(max(floor, *(abs(end) for end in ends)))
+    return share if share <= SAME_AT_MOST else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,29 +245,17 @@ class NoiseFloor:
         if not (math.isfinite(self.log_width) and self.log_width >= 0.0):
             raise ValueError(f"a noise floor is a finite width from 0 up, not {self.log_width}")
 
-    def judge(self, estimate: SpeedupEstimate) -> Comparison:
-        """Without an interval nothing outside the floor is more than unclear."""
-        if abs(math.log(estimate.speedup)) <= self.log_width:
-            return Comparison.same
-        if estimate.low is None or estimate.high is None:
-            return Comparison.unclear
-        if math.log(estimate.low) > self.log_width:
-            return Comparison.faster
-        if math.log(estimate.high) < -self.log_width:
-            return Comparison.slower
-        return Comparison.unclear
-
     def to_json(self) -> dict[str, Any]:
         return {"log_width": self.log_width, "pairs": self.pairs}
 
 
-def noise_floor(aa: SpeedupEstimate) -> NoiseFloor:
-    """The floor from bursts of the reference against itself: the end of their interval farther from 1.
+def noise_floor(aa: SpeedupEstimate, *, least: float = 0.0) -> NoiseFloor:
+    """The floor from bursts of the reference against itself: the end of their interval farther from 1, or `least`.
 
     It holds the bias of the measurement (a first burst that is always slower) as well as its scatter.
     """
     ends = [value for value in (aa.speedup, aa.low, aa.high) if value is not None]
-    return NoiseFloor(log_width=max(abs(math.log(value)) for value in ends), pairs=aa.pairs)
+    return NoiseFloor(log_width=max(least, *(abs(math.log(value)) for value in ends)), pairs=aa.pairs)
 
 
 class StoppingRule(Protocol):

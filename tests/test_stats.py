@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from harness.stats import (
     Budget,
-    Comparison,
     NarrowInterval,
     NoiseFloor,
     SpeedupEstimate,
@@ -24,6 +23,7 @@ from harness.stats import (
     mark_outliers,
     noise_floor,
     quotient,
+    same_within,
     speedup_interval,
     student_t,
     summarise,
@@ -109,13 +109,13 @@ class TestRecordedSeries:
         assert found.low <= 1.0 <= found.high
         assert found.half_width is not None
         assert found.half_width < 0.01
-        assert NoiseFloor(log_width=0.01, pairs=16).judge(found) is Comparison.same
+        assert same_within(found.speedup, found.low, found.high, floor=0.0) == pytest.approx(found.half_width, rel=0.5)
 
     def test_twice_the_work_is_half_the_speed(self) -> None:
         floor = noise_floor(speedup_interval(**_bursts("relu_1m_against_itself")))
         found = speedup_interval(**_bursts("relu_1m_against_two_relus"))
         assert found.speedup == pytest.approx(0.5, rel=0.01)
-        assert floor.judge(found) is Comparison.slower
+        assert same_within(found.speedup, found.low, found.high, floor=floor.log_width) is None
 
     def test_the_first_burst_s_hiccup_does_not_move_the_estimate(self) -> None:
         bursts = _bursts("matmul_300_against_itself")
@@ -226,29 +226,30 @@ class TestSummary:
 
 
 class TestNoiseFloor:
-    floor = NoiseFloor(log_width=0.01, pairs=10)
-
     @staticmethod
     def estimate(speedup: float, low: float | None, high: float | None) -> SpeedupEstimate:
         return SpeedupEstimate(speedup=speedup, low=low, high=high, confidence=0.95, pairs=8, method="student-t")
 
     @pytest.mark.parametrize(
-        ("values", "verdict"),
+        ("values", "share"),
         [
-            ((1.005, 0.99, 1.02), Comparison.same),
-            ((1.008, 1.007, 1.009), Comparison.same),
-            ((1.05, 1.02, 1.08), Comparison.faster),
-            ((0.95, 0.93, 0.97), Comparison.slower),
-            ((1.05, 1.005, 1.1), Comparison.unclear),
-            ((0.97, 0.95, 0.995), Comparison.unclear),
-            ((2.0, None, None), Comparison.unclear),
+            ((1.005, 0.99, 1.02), 0.02),
+            ((1.008, 1.007, 1.009), 0.01),  # inside the floor, though its own interval is not
+            ((0.995, 0.985, 0.9925), 0.0152),
+            ((1.05, 1.02, 1.08), None),
+            ((0.95, 0.93, 0.97), None),
+            ((1.3, 0.8, 1.8), None),  # too little is known
+            ((2.0, None, None), None),
+            ((1.002, None, None), 0.01),
         ],
     )
-    def test_judge(self, values: tuple[float, float | None, float | None], verdict: Comparison) -> None:
-        assert self.floor.judge(self.estimate(*values)) is verdict
+    def test_the_same_within(self, values: tuple[float, float | None, float | None], share: float | None) -> None:
+        found = same_within(*values, floor=math.log(1.01))
+        assert found == (None if share is None else pytest.approx(share, abs=1e-4))
 
     def test_the_floor_holds_the_bias_of_the_measurement(self) -> None:
         assert noise_floor(self.estimate(1.03, 1.02, 1.04)).log_width == pytest.approx(math.log(1.04))
+        assert noise_floor(self.estimate(1.001, 0.999, 1.002), least=0.005).log_width == 0.005
         with pytest.raises(ValueError, match="noise floor"):
             NoiseFloor(log_width=math.nan, pairs=1)
 
