@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import unmet_need
+from harness.census import Sources, conclude
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, Slot
@@ -39,12 +40,22 @@ def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunCon
         timed=config.device is DeviceKind.CUDA or not (built.has_cuda_sources or imports_triton(job.solution.source)),
         small=job.problem.workloads.get("small"),
     )
-    outcome = executor.judge(slot, task, built)
+    outcome = _counted(executor.judge(slot, task, built), job, built)
     took_s = time.perf_counter() - begin
     ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
     outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
     _join_logs(log_path, run_log, outcome.detail)
     return record_of(job, outcome, built, config, slot.environment, wall_s=built.wall_s + took_s)
+
+
+def _counted(outcome: Outcome, job: Job, built: Built) -> Outcome:
+    """`outcome` with what the contestant said of its kernels held against the build: evidence and labels."""
+    claimed = outcome.evidence.get("census")
+    if claimed is None:
+        return outcome
+    concluded = conclude(claimed, Sources.of(job.solution.source, built.to_json()))
+    labels = (*outcome.labels, *(label for label in concluded.labels if label not in outcome.labels))
+    return replace(outcome, evidence={**outcome.evidence, "census": dict(concluded.evidence)}, labels=labels)
 
 
 def imports_triton(source: str) -> bool:
