@@ -1,7 +1,7 @@
 """How far an output tensor is from the truth: errors, places, kinds of values.
 
-Imports `model`, `precision`, `patterns` and torch. Pure: tensors in, values out; trusted side. Works on tensors of
-any device in slices of `TEMPORARY_BYTES`, with two synchronisations for a right answer.
+Imports `model`, `precision`, `patterns`, `comparison_kernel` and torch. Pure: tensors in, values out; trusted side.
+Works on tensors of any device in slices of `TEMPORARY_BYTES`; a right answer on a GPU is two kernels.
 
 **Scale.** With t the truth (the reference in float64) and rms its root mean square over its finite entries,
 
@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness import comparison_kernel
 from harness.model import PrecisionClass
 from harness.patterns import Marginals, describe_rearrangement, describe_transformation, moments
 from harness.precision import LIMITS, Limits, Place, TensorComparison
@@ -168,6 +169,7 @@ class _RealComparer:
         self.step = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
         self.scale = 0.0
         self.careful = False
+        self.passes = comparison_kernel.passes(actual, truth)
 
     def run(self) -> TensorComparison:
         actual = self.actual
@@ -208,6 +210,19 @@ class _RealComparer:
 
         Notes in `careful` whether non-finite or unrepresentable entries need the masked arithmetic.
         """
+        norm, total_value, truth_largest, actual_largest = self.passes.moments() if self.passes else self._moments()
+        count = self.actual.numel()
+        self.careful = not (truth_largest <= self.top and math.isfinite(actual_largest))
+        if self.careful:
+            self.step = max(1, self.step // 2)  # the masked arithmetic holds twice as many temporaries
+            norm, total_value, count = self._measure_finite_truth()
+        if count == 0:
+            return 0.0, 0.0, 0
+        rms, mean = norm / math.sqrt(count), total_value / count
+        return rms, math.sqrt(max(0.0, rms * rms - mean * mean)) if math.isfinite(rms) else 0.0, count
+
+    def _moments(self) -> tuple[float, float, float, float]:
+        """Norm and sum of the truth, its largest magnitude, the output's; NaN or infinite where an entry is."""
         norms, sums, tops = [], [], []
         for _, (a, t) in slices(self.step, self.actual, self.truth):
             t64 = self._double(t)
@@ -218,15 +233,7 @@ class _RealComparer:
         total = torch.stack(sums).sum()
         truth_top, actual_top = torch.stack(tops).amax(dim=0)
         norm, total_value, truth_largest, actual_largest = torch.stack((square, total, truth_top, actual_top)).tolist()
-        count = self.actual.numel()
-        self.careful = not (truth_largest <= self.top and math.isfinite(actual_largest))
-        if self.careful:
-            self.step = max(1, self.step // 2)  # the masked arithmetic holds twice as many temporaries
-            norm, total_value, count = self._measure_finite_truth()
-        if count == 0:
-            return 0.0, 0.0, 0
-        rms, mean = norm / math.sqrt(count), total_value / count
-        return rms, math.sqrt(max(0.0, rms * rms - mean * mean)) if math.isfinite(rms) else 0.0, count
+        return norm, total_value, truth_largest, actual_largest
 
     def _measure_finite_truth(self) -> tuple[float, float, int]:
         parts = []
@@ -240,7 +247,12 @@ class _RealComparer:
         return values[0], values[1], int(values[2])
 
     def _measure_errors(self, compared: int) -> tuple[_Totals, int]:
-        """Pass B: the totals, and the flat index of the largest scaled error. One synchronisation."""
+        """Pass B: the totals, and the flat index of the largest scaled error."""
+        if self.passes is not None and not self.careful:
+            narrow = self.bits < 32
+            half_unit = float(self.info.eps) / 2 if narrow else 0.0
+            norm, largest, at = self.passes.errors(self.scale, half_unit, _smallest_subnormal(self.info) / 2)
+            return self._totals(norm, largest, compared), at
         norms, tops, places, counts, starts = [], [], [], [], []
         for held in self._errors():
             norms.append(torch.linalg.vector_norm(held.error))
@@ -262,14 +274,16 @@ class _RealComparer:
         clashes = lent = 0
         if counts:
             clashes, lent, compared = (int(v) for v in torch.stack(counts).sum(dim=0).tolist())
-        totals = _Totals(
+        return self._totals(norm, largest, compared, clashes, lent), starts[int(piece)] + int(place)
+
+    def _totals(self, norm: float, largest: float, compared: int, clashes: int = 0, lent: int = 0) -> _Totals:
+        return _Totals(
             compared=compared,
             rms_error=min(norm / math.sqrt(max(compared, 1)) / self.scale, sys.float_info.max),
             max_error=min(largest, sys.float_info.max),
             clashes=clashes,
             lent=lent,
         )
-        return totals, starts[int(piece)] + int(place)
 
     def _errors(self) -> Iterator[_Errors]:
         """|a - t| beyond rounding, and the same scaled, slice by slice."""

@@ -1,17 +1,16 @@
 """The inner sum of `digest` as one CUDA kernel, compiled at first use; six times as fast as torch's operations.
 
-Imports torch; cuda-bindings where it is installed. Trusted side. Without cuda-bindings or its run-time compiler
-there is no kernel, and `digest` does the same sum with torch.
+Imports `nvrtc` and torch. Trusted side. Where no kernel can be had, `digest` does the same sum with torch.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import torch
+
+from harness import nvrtc
 
 Sums = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Of `words` (int32, a multiple of the keys' number, contiguous) and `keys` (int64): the sums of their products
@@ -22,9 +21,10 @@ _PIECES = 16
 """Blocks that share a run, so that few runs fill the GPU too."""
 
 _SOURCE = """
-extern "C" __global__ void keyed_sums(const int *words, const long long *keys, unsigned long long *sums, int keys_count)
+extern "C" __global__ void keyed_sums(const int *words, const long long *keys, unsigned long long *sums,
+                                      long long keys_count)
 {
-    const int piece = keys_count / gridDim.y;
+    const long long piece = keys_count / gridDim.y;
     const long long first = (long long)blockIdx.x * keys_count + (long long)blockIdx.y * piece;
     const int4 *from = reinterpret_cast<const int4 *>(words + first);
     const longlong2 *with = reinterpret_cast<const longlong2 *>(keys + (long long)blockIdx.y * piece);
@@ -48,36 +48,23 @@ extern "C" __global__ void keyed_sums(const int *words, const long long *keys, u
 @lru_cache(maxsize=16)
 def load(device_index: int) -> Sums | None:
     """The kernel for a GPU, or None where it can't be had. The GPU's primary context must be current."""
-    try:
-        from cuda.bindings import driver, nvrtc
-
-        major, minor = torch.cuda.get_device_capability(device_index)
-        program = _checked(nvrtc.nvrtcCreateProgram(_SOURCE.encode(), b"keyed_sums.cu", 0, [], []))
-        options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
-        _checked(nvrtc.nvrtcCompileProgram(program, len(options), options))
-        image = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
-        _checked(nvrtc.nvrtcGetCUBIN(program, image))
-        module = _checked(driver.cuModuleLoadData(image))
-        function = _checked(driver.cuModuleGetFunction(module, b"keyed_sums"))
-    except (ImportError, RuntimeError):
+    loaded = nvrtc.load(_SOURCE, ("keyed_sums",), device_index)
+    if loaded is None:
         return None
+    (launch,) = loaded
 
     def sums(words: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         if words.data_ptr() % 16:
             words = words.clone()
         runs = words.numel() // keys.numel()
         found = torch.zeros(runs, dtype=torch.int64, device=words.device)
-        values = (words.data_ptr(), keys.data_ptr(), found.data_ptr(), keys.numel())
-        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        stream = torch.cuda.current_stream(device_index).cuda_stream
-        _checked(driver.cuLaunchKernel(function, runs, _PIECES, 1, _THREADS, 1, 1, 0, stream, (values, types), 0))
+        arguments = [
+            nvrtc.pointer(words),
+            nvrtc.pointer(keys),
+            nvrtc.pointer(found),
+            nvrtc.integer(keys.numel()),
+        ]
+        launch((runs, _PIECES, 1), _THREADS, arguments)
         return found
 
     return sums
-
-
-def _checked(outcome: tuple[Any, ...]) -> Any:
-    code, *values = outcome
-    if int(code) != 0:
-        raise RuntimeError(f"{type(code).__name__} {code.name}")
-    return values[0] if len(values) == 1 else tuple(values)

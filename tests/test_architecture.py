@@ -15,9 +15,9 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "census claims comparing comparison digest digest_kernel extract holdback kernel_names messages numerics "
-    "occupancy patterns policies precision "
-    "reports rewards roofline sanitizers scoring screen sizes stats trees variants wire",
+    "pure": "census claims comparing comparison comparison_kernel digest digest_kernel extract holdback kernel_names "
+    "messages numerics nvrtc occupancy patterns policies precision reports rewards roofline sanitizers "
+    "scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
     "sources store",
     "stages": "audit backtoback bench build contestant guest health idle measure oracle reordering sandbox session "

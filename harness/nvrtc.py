@@ -1,0 +1,81 @@
+"""CUDA kernels of the harness's own, compiled at run time for the GPU at hand and launched on torch's current stream.
+
+Imports torch; cuda-bindings where it is installed. Trusted side: only texts of this package are compiled here, never
+one of a submission. Without cuda-bindings or its run-time compiler there are no kernels, and callers do the same with
+torch's operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+Argument = tuple[Any, Any]
+"""A kernel's argument: its value and its ctypes type; a tensor stands for its address."""
+
+Launch = Callable[[tuple[int, int, int], int, Sequence[Argument]], None]
+"""Starts the kernel: blocks of the grid, threads of a block, arguments."""
+
+
+def pointer(tensor: torch.Tensor) -> Argument:
+    return tensor.data_ptr(), ctypes.c_void_p
+
+
+def integer(value: int) -> Argument:
+    """A `long long`."""
+    return value, ctypes.c_longlong
+
+
+def number(value: float) -> Argument:
+    """A `double`."""
+    return value, ctypes.c_double
+
+
+def single(value: float) -> Argument:
+    """A `float`."""
+    return value, ctypes.c_float
+
+
+@lru_cache(maxsize=64)
+def load(
+    source: str, names: tuple[str, ...], device_index: int, definitions: tuple[str, ...] = ()
+) -> list[Launch] | None:
+    """The kernels `names` (`extern "C"`) of a CUDA text, in this order, or None where they can't be had.
+
+    `definitions` are macros ("NAME=VALUE"). The GPU's primary context must be current.
+    """
+    try:
+        from cuda.bindings import driver, nvrtc
+
+        major, minor = torch.cuda.get_device_capability(device_index)
+        program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"harness.cu", 0, [], []))
+        words = (f"--gpu-architecture=sm_{major}{minor}", "--fmad=true", *(f"-D{text}" for text in definitions))
+        options = [word.encode() for word in words]
+        _checked(nvrtc.nvrtcCompileProgram(program, len(options), options))
+        image = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
+        _checked(nvrtc.nvrtcGetCUBIN(program, image))
+        module = _checked(driver.cuModuleLoadData(image))
+        functions = [_checked(driver.cuModuleGetFunction(module, name.encode())) for name in names]
+    except (ImportError, RuntimeError):
+        return None
+
+    def launcher(function: Any) -> Launch:
+        def launch(blocks: tuple[int, int, int], threads: int, arguments: Sequence[Argument]) -> None:
+            stream = torch.cuda.current_stream(device_index).cuda_stream
+            values, types = zip(*arguments, strict=True)
+            _checked(driver.cuLaunchKernel(function, *blocks, threads, 1, 1, 0, stream, (values, types), 0))
+
+        return launch
+
+    return [launcher(function) for function in functions]
+
+
+def _checked(outcome: tuple[Any, ...]) -> Any:
+    code, *values = outcome
+    if int(code) != 0:
+        raise RuntimeError(f"{type(code).__name__} {code.name}")
+    return values[0] if len(values) == 1 else tuple(values)
