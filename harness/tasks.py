@@ -80,17 +80,8 @@ class Task:
     kernels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        problem = self.problem
         return {
-            "problem": {
-                "id": problem.id,
-                "name": problem.name,
-                "path": str(problem.path),
-                "source": problem.source,
-                "digest": problem.digest,
-                "precision": problem.precision.value,
-                "variants": list(problem.rules.variants),
-            },
+            "problem": problem_json(self.problem),
             "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
             "source": self.source,
             "filename": self.filename,
@@ -105,17 +96,8 @@ class Task:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Task:
-        problem = value["problem"]
         return cls(
-            problem=Problem(
-                id=problem["id"],
-                name=problem["name"],
-                path=Path(problem["path"]),
-                source=problem["source"],
-                digest=problem["digest"],
-                precision=PrecisionClass(problem["precision"]),
-                rules=InputRules(variants=tuple(problem["variants"])),
-            ),
+            problem=problem_of(value["problem"]),
             workload=Workload(**value["workload"]),
             source=value["source"],
             filename=value["filename"],
@@ -127,6 +109,31 @@ class Task:
             parts=tuple(SourcePart(**part) for part in value["parts"]),
             kernels=tuple(value["kernels"]),
         )
+
+
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """What another trusted process needs to make a problem ready. `problem_of` is the inverse."""
+    return {
+        "id": problem.id,
+        "name": problem.name,
+        "path": str(problem.path),
+        "source": problem.source,
+        "digest": problem.digest,
+        "precision": problem.precision.value,
+        "variants": list(problem.rules.variants),
+    }
+
+
+def problem_of(value: Mapping[str, Any]) -> Problem:
+    return Problem(
+        id=value["id"],
+        name=value["name"],
+        path=Path(value["path"]),
+        source=value["source"],
+        digest=value["digest"],
+        precision=PrecisionClass(value["precision"]),
+        rules=InputRules(variants=tuple(value["variants"])),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
