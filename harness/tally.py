@@ -19,6 +19,9 @@ from harness.messages import Burst, CallMode, TakeCensus
 from harness.model import DeviceKind
 from harness.occupancy import RESIDENT_BLOCKS, Limits
 
+REGISTERS = 65536
+"""32-bit registers of a multiprocessor on every compute capability from 7.0 on, where the driver does not say."""
+
 CENSUS_TIMEOUT_S = 60.0
 """A profiler's first use may take seconds; whatever takes longer goes without a census."""
 
@@ -73,7 +76,7 @@ def limits_of(device: Device) -> Limits | None:
         multiprocessors=held.multi_processor_count,
         threads=held.max_threads_per_multi_processor,
         blocks=blocks,
-        registers=held.regs_per_multiprocessor,
+        registers=driver.get("MAX_REGISTERS_PER_MULTIPROCESSOR") or REGISTERS,
         shared_bytes=held.shared_memory_per_multiprocessor,
         reserved_shared_bytes=(1024 if newer else 0) if reserved is None else reserved,
         shared_portion_bytes=128 if newer else 256,

@@ -1,0 +1,150 @@
+"""A profile as text: totals side by side, then each side's kernels, then what the hardware counted.
+
+Pure: profile in, lines out. Names of kernels come from untrusted code and go through `format.line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.profile import ncu
+from harness.profile.running import Profile, Side
+from harness.report import format as show
+
+MAX_KERNELS = 12
+MAX_COUNTED = 3
+MAX_STALLS = 3
+NAME_WIDTH = 60
+
+
+def lines_of(profile: Profile) -> list[str]:
+    """The whole page."""
+    lines = [f"{profile.problem}, workload {profile.workload}, on {profile.device}", *_limit(profile), ""]
+    lines += _together(profile)
+    for side in (profile.solution, profile.reference):
+        lines += ["", *_kernels(side)]
+    for side in (profile.solution, profile.reference):
+        lines += _counters(side)
+    return lines
+
+
+def _limit(profile: Profile) -> list[str]:
+    work = f"{show.count(profile.flops, 'flop')}, {show.size(profile.least_bytes)} to be moved at least"
+    light = profile.speed_of_light
+    if light is None:
+        return [f"the reference needs {work}; the peaks of this GPU are not known, so no speed of light"]
+    return [
+        f"the reference needs {work}: {show.duration(light['sol_time_s'])} at the speed of light ({light['bound']})"
+    ]
+
+
+def _together(profile: Profile) -> list[str]:
+    """One row a figure, solution and reference beside each other."""
+    sides = (profile.solution, profile.reference)
+    rows = [["", "solution", "reference"]]
+    if any(side.failure for side in sides):
+        rows.append(["failed", *(show.line(side.failure or "no", NAME_WIDTH) for side in sides)])
+    rows.append(["device time of one call", *(show.duration(side.census.get("device_s") or None) for side in sides)])
+    light = profile.speed_of_light
+    if light is not None:
+        rows.append(["share of the speed of light", *(_fraction(side, light["sol_time_s"]) for side in sides)])
+    rows.append(["kernel launches", *(str(side.census.get("launches", 0)) for side in sides)])
+    rows.append(["share of own kernels", *(show.share(side.census.get("own_share")) for side in sides)])
+    rows.append(["share of library kernels", *(show.share(side.census.get("library_share")) for side in sides)])
+    lines = _columns(rows)
+    if profile.solution.labels:
+        lines.append(f"labels: {', '.join(profile.solution.labels)}")
+    return lines
+
+
+def _fraction(side: Side, sol_s: float) -> str:
+    device_s = side.census.get("device_s")
+    return show.share(sol_s / device_s) if device_s else show.ABSENT
+
+
+def _kernels(side: Side) -> list[str]:
+    rows: Sequence[Mapping[str, Any]] = side.census.get("kernels", ())
+    if lack := side.census.get("not_taken"):
+        return [f"{side.title}: no kernels known: {show.line(lack, 200)}"]
+    table = [
+        ["share", "time", "calls", "whose", "grid", "block", "registers", "shared", "spills", "occupancy", "kernel"]
+    ]
+    table += [_kernel(row) for row in rows[:MAX_KERNELS]]
+    more = [f"and {len(rows) - MAX_KERNELS} more"] if len(rows) > MAX_KERNELS else []
+    return [f"{side.title}:", *_columns(table), *more]
+
+
+def _kernel(row: Mapping[str, Any]) -> list[str]:
+    whose = str(row.get("library") or row.get("owner") or row["kind"])
+    common = [show.share(row.get("share")), show.duration(row.get("total_s")), str(row["calls"]), whose]
+    name = show.line(row["name"], NAME_WIDTH)
+    if row["kind"] != "kernel":
+        return [*common, *[show.ABSENT] * 6, name]
+    shared = row.get("static_shared_bytes", 0) + row.get("dynamic_shared_bytes", 0)
+    return [
+        *common,
+        _shape(row.get("grid")),
+        _shape(row.get("block")),
+        str(row.get("registers", show.ABSENT)),
+        show.size(shared),
+        _spills(row),
+        _occupancy(row.get("occupancy")),
+        name,
+    ]
+
+
+def _shape(extents: Sequence[int] | None) -> str:
+    if not extents:
+        return show.ABSENT
+    kept = [str(extent) for extent in extents]
+    while len(kept) > 1 and kept[-1] == "1":
+        kept.pop()
+    return "x".join(kept)
+
+
+def _spills(row: Mapping[str, Any]) -> str:
+    """From the build where the kernel is the solution's; a library's are only bounded by its local memory."""
+    if "spill_stores_bytes" in row:
+        spilled = row["spill_stores_bytes"] + row.get("spill_loads_bytes", 0)
+        return show.size(spilled) if spilled else "none"
+    return "none" if row.get("local_bytes") == 0 else show.ABSENT
+
+
+def _occupancy(held: Mapping[str, Any] | None) -> str:
+    return show.ABSENT if held is None else f"{show.share(held['share'])} ({held['limiter']})"
+
+
+def _counters(side: Side) -> list[str]:
+    if side.counters_lack is not None:
+        return ["", f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}"]
+    lines: list[str] = []
+    for launch in ncu.heaviest(side.counters, MAX_COUNTED):
+        lines += ["", f"{side.title}, {show.line(launch.name, NAME_WIDTH)}, counted by ncu:", *_counted(launch)]
+    return lines
+
+
+def _counted(launch: ncu.Counters) -> list[str]:
+    bandwidth = launch.bytes_per_s
+    rows = [
+        ["  time", show.duration(launch.time_s)],
+        ["  memory bandwidth", f"{_rate(bandwidth)}, {show.share(launch.memory_share)} of the peak"],
+        ["  read, written", f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}"],
+        ["  hits in L2", show.share(launch.l2_hit_share)],
+        ["  multiprocessors busy", show.share(launch.compute_share)],
+        ["  tensor cores active", show.share(launch.tensor_share)],
+        ["  achieved occupancy", show.share(launch.occupancy)],
+    ]
+    lines = _columns(rows)
+    for reason, warps in launch.stalls[:MAX_STALLS]:
+        lines.append(f"  stalled: {show.digits(warps)} warps {ncu.STALLS.get(reason, reason)} ({reason})")
+    return lines
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    return show.ABSENT if bytes_per_s is None else f"{show.digits(bytes_per_s / 1e12)} TB/s"
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
