@@ -401,7 +401,7 @@ class Broken:
         )
 
 
-Request = Attach | Load | Burst | Prepare | Go | Collect
+Request = Attach | Load | Burst | Prepare | Go | Collect | TakeCensus
 Reply = Loaded | CensusTaken | BurstDone | Ready | Broken
 _REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
     "loaded": Loaded.from_json,

@@ -23,7 +23,7 @@ LAYERS = {
     "stages": "audit backtoback bench build contestant guest health idle measure oracle reordering sandbox session "
     "sidecheck signature tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
-    "outside": "api ci cli doctor feedback report transcripts __main__",
+    "outside": "api ci cli doctor feedback profile report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
 

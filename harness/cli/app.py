@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "screen": Lazy(module="screen", function="screen_command", summary="List what a reviewer may want to look at."),
     "show": Lazy(module="results", function="show_command", summary="Show a run or a solution; write its feedback."),
     "leaderboard": Lazy(module="results", function="leaderboard_command", summary="Rank authors, problems, solutions."),
+    "profile": Lazy(module="profile", function="profile_command", summary="Show where a solution's time goes."),
     "compare": Lazy(module="compare", function="compare_command", summary="Faster, slower, same, or can't tell."),
     "report": Lazy(module="reports", function="report_command", summary="Write one self-contained page of runs."),
     "plot": Lazy(module="reports", function="plot_command", summary="Write the report's figures as files."),
