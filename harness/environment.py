@@ -124,7 +124,7 @@ def collect() -> Environment:
         absent["nvcc"] = "not on PATH, nor under CUDA_HOME or /usr/local/cuda"
     if gxx is None:
         absent["gxx"] = "not on PATH (nor named by CXX)"
-    cpu = _cpu_name()
+    cpu = cpu_name()
     if cpu is None:
         absent["cpu"] = "/proc/cpuinfo names none"
     return Environment(
@@ -346,7 +346,8 @@ def _cgroup_values(name: str, root: Path = Path("/sys/fs/cgroup")) -> list[str]:
     return values
 
 
-def _cpu_name() -> str | None:
+def cpu_name() -> str | None:
+    """The processor's model as the kernel names it; None where it does not."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:

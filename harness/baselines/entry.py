@@ -1,0 +1,173 @@
+"""What is known of one baseline of one problem, what it holds for, and what a record says of it.
+
+Pure values; imports the vocabulary and `stats`. A baseline is measured in turns with eager, and what counts of it is
+its ratio to eager: a solution's speedup over it is its speedup over eager (bursts in turns, in the run) divided by the
+baseline's own. So drift between the two measurements, a warmer GPU for instance, cancels twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from harness.model import Baseline
+from harness.stats import SpeedupEstimate, quotient
+
+FORMAT = 1
+"""Version of the entries and of the method that they were measured by; others are measured anew."""
+
+
+class Outcome(StrEnum):
+    """How measuring a baseline ended."""
+
+    measured = "measured"
+    """Right and timed."""
+    wrong = "wrong"
+    """Its values are not those that the problem's class asks for, so its time stands for nothing."""
+    failed = "failed"
+    """It did not compile or run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What an entry holds for. `processor` and `units` are the GPU's name and its multiprocessors (a slice of a GPU has
+    fewer), or the CPU's name and the threads of torch; `sizes` the workload's."""
+
+    baseline: Baseline
+    problem_digest: str
+    sizes: Mapping[str, Any]
+    precision: str
+    device: str
+    processor: str
+    units: int
+    driver: str | None
+    torch: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "baseline": self.baseline.value, "sizes": dict(self.sizes)}
+
+    def digest(self) -> str:
+        told = json.dumps({"format": FORMAT, **self.to_json()}, sort_keys=True, default=str)
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One baseline, measured or not. Seconds; `device` and `eager` are summaries of calls with a cold cache, side by
+    side, by the device's clock; `over_eager` how many times faster than eager it is. `held_to` is the precision class
+    that its values were held to: the problem's, or tf32 where that is coarser and the baseline allows TF32."""
+
+    baseline: Baseline
+    outcome: Outcome
+    reason: str | None = None
+    held_to: str
+    matmul_tf32: bool
+    cudnn_tf32: bool
+    compile_s: float | None = None
+    device: Mapping[str, Any] | None = None
+    eager: Mapping[str, Any] | None = None
+    latency_s: float | None = None
+    eager_latency_s: float | None = None
+    over_eager: SpeedupEstimate | None = None
+    samples_s: Sequence[Sequence[float]] = ()
+    eager_samples_s: Sequence[Sequence[float]] = ()
+    rounds: int = 0
+    stopped_by: str | None = None
+    measured_at: str = ""
+
+    def __post_init__(self) -> None:
+        timed = self.device is not None and self.eager is not None and self.over_eager is not None
+        if timed != (self.outcome is Outcome.measured):
+            raise ValueError(f"a baseline is timed if and only if it was right: {self.baseline}, {self.outcome}")
+
+    @property
+    def median_s(self) -> float | None:
+        return None if self.device is None else float(self.device["median_s"])
+
+    @property
+    def eager_s(self) -> float | None:
+        return None if self.eager is None else float(self.eager["median_s"])
+
+    def to_json(self) -> dict[str, Any]:
+        held = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {
+            **held,
+            "baseline": self.baseline.value,
+            "outcome": self.outcome.value,
+            "device": None if self.device is None else dict(self.device),
+            "eager": None if self.eager is None else dict(self.eager),
+            "over_eager": None if self.over_eager is None else self.over_eager.to_json(),
+            "samples_s": [list(burst) for burst in self.samples_s],
+            "eager_samples_s": [list(burst) for burst in self.eager_samples_s],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Entry:
+        """The inverse of `to_json`. Raises `ValueError` for what is none."""
+        try:
+            over = value["over_eager"]
+            return cls(
+                **{
+                    **value,
+                    "baseline": Baseline(value["baseline"]),
+                    "outcome": Outcome(value["outcome"]),
+                    "over_eager": None if over is None else SpeedupEstimate(**over),
+                }
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a baseline's entry: {error!r}") from error
+
+
+def with_baselines(
+    timing: Mapping[str, Any],
+    wanted: Sequence[Baseline],
+    entries: Mapping[Baseline, Entry],
+    checks: Mapping[Baseline, Mapping[str, Any]] | None = None,
+) -> tuple[float | None, dict[str, Any]]:
+    """The speedup that the record states, and its `timing` with what it says of every baseline asked for.
+
+    `timing` is of bursts against eager: `timing["speedup"]` is that estimate. The first of `wanted` decides the speedup
+    and is named in `timing["baseline"]`; it is None where that baseline has no time. `speedups` has them all by name.
+    `checks` say what a spot check of eager found (see `Keeper`).
+    """
+    eager = SpeedupEstimate(**timing["speedup"])
+    rows: dict[str, dict[str, Any]] = {}
+    estimates: dict[Baseline, SpeedupEstimate | None] = {Baseline.EAGER: eager}
+    for baseline in wanted:
+        if baseline is not Baseline.EAGER and baseline in entries:
+            entry = entries[baseline]
+            estimates[baseline] = None if entry.over_eager is None else quotient(eager, entry.over_eager)
+            rows[baseline.value] = _row(entry, estimates[baseline], (checks or {}).get(baseline))
+    main = wanted[0]
+    if main is not Baseline.EAGER:
+        rows[Baseline.EAGER.value] = eager.to_json()
+    chosen = estimates.get(main)
+    told = dict(timing)
+    told["baseline"] = main.value
+    if rows:
+        told["baselines"] = rows
+        told["speedups"] = {name.value: None if held is None else held.speedup for name, held in estimates.items()}
+    if main is not Baseline.EAGER:
+        told["speedup"] = None if chosen is None else chosen.to_json()
+    return None if chosen is None else chosen.speedup, told
+
+
+def _row(entry: Entry, estimate: SpeedupEstimate | None, check: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        **({"speedup": None, "low": None, "high": None} if estimate is None else estimate.to_json()),
+        "outcome": entry.outcome.value,
+        "reason": entry.reason,
+        "device_s": entry.median_s,
+        "eager_s": entry.eager_s,
+        "over_eager": None if entry.over_eager is None else entry.over_eager.to_json(),
+        "compile_s": entry.compile_s,
+        "held_to": entry.held_to,
+        "matmul_tf32": entry.matmul_tf32,
+        "cudnn_tf32": entry.cudnn_tf32,
+        "measured_at": entry.measured_at,
+        "spot_check": None if check is None else dict(check),
+    }

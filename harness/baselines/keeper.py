@@ -1,0 +1,112 @@
+"""The baselines that a run asks for: found in the cache folder, checked against this session, or measured anew.
+
+Trusted side; for the referee. A kept entry holds its ratio to eager and eager's own time. Where eager, measured here
+and now, is off by more than `DRIFT`, the machine is not what it was, and the entry is measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from harness.baselines.entry import Entry, Outcome
+from harness.baselines.measuring import eager_now_s
+from harness.baselines.starting import BaselineProcess, BaselinesLost, Request
+from harness.baselines.store import BaselineStore, key_for
+from harness.bench import Bench
+from harness.devices import Device
+from harness.environment import cpu_count
+from harness.model import Baseline, DeviceKind, Problem, one_line
+
+DRIFT = 0.02
+"""How far eager may be from its kept time before entries are measured again."""
+
+HOST_DRIFT = 0.25
+"""The same on the host device, whose clock other processes disturb."""
+
+DRIFT_S = 0.3e-6
+"""Less than this is below what an event's clock tells."""
+
+BUDGET_S = 2.0
+"""Seconds of bursts for each baseline, at most."""
+
+
+class Keeper:
+    """The baselines `wanted` on one device. `Baseline.EAGER` is timed in every run and needs none of this."""
+
+    def __init__(self, wanted: Sequence[Baseline], device: Device, cache_dir: Path) -> None:
+        self.wanted = tuple(baseline for baseline in wanted if baseline is not Baseline.EAGER)
+        self._device = device
+        self._cache_dir = cache_dir
+        self._store = BaselineStore(cache_dir)
+        self.entries: dict[Baseline, Entry] = {}
+        self.checks: dict[Baseline, Mapping[str, Any]] = {}
+        self._held_for: tuple[object, ...] | None = None
+
+    def ready(self, bench: Bench, secret: Random, log_path: Path) -> None:
+        """Fill `entries` and `checks` for this problem, once. The GPU must be idle, and is used meanwhile."""
+        held_for = (bench.problem.digest, bench.problem.precision, bench.workload)
+        if not self.wanted or self._held_for == held_for:
+            return
+        keys = {b: key_for(b, bench.problem, bench.workload, self._device) for b in self.wanted}
+        kept = {b: entry for b, key in keys.items() if (entry := self._store.get(key)) is not None}
+        self.entries, self.checks = {}, {}
+        now_s = eager_now_s(bench, secret) if any(entry.eager_s for entry in kept.values()) else None
+        for baseline, entry in kept.items():
+            self.checks[baseline] = check = spot_check(entry, now_s, self._device.kind)
+            if not check["drifted"]:
+                self.entries[baseline] = entry
+        if missing := [baseline for baseline in self.wanted if baseline not in self.entries]:
+            self.entries |= self._measured(bench, missing, log_path)
+        self._held_for = held_for
+
+    def _measured(self, bench: Bench, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, Entry]:
+        problem, workload = bench.problem, bench.workload
+        found: dict[Baseline, Entry] = {}
+        on_gpu = self._device.kind is DeviceKind.CUDA
+        with BaselineProcess(
+            self._device.kind,
+            self._cache_dir,
+            log_path,
+            threads=cpu_count() if on_gpu else 1,
+            device_index=self._device.torch_device.index or 0,
+        ) as process:
+            try:
+                request = Request(
+                    problem=problem,
+                    workload=workload,
+                    baselines=missing,
+                    budget_s=BUDGET_S * len(missing),
+                    refresh=True,
+                )
+                for baseline, entry in zip(missing, process.measure(request), strict=True):
+                    found[baseline] = entry
+            except BaselinesLost as lost:
+                for baseline in missing:
+                    found[baseline] = lost_entry(baseline, problem, str(lost))
+        return found
+
+
+def spot_check(entry: Entry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:
+    """Whether eager takes what it took when `entry` was measured. An entry without times has nothing to check."""
+    then_s = entry.eager_s
+    if then_s is None or now_s is None:
+        return {"eager_then_s": then_s, "eager_now_s": now_s, "drift": None, "drifted": False}
+    drift = now_s / then_s - 1.0
+    limit = DRIFT if device is DeviceKind.CUDA else HOST_DRIFT
+    drifted = abs(drift) > limit and abs(now_s - then_s) > DRIFT_S
+    return {"eager_then_s": then_s, "eager_now_s": now_s, "drift": drift, "drifted": drifted}
+
+
+def lost_entry(baseline: Baseline, problem: Problem, reason: str) -> Entry:
+    """What is said of a baseline that nothing is known of."""
+    return Entry(
+        baseline=baseline,
+        outcome=Outcome.failed,
+        reason=one_line(reason, limit=400),
+        held_to=problem.precision.value,
+        matmul_tf32=baseline.tf32 is True,
+        cudnn_tf32=baseline.tf32 is not False,
+    )

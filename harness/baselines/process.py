@@ -1,0 +1,117 @@
+"""The process that compiles and measures baselines: `python -m harness.baselines.process FD`.
+
+Trusted side: it executes problems, never a submission. Speaks `wire` frames with whoever started it: its device first,
+then one request after another. It ends when its owner does, and inductor's workers with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import secrets
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import peaks
+from harness.baselines.entry import Entry
+from harness.baselines.measuring import SETS, measure
+from harness.baselines.store import BaselineStore, key_for
+from harness.baselines.subject import Turnstile
+from harness.bench import Bench
+from harness.devices import Device, DeviceError, open_device
+from harness.model import Baseline, DeviceKind, Workload, one_line
+from harness.reference import ProblemError
+from harness.tasks import problem_of
+from harness.wire import Channel, ChannelClosed
+
+
+def main(fd: int) -> None:
+    """Serve until the owner closes the connection."""
+    sock = socket.socket(fileno=fd)
+    _end_with(sock)
+    channel = Channel(sock)
+    start = channel.receive().message
+    try:
+        device = open_device(DeviceKind(start["device"]), start["device_index"])
+    except DeviceError as error:
+        channel.send({"type": "fault", "reason": str(error)})
+        return
+    turnstile = Turnstile(None if start["turnstile"] is None else Path(start["turnstile"]))
+    cache_dir = Path(start["cache_dir"])
+    with turnstile:
+        found = peaks.ensure(device, cache_dir)
+    channel.send({"type": "ready", "peaks": None if found is None else found.to_json()})
+    while True:
+        try:
+            request = channel.receive().message
+        except ChannelClosed:
+            return
+        channel.send(_answer(request, device, turnstile, BaselineStore(cache_dir)))
+
+
+def _answer(request: Mapping[str, Any], device: Device, turnstile: Turnstile, store: BaselineStore) -> dict[str, Any]:
+    problem, workload = problem_of(request["problem"]), Workload(**request["workload"])
+    asked = [Baseline(name) for name in request["baselines"]]
+    keys = {baseline: key_for(baseline, problem, workload, device) for baseline in asked}
+    held = {} if request["refresh"] else {b: found for b, key in keys.items() if (found := store.get(key)) is not None}
+    if not (wanted := [baseline for baseline in asked if baseline not in held]):
+        return _told([held[baseline] for baseline in asked])
+    # Seeds are nobody's to know: entries are kept, and a problem's inputs must not repeat.
+    secret = random.Random(secrets.randbits(256))
+    bench: Bench | None = None
+    try:
+        with turnstile:
+            bench = Bench(problem, workload, device, sets_wanted=SETS, secret=secret)
+            for index in range(len(bench.sets)):
+                bench.draw(index)
+        for entry in measure(bench, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
+            held[entry.baseline] = entry
+            with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
+                store.put(keys[entry.baseline], entry)
+        return _told([held[baseline] for baseline in asked])
+    except ProblemError as error:
+        return {"type": "fault", "reason": one_line(f"problem {problem.id}: {error}")}
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        return {"type": "fault", "reason": one_line(f"problem {problem.id}: {error}"), "no_memory": True}
+    except Exception as error:
+        traceback.print_exc()
+        return {"type": "fault", "reason": one_line(f"{type(error).__name__}: {error}")}
+    finally:
+        with turnstile:
+            if bench is not None:
+                bench.close()
+            del bench
+            gc.collect()
+            if device.torch_device.type == "cuda":
+                torch.cuda.empty_cache()
+
+
+def _told(entries: Sequence[Entry]) -> dict[str, Any]:
+    return {"type": "measured", "entries": [entry.to_json() for entry in entries]}
+
+
+def _end_with(sock: socket.socket) -> None:
+    """End this process and its children at once when the owner's end of the connection closes."""
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(sock, select.POLLRDHUP)
+        poll.poll()
+        os.killpg(0, signal.SIGKILL)  # it leads a group of its own (see `BaselineProcess`)
+
+    threading.Thread(target=watch, name="watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,165 @@
+"""The handle on the process that compiles and measures baselines (`harness.baselines.process`).
+
+Trusted side. The process sees one device, has inductor's caches below the cache folder, and is gone with all that it
+started when it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.baselines.entry import Entry
+from harness.model import Baseline, DeviceKind, Problem, Workload
+from harness.roofline import Peaks
+from harness.tasks import problem_json
+from harness.wire import Channel, WireError, pair
+
+START_TIMEOUT_S = 180.0
+"""Importing torch and making a CUDA context, on a cold disk."""
+
+EAGER_TIMEOUT_S = 120.0
+COMPILE_TIMEOUT_S = 150.0
+AUTOTUNE_TIMEOUT_S = 400.0
+"""What one baseline may take, compiled and measured; several add up, to at most `LONGEST_S`."""
+
+LONGEST_S = 500.0
+"""An executor waits 600 s beyond a solution's own limit."""
+
+COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
+
+
+class BaselinesLost(Exception):
+    """The process died, hung or failed: nothing is known of the baselines asked for. `no_memory` says that the device
+    had too little."""
+
+    def __init__(self, reason: str, *, no_memory: bool = False) -> None:
+        super().__init__(reason)
+        self.no_memory = no_memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One problem and the baselines to measure of it. `budget_s` bounds the bursts; without `refresh`, entries kept
+    from before are taken as they are."""
+
+    problem: Problem
+    workload: Workload
+    baselines: Sequence[Baseline]
+    budget_s: float
+    refresh: bool = False
+
+    @property
+    def timeout_s(self) -> float:
+        modes = [baseline.mode for baseline in self.baselines]
+        each = [
+            EAGER_TIMEOUT_S if m is None else AUTOTUNE_TIMEOUT_S if "tune" in m else COMPILE_TIMEOUT_S for m in modes
+        ]
+        return min(LONGEST_S, self.budget_s + sum(each))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "problem": problem_json(self.problem),
+            "workload": {"name": self.workload.name, "sizes": dict(self.workload.sizes)},
+            "baselines": [baseline.value for baseline in self.baselines],
+            "budget_s": self.budget_s,
+            "refresh": self.refresh,
+        }
+
+
+class BaselineProcess:
+    """One such process. A context manager; `turnstile` is the lock file where several share a GPU."""
+
+    def __init__(
+        self,
+        device: DeviceKind,
+        cache_dir: Path,
+        log_path: Path,
+        *,
+        threads: int,
+        device_index: int = 0,
+        turnstile: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        ours, theirs = pair()
+        own = {
+            "TORCHINDUCTOR_CACHE_DIR": str(cache_dir / "inductor"),
+            COMPILE_THREADS: str(threads),
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }
+        # Inductor's CUDA graphs and the allocator's expandable segments do not go together in every version.
+        inherited = {k: v for k, v in os.environ.items() if k not in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
+        self._log_path = log_path
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness.baselines.process", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                env={**inherited, **own, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        theirs.close()
+        self._channel = Channel(ours)
+        self.peaks: Peaks | None = None
+        """Of its GPU, once it is ready; None on the host device."""
+        self._ready = False
+        start = {
+            "device": device.value,
+            "device_index": device_index,
+            "cache_dir": str(cache_dir),
+            "turnstile": None if turnstile is None else str(turnstile),
+        }
+        with suppress(WireError):  # one that died at once is met by its first request
+            self._channel.send(start)
+
+    def measure(self, request: Request, *, timeout_s: float | None = None) -> list[Entry]:
+        """The entries asked for, in their order. Raises `BaselinesLost`."""
+        if not self._ready:
+            held = self._receive(START_TIMEOUT_S, "ready")["peaks"]
+            self.peaks = None if held is None else Peaks.from_json(held)
+            self._ready = True
+        try:
+            self._channel.send(request.to_json())
+        except WireError as error:
+            raise BaselinesLost(f"the process that measures baselines died: {error}; {self._tail()}") from error
+        message = self._receive(timeout_s or request.timeout_s, "measured")
+        return [Entry.from_json(entry) for entry in message["entries"]]
+
+    def _receive(self, timeout_s: float, wanted: str) -> dict[str, Any]:
+        try:
+            message = self._channel.receive(timeout_s).message
+        except (WireError, OSError) as error:
+            raise BaselinesLost(
+                f"the process that measures baselines died or hangs: {error}; {self._tail()}"
+            ) from error
+        if message.get("type") != wanted:
+            raise BaselinesLost(str(message.get("reason")), no_memory=bool(message.get("no_memory")))
+        return message
+
+    def _tail(self) -> str:
+        lines = self._log_path.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "it said nothing"
+
+    def close(self) -> None:
+        """End it, and inductor's workers with it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(30.0)
+        self._channel.close()
+
+    def __enter__(self) -> BaselineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
