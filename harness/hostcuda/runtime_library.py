@@ -27,6 +27,7 @@ class RuntimeLibrary:
         self._library.hostcuda_free_text.argtypes = [ctypes.c_void_p]
         self._library.hostcuda_error_string.restype = ctypes.c_char_p
         self._library.hostcuda_leaks_json.restype = ctypes.c_void_p
+        self._library.hostcuda_launches_json.restype = ctypes.c_void_p
 
     def set_schedule(self, number: int) -> None:
         """0: blocks and threads in rising order; 1: in falling order."""
@@ -58,6 +59,15 @@ class RuntimeLibrary:
     def leaks(self, *, since_mark: bool) -> list[dict[str, Any]]:
         """Allocations of cudaMalloc and kin that were not freed: `line`, `count` and `bytes` of each place."""
         return self._taken(self._library.hostcuda_leaks_json(ctypes.c_int(since_mark)))
+
+    def launches(self) -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
+        """Each kernel that ran, with how often, and the grid and block of the last time."""
+        text = self._library.hostcuda_launches_json()
+        try:
+            held = json.loads(ctypes.string_at(text).decode(errors="replace"))
+        finally:
+            self._library.hostcuda_free_text(text)
+        return [(str(name), int(count), tuple(grid), tuple(block)) for name, count, grid, block in held]
 
     def reports(self) -> list[dict[str, Any]]:
         """Everything found so far, with source lines."""

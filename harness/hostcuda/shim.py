@@ -23,6 +23,7 @@ import torch
 from .build import PreparedHeaders, prepare_headers
 from .runtime_library import RuntimeLibrary
 from .torch_cuda import patch
+from .triton_interpreter import triton_launches
 
 __all__ = [
     "activate",
@@ -30,6 +31,7 @@ __all__ = [
     "clear",
     "collect_reports",
     "device_of",
+    "launches",
     "load_module",
     "mark_cuda",
     "note_calls",
@@ -140,6 +142,12 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
     if _calls is None or _calls < _CALLS_THAT_TELL:
         return found
     return found + [report for report in _leaks(since_mark=True) if report["count"] >= _calls]
+
+
+def launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
+    """Kernels that ran so far, CUDA's and Triton's: name, how often, grid and block of the last time. Triton's have no
+    block: zeros."""
+    return _need().launches() + triton_launches()
 
 
 def note_calls(count: int) -> None:

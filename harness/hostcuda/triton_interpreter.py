@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["interpret_triton"]
+__all__ = ["interpret_triton", "triton_launches"]
 
 
 def interpret_triton() -> None:
@@ -84,6 +84,36 @@ class _Driver:
         pass
 
 
+def triton_launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, int, int]]]:
+    """Each Triton kernel that was interpreted: its name, how often, the last grid, and no block."""
+    return [(name, count, grid, (0, 0, 0)) for name, (count, grid) in _launched.items()]
+
+
+_launched: dict[str, tuple[int, tuple[int, int, int]]] = {}
+
+
+def _count_launches(module: ModuleType) -> None:
+    executor = getattr(module, "GridExecutor", None)
+    if executor is None:
+        return
+    original = executor.__call__
+
+    def counted(self: Any, *arguments: Any, **named: Any) -> Any:
+        result = original(self, *arguments, **named)
+        name = str(getattr(self.fn, "__name__", "kernel"))
+        held = self.grid if isinstance(self.grid, tuple | list) and all(isinstance(n, int) for n in self.grid) else ()
+        x, y, z = (*held, 1, 1, 1)[:3] if held else (0, 0, 0)
+        _launched[name] = (_launched.get(name, (0, ()))[0] + 1, (x, y, z))
+        return result
+
+    executor.__call__ = counted
+
+
+def _change_interpreter(module: ModuleType) -> None:
+    _make_indices_scalars(module)
+    _count_launches(module)
+
+
 def _equal_times(kernel: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **__: Any) -> Any:
     """All configurations take as long, so that the first one stays."""
     return 1.0 if quantiles is None else [1.0] * len(quantiles)
@@ -111,7 +141,7 @@ def _make_indices_scalars(module: ModuleType) -> None:
 
 _CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "triton.runtime.driver": _set_driver,
-    "triton.runtime.interpreter": _make_indices_scalars,
+    "triton.runtime.interpreter": _change_interpreter,
 }
 
 

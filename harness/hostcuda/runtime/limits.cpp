@@ -62,6 +62,7 @@ int check_launch(const LaunchRequest& r) {
 }
 
 void finish_launch(const Launch& grid, int error) {
+    note_launch(grid);
     const std::size_t fixed = grid.static_shared_bytes.load();
     ReportDetails details;
     details.kind = ReportKind::launch_error;
