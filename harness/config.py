@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from harness.model import DeviceKind, PrecisionClass
+from harness.model import Baseline, DeviceKind, PrecisionClass
 
 DevicePolicy = Literal["strict", "coerce"]
 """What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
@@ -85,7 +85,8 @@ class TimingConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """One run, settled: nothing here is left to be guessed later. `None` in `problem`, `author` and `precision`
-    means "as each solution's path" and "as each problem declares". Timeouts are per build, per load (import
+    means "as each solution's path" and "as each problem declares". The first of `baselines` decides the speedup, the
+    others stand beside it. Timeouts are per build, per load (import
     and constructor), per call of `forward`, and per solution after its build (verification and timing
     together). `workers` is how many solutions are judged at once: None is one for each visible GPU, or one on
     the host device. `ray_address` (None: a new cluster of this machine alone) and `accelerator_type` (None: any
@@ -106,6 +107,7 @@ class RunConfig:
     audit: AuditMode
     checked: bool
     allow_degenerate: bool
+    baselines: tuple[Baseline, ...]
     seeds: int
     jobs: int
     compile_timeout_s: float
@@ -249,6 +251,29 @@ def _choice(*names: str) -> Callable[[object], str]:
     return parse
 
 
+def parse_baselines(value: object) -> tuple[Baseline, ...]:
+    """Baselines by name, in a list or in one text with commas; `max-autotune` is short for `compile_max_autotune`.
+
+    Raises `ValueError` saying what would be right.
+    """
+    items = value.split(",") if isinstance(value, str) else value
+    known = [item.value for item in Baseline]
+    wanted = "one or several of " + ", ".join(known)
+    if not isinstance(items, (list, tuple)) or not items:
+        raise ValueError(wanted)
+    found = []
+    for item in items:
+        name = item.strip().replace("-", "_") if isinstance(item, str) else ""
+        name = f"compile_{name}" if name.startswith("max_autotune") else name
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise ValueError(wanted + (f" (nearest: {near[0]})" if near else ""))
+        found.append(Baseline(name))
+    if len(set(found)) != len(found):
+        raise ValueError(f"{wanted}, each once")
+    return tuple(found)
+
+
 def _precision(value: object) -> PrecisionClass | None:
     return None if value is None else PrecisionClass(_choice(*(item.value for item in PrecisionClass))(value))
 
@@ -278,6 +303,7 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "audit": (_choice("auto", "always", "never"), "auto"),
     "checked": (_flag, True),
     "allow_degenerate": (_flag, False),
+    "baselines": (parse_baselines, (Baseline.EAGER,)),
     "seeds": (_count, 3),
     "jobs": (_count, NOT_GIVEN),
     "compile_timeout_s": (_positive, 300.0),

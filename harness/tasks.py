@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
+from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
 from harness.sandbox import Mode
 
 
@@ -19,7 +19,8 @@ from harness.sandbox import Mode
 class RefereeConfig:
     """What holds for every solution that a referee judges; the fields are `RunConfig`'s.
 
-    `sanitizer` is the path of compute-sanitizer, None where nothing is audited.
+    `sanitizer` is the path of compute-sanitizer, None where nothing is audited. `cache_dir` is where peaks and
+    baselines are kept, None where neither is wanted.
     """
 
     device: DeviceKind
@@ -39,13 +40,16 @@ class RefereeConfig:
     host_runtime: str | None = None
     sanitizer: str | None = None
     allow_degenerate: bool = False
+    baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
+    cache_dir: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "baselines": [baseline.value for baseline in self.baselines]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RefereeConfig:
-        return cls(**{**value, "device": DeviceKind(value["device"])})
+        baselines = tuple(Baseline(name) for name in value["baselines"])
+        return cls(**{**value, "device": DeviceKind(value["device"]), "baselines": baselines})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,6 +168,10 @@ def eval_command(
         str | None,
         option("--audit", "Run under compute-sanitizer as well, on the small workload: auto, always, never.  [auto]"),
     ] = None,
+    baseline: Annotated[
+        str | None,
+        option("--baseline", "What speedups are against, the first deciding: eager,compile,max-autotune, ….  [eager]"),
+    ] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Host device without race and access checks.")] = False,
     allow_degenerate: Annotated[
         bool, typer.Option("--allow-degenerate", help="Score problems too that can't tell right from wrong.")
@@ -228,6 +232,7 @@ def eval_command(
         "device_policy": device_policy,
         "sandbox": sandbox,
         "audit": audit,
+        "baselines": baseline,
         "checked": False if unchecked else None,
         "allow_degenerate": allow_degenerate or None,
         "compile_timeout_s": compile_timeout,

@@ -86,14 +86,14 @@ class RefereeProcess:
         with suppress(RefereeLost):  # one that died at once is met by its first task
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
-    def judge(self, task: Task) -> Outcome:
+    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
         """The verdict. Raises `RefereeLost` and `SlotLost`."""
         if not self.ready:
             message = self._receive(START_TIMEOUT_S)
             if message["type"] != "ready":
                 raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
             self.ready = True
-        self._send(task.to_json())
+        self._send({"task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
         message = self._receive(self._config.solution_timeout_s + MARGIN_S)
         if message["type"] != "judged":
             raise RefereeLost(f"the referee failed: {message.get('reason')}", str(message.get("trace", "")))
@@ -166,17 +166,16 @@ class LocalExecutor:
     def build(self, order: Order) -> BuildOutcome:
         return self._builders.build(order)
 
-    def judge(self, slot: Slot, task: Task, built: Built) -> Outcome:
-        assert isinstance(built, BuildOutcome)
-        whole = replace(
-            task, modules=built.injected(), readable=built.readable, parts=built.parts, kernels=built.kernel_names
-        )
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
+        whole = _whole(task, built)
+        # Only audits run ahead.
+        coming = [_whole(*each) for each in ahead] if self._settings.sanitizer is not None else []
         reason, detail, started = "", "", False
         for left in reversed(range(TRIES)):
             referee = self._referees.get(slot.name)
             try:
                 referee = referee or self._start(slot.name)
-                outcome = referee.judge(whole)
+                outcome = referee.judge(whole, coming)
                 if left and was_killed(outcome.evidence):
                     continue
                 return outcome
@@ -223,6 +222,14 @@ class LocalExecutor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _whole(task: Task, built: Built) -> Task:
+    """`task` with what was built for it."""
+    assert isinstance(built, BuildOutcome)
+    return replace(
+        task, modules=built.injected(), readable=built.readable, parts=built.parts, kernels=built.kernel_names
+    )
 
 
 def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[str, str]]]:
@@ -274,6 +281,8 @@ def referee_config(config: RunConfig, host_runtime: str | None) -> RefereeConfig
         sandbox=config.sandbox,
         checked=config.checked,
         allow_degenerate=config.allow_degenerate,
+        baselines=config.baselines,
+        cache_dir=str(config.cache_dir),
         device_policy=config.device_policy,
         seeds=config.seeds,
         load_timeout_s=config.load_timeout_s,
