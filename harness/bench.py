@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.claims import Calibration
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import digest, digest_on_device
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose, restore_all
@@ -30,6 +29,9 @@ CUDA_SHARE = 0.4
 
 HOST_SHARE = 0.2
 HOST_LIMIT_BYTES = 4 * 2**30
+
+SMALL_SET_BYTES = 64 * 2**20
+"""Sets up to this size may be many: calls over them are so short that it takes many to tell how long one is."""
 
 POISON = 0xFF
 """Byte that fills output buffers: NaN in every float format, -1 in integers."""
@@ -48,8 +50,16 @@ class Bench:
     """A problem made ready on a device. Raises `ProblemError` where the problem is at fault."""
 
     def __init__(
-        self, problem: Problem, workload: Workload, device: Device, *, sets_wanted: int, secret: random.Random
+        self,
+        problem: Problem,
+        workload: Workload,
+        device: Device,
+        *,
+        sets_wanted: int,
+        secret: random.Random,
+        small_sets_wanted: int = 0,
     ) -> None:
+        """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`)."""
         self.problem = problem
         self.workload = workload
         self.device = device
@@ -70,7 +80,7 @@ class Bench:
         self.sets: tuple[InputSet, ...] = ()
         self.init_slots: tuple[Slot, ...] = ()
         self.state_slots: Mapping[str, Slot] = {}
-        self.arena = self._lay_out(sets_wanted)
+        self.arena = self._lay_out(sets_wanted, small_sets_wanted)
         self._salt = secret.getrandbits(128)
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
         self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
@@ -80,13 +90,11 @@ class Bench:
         # no guest can starve the referee of it later.
         self.draw(0)
         self.truth_source = self.truth(0).source
-        self.quiet_s: float | None = None
-        self.calibration: Calibration | None = None
 
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
 
-    def _lay_out(self, wanted: int) -> Arena:
+    def _lay_out(self, wanted: int, small_wanted: int) -> Arena:
         state = self.oracle.initial_state
         offset = 0
 
@@ -103,6 +111,9 @@ class Bench:
         state_metas = [(tuple(state[name].shape), state[name].dtype) for name in self.traits.updates_state]
         metas = (*self._input_metas, *output_metas, *state_metas)
         set_bytes = sum(aligned(tensor_bytes(shape, dtype)) for shape, dtype in metas)
+        if set_bytes <= SMALL_SET_BYTES:
+            wanted = max(wanted, small_wanted)
+        self.set_bytes = set_bytes
         free = self.device.free_bytes()
         budget = (
             int(free * CUDA_SHARE)

@@ -30,16 +30,30 @@ the rules are, in this order:
    (warm-up, latency) may take for launches. Else the work of several calls was done in one of them (all inputs of a
    burst lie in memory when it begins), and every call is charged the mean.
 
+6. **Back to back.** For calls of less than some milliseconds the flushes and pauses of a burst leave room for lies. So
+   N more calls are made over other fresh inputs with no flush, no pause and no message between them. W is again the
+   referee's wall clock, from telling a stopped process to begin until it is stopped; c the same per call for code that
+   the referee trusts, with its spread s; d the median of the accepted claims; l the median of the claimed latencies,
+   since launches that a flush hides show here (l >= d by rule 1). The unexplained time a call, W / N - c - l, is at
+   most
+
+       burst_s / N + per_call_s + 3 s + relative (c + l)          (`BACK_TO_BACK`)
+
+   in one of up to three such bursts, else every call is charged the least of it. Whatever was claimed, a call took no
+   more than W / N, which the record states (`at_most_s`): a lie is smaller than W / N - d. (Calls that leave most of
+   the GPU idle could overlap; and their data may be in the cache, which the record states too.)
+
 **Power.** A liar whose calls truly take t and are claimed as t - u passes rule 3 as long as N u <= A + N k, where k is
 how much of c its process manages to skip (0 <= k <= c: an L2 flush or a copy left out). So the largest lie that goes
 unnoticed is
 
     u = burst_s / N + per_call_s + 3 s + relative (t + c) + k
 
-per call (`hidden_s`), and the largest false speedup is t / (t - u). At t much above u the rule is tight: with the
+per call (`hidden_s`) by rule 3, and by rule 6 less than W / N - d, which for calls that take longer than their launch
+is little more than c. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
 defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us
-it proves nothing, and rules 2, 4 and 5 and many calls per burst have to do the work: `calls_needed` says how many, and
-where no number suffices the record must not call the time confirmed.
+it proves nothing, and rules 2, 4, 5 and 6 have to do the work. (`calls_needed` says how many calls a burst would need;
+for short ones no number suffices.)
 """
 
 from __future__ import annotations
@@ -296,3 +310,70 @@ def _show(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+BACK_TO_BACK = Tolerance(burst_s=300e-6, per_call_s=5e-6, relative=0.05)
+"""What rule 6 grants: a burst's start and end differ by some hundred microseconds, and without pauses between calls a
+GPU runs at lower clocks than with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackToBackVerdict:
+    """What calls without a pause prove. Seconds a call.
+
+    `charge_s` is to be added to every claimed time, 0 where the claims are explained. `at_most_s` bounds what a call
+    can have taken, whatever was claimed.
+    """
+
+    charge_s: float
+    at_most_s: float
+    reason: str
+    evidence: Mapping[str, Any]
+
+
+def judge_back_to_back(
+    walls_s: Sequence[float],
+    *,
+    calls: int,
+    claimed_s: float,
+    latency_s: float | None,
+    calibration: Calibration,
+    tolerance: Tolerance = BACK_TO_BACK,
+) -> BackToBackVerdict:
+    """Rule 6 over bursts of `calls` calls each, of which the least unexplained one counts.
+
+    `claimed_s` and `latency_s` are medians of claims a call; without a latency, the launch is taken for as long as that
+    of trusted code. `calibration` is of trusted bursts of the same kind, their device times taken as nothing.
+    Raises `ValueError` where the referee's own numbers are impossible.
+    """
+    if calls < 1 or not walls_s or not all(math.isfinite(wall_s) and wall_s > 0.0 for wall_s in walls_s):
+        raise ValueError(f"a burst has at least one call and takes time: {calls} calls in {list(walls_s)} s")
+    at_most_s = min(walls_s) / calls
+    own_s = max(claimed_s, latency_s or 0.0)
+    explained_s = calibration.per_call_s + own_s
+    allowed_s = (
+        tolerance.burst_s / calls + tolerance.per_call_s + 3.0 * calibration.spread_s + tolerance.relative * explained_s
+    )
+    unexplained_s = at_most_s - explained_s
+    accepted = unexplained_s <= allowed_s
+    evidence = {
+        "calls": calls,
+        "wall_s": list(walls_s),
+        "at_most_s": at_most_s,
+        "claimed_s": claimed_s,
+        "latency_s": latency_s,
+        "calibration": calibration.to_json(),
+        "unexplained_per_call_s": unexplained_s,
+        "allowed_per_call_s": allowed_s,
+        "accepted": accepted,
+    }
+    if accepted:
+        reason = f"without pauses a call takes {_show(at_most_s)} at most"
+    else:
+        reason = (
+            f"without pauses a call takes {_show(at_most_s)}, of which {_show(unexplained_s)} are not explained by the "
+            f"claimed {_show(claimed_s)} ({_show(allowed_s)} would be): every call is charged that much more"
+        )
+    return BackToBackVerdict(
+        charge_s=0.0 if accepted else unexplained_s, at_most_s=at_most_s, reason=reason, evidence=evidence
+    )

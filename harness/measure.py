@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import random
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,10 +40,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceBurst:
-    """What the reference took in one burst, by the referee's own clocks."""
+    """What the reference took in one burst, by the referee's own clocks.
+
+    `peak_bytes` is the most memory of its parameters and of what its calls allocated; None where that is not known.
+    """
 
     times: tuple[CallTime, ...]
     wall_s: float
+    peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,7 @@ class ReferenceRunner:
 
     def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
         times = []
+        held_bytes = self._bench.device.start_peak()
         begin = time.perf_counter()
         for turn in turns:
             arguments = self._bench.arguments(turn.index)
@@ -145,7 +149,11 @@ class ReferenceRunner:
                 times.append(timer(forward, self._copy, functools.partial(self._bench.complete, turn.index)))
         wall_s = time.perf_counter() - begin
         self._bench.oracle.restore_state()
-        return ReferenceBurst(times=tuple(times), wall_s=wall_s)
+        peak_bytes = self._bench.device.peak_bytes()
+        if peak_bytes is not None:
+            # What this process holds beside the reference is the harness's own.
+            peak_bytes += self._bench.oracle.state_bytes - held_bytes
+        return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
     def back_to_back(self, indices: Sequence[int], *, graph: bool) -> CallTime:
         """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
@@ -174,18 +182,6 @@ class ReferenceRunner:
     def _copy(self, result: object) -> None:
         for slot, leaf in zip(self._scratch, flatten(result)[0], strict=True):
             slot.copy_(leaf)
-
-
-def quiet_reference_s(bench: Bench) -> float:
-    """The reference's median cold time in seconds, while nothing of a solution is on the device: once a problem."""
-    indices = range(len(bench.sets))
-    for index in indices:
-        bench.draw(index)
-        bench.hold_back(index)
-    bench.device.synchronize()
-    turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in indices)]
-    burst = ReferenceRunner(bench).burst(turns)
-    return statistics.median(time.device_s for time in burst.times[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,11 @@ class Oracle:
         """Why the truth is the float32 reference; None where it is float64."""
         return self._float32_because
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of parameters and buffers."""
+        return sum(value.numel() * value.element_size() for value in self.initial_state.values())
+
     def forward(self, arguments: Sequence[object]) -> object:
         """The bare call, as it is timed."""
         return self.model(*arguments)

@@ -19,13 +19,13 @@ import torch
 from harness import idle
 from harness.audit import Auditor, Subject
 from harness.bench import Bench
-from harness.claims import Calibration, calibrate
+from harness.claims import calibrate
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.lint import taken_for_right
-from harness.measure import quiet_reference_s
 from harness.model import DeviceKind, Problem, Status, Workload, one_line
+from harness.quiet import NONSTOP_SETS, Known, measure_quiet
 from harness.reference import ProblemError
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, attach_request, failed
@@ -58,6 +58,7 @@ class Referee:
         self._auditor = auditor
         self._bench: Bench | None = None
         self._side_bench: Bench | None = None
+        self._known: Known | None = None
         self._taken_for_right: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def __enter__(self) -> Referee:
@@ -71,6 +72,7 @@ class Referee:
         if self._bench is not None:
             self._bench.close()
             self._bench = None
+            self._known = None
 
     def _drop_side_bench(self) -> None:
         if self._side_bench is not None:
@@ -89,6 +91,7 @@ class Referee:
             self.device,
             sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(self._variants(problem)) + 1),
             secret=self._secret,
+            small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
         )
         return self._bench
 
@@ -144,11 +147,10 @@ class Referee:
                 ),
                 evidence=evidence,
             )
-        if task.timed and bench.quiet_s is None and self.config.device is DeviceKind.CUDA:
+        if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             if side is not None:
                 side.wait()
-            bench.quiet_s = quiet_reference_s(bench)
-            bench.calibration = self._calibrate(bench, task)
+            self._known = self._learn(bench, task)
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
         if degenerate:
@@ -160,7 +162,9 @@ class Referee:
             ) as guest:
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
                     side = self._begin_side(task, workload)
-                session = Session(self._terms(task), bench, guest, task, evidence, stages, begin, side=side)
+                session = Session(
+                    self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self._known
+                )
                 try:
                     outcome = session.run()
                 finally:
@@ -223,11 +227,13 @@ class Referee:
             variants=tuple(self._variants(task.problem)),
         )
 
-    def _calibrate(self, bench: Bench, task: Task) -> Calibration | None:
-        """What bursts cost beside their calls, from those of a contestant whose code is the harness's own.
+    def _learn(self, bench: Bench, task: Task) -> Known:
+        """The reference on its own, and what bursts cost beside their calls, by a contestant of the harness's own code.
 
-        None where that fails; the first solution then shows why.
+        Where that contestant fails, the first solution shows why.
         """
+        sets = min(len(bench.sets), self.config.sets_per_burst + EXTRA_SETS)
+        quiet = measure_quiet(bench, sets=sets)
         own = replace(
             task,
             source=idle.source(bench.traits, bench.oracle.initial_state),
@@ -236,17 +242,16 @@ class Referee:
             parts=(),
             readable=(),
         )
-        sets = min(len(bench.sets), self.config.sets_per_burst + EXTRA_SETS)
-        bursts = []
         try:
             with Guest(
                 self._zygote, self._policy(own), own.log_path, memory_limit_bytes=self.config.memory_limit_bytes
             ) as guest:
                 session = Session(self._terms(task), bench, guest, own, {}, {}, time.perf_counter())
-                bursts = session.idle_bursts(sets)
+                pauses = calibrate(session.idle_bursts(sets))
+                nonstop = session.idle_nonstop(quiet.nonstop_sets) if quiet.nonstop_sets else []
         except GuestFailed:
-            return None
-        return calibrate(bursts)
+            return Known(quiet=quiet, pauses=None, nonstop=None)
+        return Known(quiet=quiet, pauses=pauses, nonstop=calibrate(nonstop) if nonstop else None)
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(

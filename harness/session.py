@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +21,16 @@ from harness.measure import (
     MAX_ROUNDS,
     Limits,
     ReferenceRunner,
+    Rounds,
     Turn,
     calls_of,
     plan_turns,
     run_rounds,
 )
-from harness.messages import Attach, Burst, BurstDone, CallMode, Load
+from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.model import DeviceKind, Failure, Status
+from harness.nonstop import LATE_WRITE, Figures, Nonstop, measure_nonstop, run_nonstop
+from harness.quiet import Known
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
 from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
@@ -82,6 +86,7 @@ class Session:
         *,
         first_set: int = 0,
         side: SideCheck | None = None,
+        known: Known | None = None,
     ) -> None:
         self._terms = terms
         self._config = terms.config
@@ -99,6 +104,7 @@ class Session:
         self._answered: list[int] = []
         self._first_set = first_set
         self._side = side
+        self._known = known
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
@@ -227,19 +233,27 @@ class Session:
             bursts.append((wall_s, [claim.device_s for claim in done.claims]))
         return bursts[1:]  # the first one loads and allocates
 
+    def idle_nonstop(self, sets: int) -> list[tuple[float, list[float]]]:
+        """Wall seconds of calls back to back over the first `sets` sets, as drawn, by the same solution.
+
+        Its device times are taken as nothing: what its launches take counts as what launches take.
+        """
+        bursts = []
+        for _ in range(CALIBRATION_BURSTS + 1):
+            held = run_nonstop(
+                self._bench, self._guest, self._request, range(sets), graph=False, timeout_s=self._left_s(), drawn=True
+            )
+            assert isinstance(held, Nonstop)
+            bursts.append((held.wall_s, [0.0] * sets))
+        return bursts[1:]
+
     def _expect_still(self) -> None:
         """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
         if self._bench.output_digests(self._closed) != self._closed_digests:
-            raise GuestFailed(
-                Failure(
-                    status=Status.disqualified,
-                    reason="outputs were written after the calls that they are of had closed",
-                    evidence={"rule": "late write"},
-                )
-            )
+            raise GuestFailed(LATE_WRITE)
 
-    def _ask(self, calls: tuple[Any, ...], schedule: int = 0) -> tuple[BurstDone, float]:
-        burst = Burst(
+    def _request(self, calls: tuple[Call, ...], schedule: int = 0) -> Burst:
+        return Burst(
             calls=calls,
             input_tree=self._bench.tree.to_json(),
             state_names=self._bench.traits.updates_state,
@@ -247,8 +261,10 @@ class Session:
             coerce_device=self._config.device_policy == "coerce",
             schedule=schedule,
         )
+
+    def _ask(self, calls: tuple[Call, ...], schedule: int = 0) -> tuple[BurstDone, float]:
         timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
-        done, wall_s = self._guest.burst(burst, timeout_s)
+        done, wall_s = self._guest.burst(self._request(calls, schedule), timeout_s)
         self._bursts_s["solution"] += wall_s
         return done, wall_s
 
@@ -334,16 +350,13 @@ class Session:
         failure = overall(findings, unmatched=self._unmatched)
         if failure is not None:
             return failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
+        nonstop = self._nonstop(rounds, verifier, findings)
+        self._evidence["timed_calls_verified"] = len(findings)
+        if failure := overall(findings, unmatched=self._unmatched):
+            return failed(failure, self._evidence | {"failed_while": "calls back to back"}, self._labels)
         self._labels += [label for label in verifier.labels if label not in self._labels]
         light, floor = self._speed_of_light()
-        judged = judge_times(
-            rounds,
-            device=config.device,
-            light=light,
-            floor=floor,
-            quiet_s=bench.quiet_s,
-            calibration=bench.calibration,
-        )
+        judged = judge_times(rounds, device=config.device, light=light, floor=floor, known=self._known, nonstop=nonstop)
         self._labels += judged.labels
         if judged.failure is not None:
             return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
@@ -355,6 +368,26 @@ class Session:
             timing={**judged.timing, "gpu_after_rounds": [state.to_json() for state in states if state is not None]},
             labels=tuple(self._labels),
         )
+
+    def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[Finding]) -> Figures | None:
+        """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
+        if self._known is None or self._known.nonstop is None:
+            return None
+        begin = time.perf_counter()
+        figures = measure_nonstop(
+            self._bench,
+            self._guest,
+            self._request,
+            known=self._known,
+            calibration=self._known.nonstop,
+            claimed_s=statistics.median(time_s for burst in rounds.samples(CallMode.COLD)[1] for time_s in burst),
+            latencies_s=rounds.windows(CallMode.LATENCY)[1],
+            verify=lambda held: verifier.check(held.turns, held.done, with_reference=False),
+            findings=findings,
+            timeout_s=self._left_s(),
+        )
+        self._stages["back_to_back"] = time.perf_counter() - begin
+        return figures
 
 
 def failed(

@@ -5,6 +5,7 @@ Trusted side; floats in, JSON-able values out, nothing is measured here. Imports
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +15,10 @@ from harness.claims import Calibration, ClaimVerdict, Tolerance, calibrate, judg
 from harness.measure import Round, Rounds
 from harness.messages import CallMode
 from harness.model import DeviceKind, Failure
+from harness.nonstop import Figures
+from harness.quiet import Known, Quiet
 from harness.roofline import SpeedOfLight, TrustFloor
-from harness.stats import Stopping, speedup_interval, summarise
+from harness.stats import SpeedupEstimate, Stopping, same_within, speedup_interval, summarise
 
 UNEXPLAINED = "unexplained_time"
 """Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""
@@ -30,6 +33,11 @@ DISTURBED_BASELINE = "disturbed_baseline"
 
 DISTURBED_FACTOR = 1.1
 """How much slower the reference may be; clocks and temperature account for less than this."""
+
+DECIDED_BY = "single calls with a cold cache"
+"""What the speedup is of, for short calls too. Each such call has its data cold, its inputs completed at the last
+moment and its output verified, for any code, on both sides alike. Back to back, short calls take what their launches
+take; a graph can't be had of all code; and in both, work on one call's inputs may begin in another's time."""
 
 LEAST_ROUNDS = 4
 """Rounds that any speedup rests on; its interval is looked at from the one before the last of them on."""
@@ -71,15 +79,16 @@ def judge_times(
     device: DeviceKind,
     light: SpeedOfLight | None = None,
     floor: TrustFloor | None = None,
-    quiet_s: float | None = None,
-    calibration: Calibration | None = None,
+    known: Known | None = None,
+    nonstop: Figures | None = None,
 ) -> Judged:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
     `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
-    `quiet_s` the reference's median before the solution was started, which a submission can't have slowed.
-    `calibration` is of bursts that a trusted contestant made; without it, the reference's own stand in for them.
+    `known` what was measured before the solution was started, which a submission can't have slowed: without it, the
+    reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
     """
+    calibration, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
     if calibration is None:
         calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
     if device is DeviceKind.HOST:
@@ -89,7 +98,7 @@ def judge_times(
     tolerance = HOST_TOLERANCE if device is DeviceKind.HOST else Tolerance()
     verdicts = [_judge_round(r, calibration, floor_s, tolerance) for r in rounds.held]
     refused = [verdict for verdict in verdicts if not verdict.accepted]
-    claims = {
+    claims: dict[str, Any] = {
         "bursts": len(verdicts),
         "accepted": len(verdicts) - len(refused),
         "worst": dict(max(verdicts, key=_unexplained).evidence),
@@ -99,9 +108,10 @@ def judge_times(
         if verdict.failure is not None:
             return Judged(reason=verdict.reason, speedup=None, timing={"claims": claims}, failure=verdict.failure)
     timed, claimed = rounds.samples(CallMode.COLD)
-    reference, disturbed = _undisturbed(timed, quiet_s)
+    reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
+    charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
     solution = [
-        [time_s for turn, time_s in zip(r.turns, verdict.times_s, strict=True) if turn.mode is CallMode.COLD]
+        [time_s + charge_s for turn, time_s in zip(r.turns, verdict.times_s, strict=True) if turn.mode is CallMode.COLD]
         for r, verdict in zip(rounds.held, verdicts, strict=True)
     ]
     estimate = speedup_interval(reference, solution)
@@ -122,8 +132,23 @@ def judge_times(
         },
         "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
         "claims": claims,
-        "quiet_reference_s": quiet_s,
+        "quiet_reference_s": None if quiet is None else quiet.reference_s,
+        "decided_by": DECIDED_BY,
     }
+    if quiet is not None:
+        timing["noise_floor"] = quiet.floor_json()
+        timing["reference"] |= {"back_to_back_s": quiet.back_to_back_s, "graph_s": quiet.graph_s}
+    hidden_s = claims["worst"].get("hidden_per_call_s")
+    if nonstop is not None:
+        timing["solution"] |= {"back_to_back_s": nonstop.back_to_back_s, "graph_s": nonstop.graph_s}
+        timing["back_to_back"] = {
+            **nonstop.verdict.evidence,
+            "data": nonstop.data,
+            "graph_refused": nonstop.graph_refused,
+        }
+        median_s = statistics.median(time_s for burst in solution for time_s in burst)
+        hidden_s = min(hidden_s or math.inf, max(0.0, nonstop.verdict.at_most_s - median_s))
+    timing["hidden_per_call_s"] = hidden_s
     if light is not None:
         timing["speed_of_light"] = {
             **light.to_json(),
@@ -132,17 +157,25 @@ def judge_times(
             "floor": None if floor is None else floor.to_json(),
         }
     labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
-    if 2 * len(refused) > len(verdicts):
+    if 2 * len(refused) > len(verdicts) or charge_s > 0.0:
         timing["solution"]["claimed_samples_s"] = claimed
         labels += (UNEXPLAINED,)
-    interval = "" if estimate.low is None else f" ({estimate.low:.3g} to {estimate.high:.3g})"
     return Judged(
-        reason=f"right on every input variant; {estimate.speedup:.3g}x eager{interval}",
+        reason=f"right on every input variant; {_in_words(estimate, quiet)}",
         speedup=estimate.speedup,
         timing=timing,
         failure=None,
         labels=labels,
     )
+
+
+def _in_words(estimate: SpeedupEstimate, quiet: Quiet | None) -> str:
+    low, high = estimate.low, estimate.high
+    if quiet is not None:
+        share = same_within(estimate.speedup, low, high, floor=quiet.floor.log_width)
+        if share is not None:
+            return f"the same as eager (within {share * 100:.2g} %)"
+    return f"{estimate.speedup:.3g}x eager" + ("" if low is None else f" ({low:.3g} to {high:.3g})")
 
 
 def _undisturbed(bursts: Sequence[Sequence[float]], quiet_s: float | None) -> tuple[Sequence[Sequence[float]], bool]:

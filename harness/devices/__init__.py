@@ -133,12 +133,21 @@ class Device(Protocol):
         """
         ...
 
-    def start_peak(self) -> None:
-        """Begin to watch for the most memory that this process's tensors take on the device."""
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the cache that all of the device shares."""
+        ...
+
+    def start_peak(self) -> int:
+        """Begin to watch for the most memory that this process's tensors take on the device; what they take now."""
         ...
 
     def peak_bytes(self) -> int | None:
         """The most since `start_peak`, by torch's allocator, without the device's own cache flush; None: not known."""
+        ...
+
+    def taken_bytes(self) -> int | None:
+        """Device memory that no process could have now, by the driver's count; None: not known."""
         ...
 
 

@@ -226,9 +226,20 @@ class CudaDevice:
             work()
         return graph.replay
 
-    def start_peak(self) -> None:
+    @property
+    def cache_bytes(self) -> int:
+        return int(torch.cuda.get_device_properties(self.index).L2_cache_size)
+
+    def _without_flush(self, nbytes: int) -> int:
+        return nbytes - (0 if self._flush is None else self._flush_bytes)
+
+    def start_peak(self) -> int:
         torch.cuda.reset_peak_memory_stats(self.index)
+        return self._without_flush(int(torch.cuda.memory_allocated(self.index)))
 
     def peak_bytes(self) -> int | None:
-        own = 0 if self._flush is None else self._flush_bytes
-        return int(torch.cuda.max_memory_allocated(self.index)) - own
+        return max(0, self._without_flush(int(torch.cuda.max_memory_allocated(self.index))))
+
+    def taken_bytes(self) -> int | None:
+        free, total = torch.cuda.mem_get_info(self.index)
+        return int(total - free)

@@ -139,10 +139,17 @@ class HostDevice:
     def capture(self, work: Callable[[], object]) -> Callable[[], None]:
         raise DeviceError("the host device has no graphs")
 
-    def start_peak(self) -> None:
-        return
+    @property
+    def cache_bytes(self) -> int:
+        return last_level_cache_bytes()
+
+    def start_peak(self) -> int:
+        return 0
 
     def peak_bytes(self) -> int | None:
+        return None
+
+    def taken_bytes(self) -> int | None:
         return None
 
 

@@ -1,0 +1,150 @@
+"""The reference on its own, before any solution of its problem was started: how long, how noisy, how large.
+
+Trusted side. Imports `measure`. What is measured here no submission can have touched: it bounds the baseline, says how
+far two measurements of the same thing lie apart (the noise floor), and is the reference's part of the figures that are
+kept beside the device time of single calls.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.bench import Bench
+from harness.claims import Calibration
+from harness.measure import ReferenceRunner, Turn
+from harness.messages import CallMode
+from harness.model import one_line
+from harness.stats import NoiseFloor, noise_floor, speedup_interval
+
+LEAST_BURSTS = 4
+MOST_BURSTS = 8
+BURSTS_BUDGET_S = 0.15
+"""Bursts of the reference against itself: as many as fit into these seconds, within bounds."""
+
+PROCESS_BIAS = 0.005
+"""Least noise floor, as a difference of logs: an identical twin runs in another process, with memory and code at other
+addresses, which bursts in one process do not show."""
+
+SHORT_S = 50e-6
+"""Device time of a call below which calls as one graph are measured beside the single ones."""
+
+
+NONSTOP_SETS = 32
+"""Sets over which calls are made back to back, where they are small (`bench.SMALL_SET_BYTES`)."""
+
+NONSTOP_BELOW_S = 5e-3
+"""Device time of a call from which calls back to back prove no more than bursts with pauses do."""
+
+NONSTOP_BYTES = 8 * 2**30
+"""Most that the sets of calls back to back take: their outputs are copied aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quiet:
+    """Seconds a call; bytes beyond the inputs. `graph_refused` says why `graph_s` is None, where it was tried.
+
+    `nonstop_sets` is how many sets calls are made over back to back, 0 where that would prove nothing.
+    """
+
+    reference_s: float
+    floor: NoiseFloor
+    measured_log_width: float
+    peak_bytes: int | None
+    nonstop_sets: int = 0
+    back_to_back_s: float | None = None
+    graph_s: float | None = None
+    graph_refused: str | None = None
+
+    def floor_json(self) -> dict[str, Any]:
+        """The noise floor as a record has it: its width, what of it was measured, and how."""
+        return {
+            **self.floor.to_json(),
+            "measured_log_width": self.measured_log_width,
+            "least_log_width": PROCESS_BIAS,
+            "method": "bursts of the reference, every other call against the rest",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a problem before a solution to it is judged.
+
+    `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
+    those without; None where that is not known.
+    """
+
+    quiet: Quiet
+    pauses: Calibration | None
+    nonstop: Calibration | None
+
+
+def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
+    """Bursts over the first `sets` sets, and calls back to back where they are short; all inputs are drawn here."""
+    for index in range(sets):
+        bench.draw(index)
+        bench.hold_back(index)
+    bench.device.synchronize()
+    runner = ReferenceRunner(bench)
+    turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in range(sets))]
+    bursts: list[list[float]] = []
+    wanted, spent_s, peak_bytes = LEAST_BURSTS, 0.0, None
+    while len(bursts) < wanted:
+        if bursts and bench.traits.mutates_inputs:
+            for index in range(sets):
+                bench.redraw(index)
+            bench.device.synchronize()
+        burst = runner.burst(turns)
+        bursts.append([time.device_s for time in burst.times[1:]])
+        spent_s += burst.wall_s
+        if len(bursts) == 1:
+            wanted = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / burst.wall_s) // 2 * 2))
+            peak_bytes = burst.peak_bytes
+    aa = speedup_interval(*halves(bursts))
+    reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
+    measured = noise_floor(aa).log_width
+    count = min(len(bench.sets), NONSTOP_BYTES // max(bench.set_bytes, 1))
+    held: dict[str, Any] = {}
+    if reference_s < NONSTOP_BELOW_S and count >= sets:
+        for index in range(sets, count):
+            bench.draw(index)
+        bench.device.synchronize()
+        held = _nonstop(bench, runner, range(count), short=reference_s < SHORT_S)
+    return Quiet(
+        reference_s=reference_s,
+        floor=noise_floor(aa, least=PROCESS_BIAS),
+        measured_log_width=measured,
+        peak_bytes=peak_bytes,
+        **held,
+    )
+
+
+def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[list[float]]]:
+    """Each burst's calls, of which there are two at least, as two series: every other call and the rest, which of them
+    is the first one changing from burst to burst."""
+    parts = [(list(burst[0::2]), list(burst[1::2])) for burst in bursts]
+    turned = [(a, b) if number % 2 == 0 else (b, a) for number, (a, b) in enumerate(parts)]
+    return [a for a, _ in turned], [b for _, b in turned]
+
+
+def _nonstop(bench: Bench, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
+    """The reference's calls back to back, and as a graph where they are short and nothing but their values changes."""
+    runner.back_to_back(indices, graph=False)  # memory is allocated in the first ones
+    found: dict[str, Any] = {
+        "nonstop_sets": len(indices),
+        "back_to_back_s": runner.back_to_back(indices, graph=False).device_s,
+    }
+    if short and graphable(bench):
+        try:
+            found["graph_s"] = runner.back_to_back(indices, graph=True).device_s
+        except RuntimeError as error:
+            found["graph_refused"] = one_line(str(error), limit=200)
+    return found
+
+
+def graphable(bench: Bench) -> bool:
+    """Whether calls of this problem may be made as a graph: state, generators and inputs stay as they are."""
+    traits = bench.traits
+    return not (traits.draws_random or traits.updates_state or traits.mutates_inputs)
