@@ -47,6 +47,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "plot": Lazy(module="reports", function="plot_command", summary="Write the report's figures as files."),
     "merge": Lazy(module="results", function="merge_command", summary="Make one run of several."),
     "ci": Lazy(module="ci", function="ci_command", summary="Score what a branch adds or changes, against rules."),
+    "baseline": Lazy(
+        module="baseline", function="baseline_command", summary="Time the references, eager and compiled."
+    ),
     "doctor": Lazy(
         module="machine", function="doctor_command", summary="Say what this machine can do, and what lacks."
     ),

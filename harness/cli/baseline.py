@@ -1,0 +1,279 @@
+"""`harness baseline`: the time of problems' references, eager and compiled, measured ahead of any run.
+
+Outside layer; trusted side. What is measured is kept in the cache folder, where `harness eval --baseline` finds it;
+`--out` writes it to a folder for people as well.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness import environment
+from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
+from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
+from harness.config import ConfigError, cache_root, parse_baselines
+from harness.environment import Environment, MachineError
+from harness.model import Baseline, DeviceKind, Problem, Workload
+from harness.report import baselines as pages
+from harness.report import format as show
+from harness.store import timestamp
+
+if TYPE_CHECKING:
+    from harness.baselines import Request
+    from harness.roofline import Peaks, SpeedOfLight
+
+ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
+FORMAT = 1
+
+MOST_JOBS = 8
+"""Each process holds a CUDA context and one problem's tensors; timing goes one at a time anyway."""
+
+EACH_BUDGET_S = 1.0
+"""Seconds of bursts for each baseline of a problem, at most."""
+
+SAME = {DeviceKind.CUDA: ("gpu", "driver", "torch"), DeviceKind.HOST: ("cpu", "torch")}
+"""What must be the same for times to go into one file. Which of several like GPUs it was stands with each session."""
+
+
+def baseline_command(
+    wanted: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROBLEMS]", help="level1, level1/16, files ...  [all]")
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="Which: eager, compile, max-autotune, eager_tf32, …")
+    ] = "eager,compile",
+    problems: ProblemsRoot = None,
+    solved: Annotated[
+        Path | None, option("--solved", "Only problems that a solution below this folder is of.  [all]")
+    ] = None,
+    workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cuda or host.")] = "auto",
+    out: Annotated[Path | None, option("--out", "Folder for baselines.csv and environment.json.  [none]")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Add to the files in --out, leaving out what is measured there.")
+    ] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again what the cache folder has.")] = False,
+    budget_s: Annotated[
+        float | None, option("--budget-s", "Seconds after which no further problem begins.  [none]")
+    ] = None,
+    jobs: Annotated[int | None, option("--jobs", "Processes that compile.  [half the processors, at most 8]")] = None,
+    cache: Annotated[
+        Path | None, option("--cache", "Folder of caches.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the references' times: eager, and compiled by torch in its modes.
+
+    Problems are compiled side by side and timed one at a time, each baseline in turns with eager, its values held to
+    the problem's class. Times are kept for this GPU, driver and torch, for harness eval --baseline. A baseline that
+    fails or is wrong is a result; the exit code is 3 where nothing is known of some.
+
+    \b
+    Examples:
+      harness baseline level1 --baseline eager,compile
+      harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget-s 300
+    """
+    found = environment.collect()
+    kind = _device(device, found)
+    try:
+        asked = parse_baselines(baseline)
+    except ValueError as error:
+        raise ConfigError(f"--baseline must be {error}, not {baseline!r:.80}") from None
+    catalog = load_problems(problems or Path("problems"))
+    chosen = _chosen(catalog, wanted or [], solved, workload or ("full" if kind is DeviceKind.CUDA else "small"))
+    files = None if out is None else _Files(out, found, kind, resume=resume)
+    ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
+    cache_dir = (cache or cache_root()).expanduser()
+    done = _measure(
+        [(held, names) for held, names in ahead if names],
+        catalog=catalog,
+        kind=kind,
+        files=files,
+        cache_dir=cache_dir,
+        jobs=jobs or (max(1, min(MOST_JOBS, found.cpu_count // 2)) if kind is DeviceKind.CUDA else 1),
+        budget_s=budget_s,
+        refresh=refresh,
+    )
+    if as_json:
+        print_json({"wall_s": done.wall_s, "not_begun": done.not_begun, "rows": [dict(row) for row in done.rows]})
+    else:
+        put(pages.table(done.rows))
+    if done.not_begun:
+        say(f"not begun within the budget: {len(done.not_begun)} problems; --resume continues")
+    if lost := [row for row in done.rows if row["outcome"] == pages.LOST]:
+        fail(f"nothing is known of {len(lost)}: {lost[0]['problem']}: {lost[0]['reason']}", UNABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    problem: Problem
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    rows: Sequence[pages.Row]
+    not_begun: Sequence[str]
+    wall_s: float
+
+
+def _device(asked: str, found: Environment) -> DeviceKind:
+    if asked not in ("auto", *(kind.value for kind in DeviceKind)):
+        raise ConfigError(f"--device must be auto, cuda or host, not {asked!r:.40}")
+    why = environment.cuda_unusable(found)
+    if asked == "auto":
+        return DeviceKind.HOST if why else DeviceKind.CUDA
+    if asked == DeviceKind.CUDA.value and why:
+        raise MachineError(f"{why}; --device host measures on the CPU")
+    return DeviceKind(asked)
+
+
+def _chosen(catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str) -> list[_Chosen]:
+    """Problems by level, id or file, at a workload. Raises `CatalogError`."""
+    levels = [name for name in wanted if name in catalog.levels]
+    named = {catalog.resolve(name).id for name in wanted if name not in catalog.levels}
+    ids = [key for key in catalog if not wanted or key in named or key.partition("/")[0] in levels]
+    if solved is not None:
+        of = {item.problem_id for item in find_solutions([solved], catalog)}
+        ids = [key for key in ids if key in of]
+    found = []
+    for key in ids:
+        problem, held = catalog[key], catalog[key].workloads.get(workload)
+        if held is not None:
+            found.append(
+                _Chosen(problem=replace(problem, precision=held.precision or problem.precision), workload=held)
+            )
+    if not found:
+        raise CatalogError([f"no such problem in {catalog.root} declares a workload {workload!r}"])
+    return found
+
+
+def _measure(
+    ahead: Sequence[tuple[_Chosen, Sequence[Baseline]]],
+    *,
+    catalog: Catalog,
+    kind: DeviceKind,
+    files: _Files | None,
+    cache_dir: Path,
+    jobs: int,
+    budget_s: float | None,
+    refresh: bool,
+) -> _Done:
+    from harness.baselines import Request
+    from harness.baselines.pool import Pool
+
+    begin = time.perf_counter()
+    workloads = {held.problem.id: held.workload for held, _ in ahead}
+    # The largest problems compile longest: they begin first, so that none is left over when all others are done.
+    requests = [
+        Request(
+            problem=held.problem,
+            workload=held.workload,
+            baselines=names,
+            budget_s=EACH_BUDGET_S * len(names),
+            refresh=refresh,
+        )
+        for held, names in reversed(ahead)
+    ]
+    rows: list[pages.Row] = []
+    peaks: Peaks | None = None
+    pool = Pool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs)
+    done: set[str] = set()
+    for told in pool.run(requests, budget_s=budget_s):
+        peaks = told.peaks or peaks
+        problem = told.request.problem
+        done.add(problem.id)
+        light = _light(catalog, told.request, peaks)
+        own = [pages.row_of(problem, told.request.workload, entry, light) for entry in told.entries]
+        if told.reason is not None:
+            own = [
+                pages.lost_row(problem, told.request.workload, name, told.reason, light)
+                for name in told.request.baselines
+            ]
+        rows += own
+        if files is not None:
+            files.add(own, peaks, wall_s=time.perf_counter() - begin)
+        _say_done(len(done), len(requests), problem, own, told.wall_s)
+    return _Done(rows=rows, not_begun=[key for key in workloads if key not in done], wall_s=time.perf_counter() - begin)
+
+
+def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Row], wall_s: float) -> None:
+    parts = []
+    for row in rows:
+        time_s, over = pages.number(row, "device_s"), pages.number(row, "over_eager")
+        said = row["outcome"] if time_s is None else show.duration(time_s)
+        if over is not None and row["baseline"] != Baseline.EAGER.value:
+            said += f" ({over:.3g}x)"
+        parts.append(f"{row['baseline']} {said}")
+    say(f"[{number}/{total}] {problem.id} {problem.name}: {', '.join(parts)}; {wall_s:.1f} s")
+
+
+def _light(catalog: Catalog, request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
+    from harness.reference import ProblemError
+    from harness.sketch import sketch
+
+    if peaks is None:
+        return None
+    costs = catalog.costs[request.problem.id]
+    try:
+        made = sketch(request.problem, request.workload, flops=costs.flops, bytes_=costs.bytes)
+    except ProblemError:
+        return None
+    return made.light(request.problem, request.workload, peaks)
+
+
+class _Files:
+    """`baselines.csv` and `environment.json` in one folder, written again with each problem that is done."""
+
+    def __init__(self, folder: Path, found: Environment, kind: DeviceKind, *, resume: bool) -> None:
+        self._folder = folder
+        self._rows: dict[pages.Identity, pages.Row] = {}
+        machine = found.for_record(kind)
+        self._session = {"begun_at": timestamp(), "gpu_uuid": machine["gpu_uuid"]}
+        self._held: dict[str, Any] = {"format": FORMAT, "environment": machine, "peaks": None, "sessions": []}
+        rows, held = folder / ROWS_FILE, folder / ENVIRONMENT_FILE
+        if not rows.exists():
+            return
+        if not resume:
+            raise ConfigError(f"{rows} is there already: --resume adds to it, another --out leaves it alone")
+        try:
+            self._rows = {pages.identity(row): row for row in pages.from_csv(rows.read_text(encoding="utf-8"))}
+            before: Mapping[str, Any] = json.loads(held.read_text(encoding="utf-8"))
+            differing = [name for name in SAME[kind] if before["environment"][name] != machine[name]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{folder}: can't be continued: {error}") from error
+        if differing:
+            raise ConfigError(
+                f"{folder} was measured on another machine ({', '.join(differing)} differ): take another --out"
+            )
+        self._held |= {"peaks": before.get("peaks"), "sessions": list(before.get("sessions", []))}
+
+    def missing(self, held: _Chosen, asked: Sequence[Baseline]) -> list[Baseline]:
+        """Which of the baselines have no row that still holds."""
+        found = []
+        for name in asked:
+            row = self._rows.get((held.problem.id, held.workload.name, name.value))
+            if row is None or row["outcome"] == pages.LOST or row["problem_digest"] != held.problem.digest:
+                found.append(name)
+        return found
+
+    def add(self, rows: Sequence[pages.Row], peaks: Peaks | None, *, wall_s: float) -> None:
+        self._rows |= {pages.identity(row): row for row in rows}
+        told = {**self._held, "sessions": [*self._held["sessions"], {**self._session, "wall_s": wall_s}]}
+        if peaks is not None:
+            told["peaks"] = peaks.to_json()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._write(ROWS_FILE, pages.to_csv(self._rows.values()))
+        self._write(ENVIRONMENT_FILE, json.dumps(told, indent=1, allow_nan=False) + "\n")
+
+    def _write(self, name: str, text: str) -> None:
+        draft = self._folder / f".{name}.draft"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(self._folder / name)

@@ -1,0 +1,227 @@
+"""Times of baselines as a CSV file: one row for each problem and baseline, columns as listed here.
+
+Pure; text in, text out. The columns and their order are a promise; a later version only adds some at the end. Seconds,
+bytes and flops in base units; absent values are empty.
+
+    problem, name, workload, precision      what was run, and the class that the problem asks for
+    baseline, outcome, reason               `measured`; `wrong` or `failed`, and why; `lost` where nothing is known
+    device_s, device_mad_s, samples         median of calls with a cold cache by the device's clock, its scatter
+                                            (median absolute deviation), how many calls
+    eager_s                                 eager's median in the same rounds
+    over_eager, over_eager_low, ..._high    how many times faster than eager, 95 % interval; of eager itself: the same
+                                            thing measured twice, which says what a ratio near 1 is worth
+    latency_s, eager_latency_s              one call from an idle device, by the host's clock
+    compile_s                               first call; short where inductor's cache held the code
+    held_to, matmul_tf32, cudnn_tf32        the class that the values were held to; where TF32 was allowed
+    rounds, stopped_by                      rounds of bursts, and the rule that ended them
+    sol_time_s, bound, sol_fraction         speed of light, what sets it, the share of it that device_s reaches
+    peaks_source                            whether that is by measured peaks or by a datasheet
+    measured_at, problem_digest             when (UTC); the problem's source and declarations
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import Baseline, Problem, Workload
+from harness.report import format as show
+
+if TYPE_CHECKING:
+    from harness.baselines import Entry
+    from harness.roofline import SpeedOfLight
+
+COLUMNS = (
+    "problem",
+    "name",
+    "workload",
+    "precision",
+    "baseline",
+    "outcome",
+    "reason",
+    "device_s",
+    "device_mad_s",
+    "samples",
+    "eager_s",
+    "over_eager",
+    "over_eager_low",
+    "over_eager_high",
+    "latency_s",
+    "eager_latency_s",
+    "compile_s",
+    "held_to",
+    "matmul_tf32",
+    "cudnn_tf32",
+    "rounds",
+    "stopped_by",
+    "sol_time_s",
+    "bound",
+    "sol_fraction",
+    "peaks_source",
+    "measured_at",
+    "problem_digest",
+)
+
+LOST = "lost"
+"""Outcome of a baseline of which nothing is known: its process died, or the problem did not load."""
+
+SHORTEST_S, LONGEST_S = 0.05e-3, 10e-3
+"""Where eager should lie at full size: above, launches hide in noise; below, GPU time is wasted."""
+
+Row = Mapping[str, str]
+Identity = tuple[str, str, str]
+
+
+def identity(row: Row) -> Identity:
+    """What a file holds one row of."""
+    return row["problem"], row["workload"], row["baseline"]
+
+
+def row_of(problem: Problem, workload: Workload, entry: Entry, light: SpeedOfLight | None) -> Row:
+    """The row of one entry."""
+    device, over, median_s = entry.device or {}, entry.over_eager, entry.median_s
+    return _row(
+        problem,
+        workload,
+        entry.baseline,
+        light,
+        outcome=entry.outcome.value,
+        reason=entry.reason,
+        device_s=median_s,
+        device_mad_s=device.get("mad_s"),
+        samples=device.get("samples"),
+        eager_s=entry.eager_s,
+        over_eager=None if over is None else over.speedup,
+        over_eager_low=None if over is None else over.low,
+        over_eager_high=None if over is None else over.high,
+        latency_s=entry.latency_s,
+        eager_latency_s=entry.eager_latency_s,
+        compile_s=entry.compile_s,
+        held_to=entry.held_to,
+        matmul_tf32=entry.matmul_tf32,
+        cudnn_tf32=entry.cudnn_tf32,
+        rounds=entry.rounds or None,
+        stopped_by=entry.stopped_by,
+        sol_fraction=None if light is None or median_s is None else light.fraction(median_s),
+        measured_at=entry.measured_at or None,
+    )
+
+
+def lost_row(problem: Problem, workload: Workload, baseline: Baseline, reason: str, light: SpeedOfLight | None) -> Row:
+    """The row of a baseline of which nothing is known."""
+    return _row(problem, workload, baseline, light, outcome=LOST, reason=reason)
+
+
+def _row(
+    problem: Problem, workload: Workload, baseline: Baseline, light: SpeedOfLight | None, **values: Any
+) -> dict[str, str]:
+    held: dict[str, Any] = {
+        "problem": problem.id,
+        "name": problem.name,
+        "workload": workload.name,
+        "precision": problem.precision.value,
+        "baseline": baseline.value,
+        "sol_time_s": None if light is None else light.sol_time_s,
+        "bound": None if light is None else light.bound,
+        "peaks_source": None if light is None else light.peaks_source,
+        "problem_digest": problem.digest,
+        **values,
+    }
+    return {name: _cell(held.get(name)) for name in COLUMNS}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return show.line(value, 400)
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """The rows as CSV text, ordered by problem (level, then number), workload and baseline."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n", extrasaction="ignore", restval="")
+    writer.writeheader()
+    order = [baseline.value for baseline in Baseline]
+    writer.writerows(
+        sorted(rows, key=lambda row: (problem_order(row["problem"]), row["workload"], order.index(row["baseline"])))
+    )
+    return stream.getvalue()
+
+
+def from_csv(text: str) -> list[Row]:
+    """The rows of such a file. Raises `ValueError` where it is none."""
+    reader = csv.DictReader(io.StringIO(text))
+    if missing := {"problem", "workload", "baseline", "outcome", "device_s"} - set(reader.fieldnames or ()):
+        raise ValueError(f"no file of baselines: it lacks the columns {', '.join(sorted(missing))}")
+    rows: list[Row] = [{name: row.get(name) or "" for name in COLUMNS} for row in reader]
+    known = {baseline.value for baseline in Baseline}
+    if strange := sorted({row["baseline"] for row in rows} - known):
+        raise ValueError(f"unknown baseline {strange[0]!r:.60}")
+    return rows
+
+
+def problem_order(problem: str) -> tuple[str, int, str]:
+    """Sorts `level1/9` before `level1/16`."""
+    level, _, rest = problem.partition("/")
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    return level, int(digits or 0), rest
+
+
+def number(row: Row, column: str) -> float | None:
+    """The number in a column; None where it is empty."""
+    text = row.get(column, "")
+    return float(text) if text else None
+
+
+def outside(rows: Iterable[Row], *, workload: str = "full") -> list[tuple[str, float]]:
+    """Problems whose eager takes less than `SHORTEST_S` or more than `LONGEST_S` at this workload, with that time."""
+    found = []
+    for row in rows:
+        time_s = number(row, "device_s")
+        of_eager = row["workload"] == workload and row["baseline"] == Baseline.EAGER.value
+        if of_eager and time_s is not None and not SHORTEST_S <= time_s <= LONGEST_S:
+            found.append((row["problem"], time_s))
+    return found
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """One line a problem: eager's time and how the others compare."""
+    names = [b.value for b in Baseline if b is not Baseline.EAGER and any(row["baseline"] == b.value for row in rows)]
+    held = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("problem", "name", "eager", "of speed of light", *(f"{name} over eager" for name in names)):
+        held.add_column(column, overflow="fold")
+    grouped: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        grouped.setdefault((row["problem"], row["workload"]), {})[row["baseline"]] = row
+    for (problem, _), own in sorted(grouped.items(), key=lambda item: problem_order(item[0][0])):
+        any_row = next(iter(own.values()))
+        eager_s = next((time_s for row in own.values() if (time_s := number(row, "eager_s")) is not None), None)
+        light_s = number(any_row, "sol_time_s")
+        share = show.share(light_s / eager_s) if light_s and eager_s else show.ABSENT
+        time = show.duration(eager_s) if eager_s else _why(any_row)
+        cells = [problem, any_row["name"], time, share, *(_compared(own.get(name)) for name in names)]
+        held.add_row(*(Text(show.line(cell, 120)) for cell in cells))
+    return held
+
+
+def _compared(row: Row | None) -> str:
+    if row is None:
+        return show.ABSENT
+    ratio = number(row, "over_eager")
+    if ratio is None:
+        return _why(row)
+    return show.speedup_with_interval(ratio, number(row, "over_eager_low"), number(row, "over_eager_high"))
+
+
+def _why(row: Row) -> str:
+    return f"{row['outcome']}: {row['reason'][:60]}" if row["reason"] else row["outcome"]
