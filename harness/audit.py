@@ -2,8 +2,11 @@
 
 Trusted side; used by the referee. One zygote a tool stands under that tool for as long as the auditor lives, so that an
 audit costs a fork and a context instead of a new process that imports torch (0.5 to 1.3 s a tool against 4 to 8). The
-tools run beside each other. A contestant that is audited gets copies of its inputs in allocations of their own, since
-the arena is one allocation in which no access is out of bounds.
+tools run beside each other, and each makes its audits one after another, in the order in which they were begun: so
+audits can run ahead of the judgement. While something is timed, `hold` keeps them all still.
+
+A contestant that is audited gets copies of its inputs in allocations of their own, since the arena is one allocation in
+which no access is out of bounds.
 
 What a tool says is about the submission's process, in which the tool's own libraries live: a submission that takes them
 apart goes unaudited. That buys it nothing: an audit only ever takes a pass away.
@@ -11,28 +14,33 @@ apart goes unaudited. That buys it nothing: an audit only ever takes a pass away
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.build.diagnostics import place_in_sources
 from harness.guest import Guest, GuestFailed
 from harness.messages import Attach, Burst, Load
 from harness.model import one_line
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
-from harness.sanitizers import SanitizerFinding, Tool, command, parse
+from harness.sandbox.freeze import StopError
+from harness.sanitizers import PRINT_LIMIT, SanitizerFinding, Tool, command, parse
 from harness.tasks import SourcePart
 from harness.zygote import Zygote, ZygoteError
 
+T = TypeVar("T")
+
 START_LIMIT_S = 120.0
-TOOL_LIMIT_S = 30.0
-"""A tool slows kernels down by factors of 10 to 1000; what takes longer on a small workload goes without that tool."""
+TOOL_LIMIT_S = 90.0
+"""A tool slows kernels down by factors of 10 to 1000; what takes longer on a small workload goes without that tool. The
+time that it is held still while others are timed counts."""
 
 END_LIMIT_S = 10.0
 """How long a contestant may take to end, in which the tool writes what it knows."""
@@ -86,6 +94,8 @@ class _Post:
     tool: Tool
     zygote: Zygote
     log_path: Path
+    printed: int = 0
+    """Findings so far, over all that it has watched."""
 
 
 class Auditor:
@@ -99,22 +109,70 @@ class Auditor:
         self._logs = logs
         self._sandbox: Mode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
-        self._threads = ThreadPoolExecutor(len(Tool), thread_name_prefix="audit")
-        self._posts: dict[Tool, Future[_Post]] = {tool: self._threads.submit(self._start, tool) for tool in Tool}
+        self._threads = {tool: ThreadPoolExecutor(1, thread_name_prefix=f"audit-{tool.value}") for tool in Tool}
+        self._holding = threading.Condition()
+        self._held = False
+        self._active = 0
+        self._posts: dict[Tool, Future[_Post]] = {tool: self._submit(tool, self._start, tool) for tool in Tool}
 
     def __enter__(self) -> Auditor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self.release()
+        for threads in self._threads.values():
+            threads.shutdown(wait=True, cancel_futures=True)
         for started in self._posts.values():
             if not started.cancelled() and started.exception() is None:
                 started.result().zygote.close()
 
     def begin(self, subject: Subject, tools: Collection[Tool] = tuple(Tool)) -> Audit:
-        """Start `tools` on `subject`. One audit at a time: wait for the last one, or cancel it, first."""
-        guests = _Guests()
-        return Audit(subject, {tool: self._threads.submit(self._run, tool, subject, guests) for tool in tools}, guests)
+        """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
+        # The arena's owner may close it before the last tool has begun.
+        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), _Guests()
+        audit = Audit(subject, {tool: self._submit(tool, self._run, tool, subject, guests) for tool in tools}, guests)
+        audit.close_when_over()
+        return audit
+
+    def hold(self) -> bool:
+        """Keep every tool and what it watches still until `release`: the device is somebody else's now.
+
+        False where nothing was under way. Else a kernel that was stays on the GPU until it is over; `contention` tells
+        when. Idempotent.
+        """
+        with self._holding:
+            self._held = True
+            for zygote in self._zygotes() if self._active else ():
+                # What can't be stopped is in the driver's hands, and is met by the wait for the GPU.
+                with suppress(StopError, ZygoteError):
+                    zygote.hold()
+            return self._active > 0
+
+    def release(self) -> None:
+        """Let them go on. Idempotent."""
+        with self._holding:
+            self._held = False
+            for zygote in self._zygotes():
+                zygote.release()
+            self._holding.notify_all()
+
+    def drain(self) -> None:
+        """Let what is under way come to its end, and hold what would come next."""
+        with self._holding:
+            self._held = True
+            for zygote in self._zygotes():
+                zygote.release()
+            self._holding.wait_for(lambda: self._active == 0)
+
+    def _zygotes(self) -> list[Zygote]:
+        return [
+            started.result().zygote
+            for started in self._posts.values()
+            if started.done() and not started.cancelled() and started.exception() is None
+        ]
+
+    def _submit(self, tool: Tool, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        return self._threads[tool].submit(work, *arguments)
 
     def _start(self, tool: Tool) -> _Post:
         # One that failed to start under this name may still hold the old file.
@@ -129,6 +187,7 @@ class Auditor:
 
     def _restart(self, post: _Post) -> None:
         """A tool falls silent after so many findings, and one that crashed says nothing at all."""
+        post.zygote.release()
         post.zygote.close()
         post.log_path.unlink(missing_ok=True)
         fresh: Future[_Post] = Future()
@@ -139,7 +198,20 @@ class Auditor:
         self._posts[post.tool] = fresh
 
     def _run(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
+        with self._holding:
+            self._holding.wait_for(lambda: not self._held)
+            self._active += 1
+        try:
+            return self._run_now(tool, subject, guests)
+        finally:
+            with self._holding:
+                self._active -= 1
+                self._holding.notify_all()
+
+    def _run_now(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
         begin = time.perf_counter()
+        if guests.cancelled:
+            return _Told(not_run="not needed any more")
         try:
             post = self._posts[tool].result()
             post.zygote.wait_ready(START_LIMIT_S)
@@ -156,7 +228,8 @@ class Auditor:
             told.not_run, lost = one_line(str(error)), True
         told.wall_s = time.perf_counter() - begin
         told.findings = parse(_read_from(post.log_path, seen), tool)
-        if told.findings or lost or not post.zygote.alive:
+        post.printed += sum(finding.count for finding in told.findings)
+        if post.printed > PRINT_LIMIT // 2 or lost or not post.zygote.alive:
             self._restart(post)
         return told
 
@@ -210,6 +283,10 @@ class _Guests:
             if self._cancelled:
                 guest.kill()
 
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
     def cancel(self) -> None:
         with self._lock:
             self._cancelled = True
@@ -225,9 +302,20 @@ class Audit:
         self._running = running
         self._guests = guests
 
-    def wait(self) -> None:
-        """Return when nothing of it is left on the GPU."""
-        wait(self._running.values())
+    def close_when_over(self) -> None:
+        """Close the arena's descriptor when the last tool is through."""
+        left = len(self._running)
+        lock = threading.Lock()
+
+        def one_less(_: object) -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                if not left:
+                    os.close(self._subject.arena_fd)
+
+        for running in self._running.values():
+            running.add_done_callback(one_less)
 
     def cancel(self) -> None:
         """End it; returns when nothing of it is left on the GPU."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,27 +25,47 @@ from harness.tasks import Outcome, Task
 _TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)
 
 
-def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunConfig, log_path: Path) -> Record:
-    """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`."""
+Next = tuple[Job, Built, Path]
+"""A solution that is likely to be judged next, built, with its log."""
+
+
+def judge(
+    executor: Executor,
+    slot: Slot,
+    job: Job,
+    built: Built,
+    config: RunConfig,
+    log_path: Path,
+    ahead: Sequence[Next] = (),
+) -> Record:
+    """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`.
+
+    What can be done of the solutions `ahead` begins meanwhile; it is lost where others come next after all.
+    """
     begin, begin_unix_s = time.perf_counter(), time.time()
-    run_log = log_path.with_name(log_path.name + ".run")
-    task = Task(
+    task = _task(job, built, config, log_path)
+    coming = [(_task(next_job, next_built, config, path), next_built) for next_job, next_built, path in ahead]
+    run_log = task.log_path
+    outcome = _counted(executor.judge(slot, task, built, coming), job, built)
+    took_s = time.perf_counter() - begin
+    ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
+    outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
+    _join_logs(log_path, run_log, outcome.detail)
+    return record_of(job, outcome, built, config, slot.environment, wall_s=built.wall_s + took_s)
+
+
+def _task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Task:
+    return Task(
         problem=job.problem,
         workload=job.workload,
         source=job.solution.source,
         filename=job.solution.path.name,
         modules=(),
         readable=(),
-        log_path=run_log,
+        log_path=log_path.with_name(log_path.name + ".run"),
         timed=config.device is DeviceKind.CUDA or not (built.has_cuda_sources or imports_triton(job.solution.source)),
         small=job.problem.workloads.get("small"),
     )
-    outcome = _counted(executor.judge(slot, task, built), job, built)
-    took_s = time.perf_counter() - begin
-    ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
-    outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
-    _join_logs(log_path, run_log, outcome.detail)
-    return record_of(job, outcome, built, config, slot.environment, wall_s=built.wall_s + took_s)
 
 
 def _counted(outcome: Outcome, job: Job, built: Built) -> Outcome:

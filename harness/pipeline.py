@@ -35,6 +35,9 @@ AHEAD = 32
 """Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
 files, and several problems must be among them so that each slot finds one of its own."""
 
+LOOK_AHEAD = 2
+"""Solutions whose audits begin while another is judged. One takes as long as two judgements leave the GPU free."""
+
 MAX_SLOTS_LOST = 2
 """Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
 
@@ -295,7 +298,11 @@ class _Run:
                 self._judging += 1
             try:
                 log_path = self._store.log_path(ready.job.solution.label)
-                record = judge(self._executor, slot, ready.job, ready.built, self._config, log_path)
+                ahead = [
+                    (coming.job, coming.built, self._store.log_path(coming.job.solution.label))
+                    for coming in self._schedule.upcoming(slot.name, LOOK_AHEAD)
+                ]
+                record = judge(self._executor, slot, ready.job, ready.built, self._config, log_path, ahead)
             except SlotLost as lost:
                 self._lose(slot, ready, lost)
                 return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from harness.claims import calibrate
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
+from harness.hush import Hush
 from harness.lint import taken_for_right
 from harness.model import DeviceKind, Problem, Status, Workload, one_line
 from harness.quiet import NONSTOP_SETS, Known, measure_quiet
@@ -38,6 +40,9 @@ STRESS_DRAWS = 2
 
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
+
+SIDE_BENCHES = 3
+"""Small workloads kept ready: of the problem at hand and of those whose audits run ahead."""
 
 BUILDS_LATER = ("triton", "load", "cupy", "numba")
 """Words of sources that may bring kernels of their own although nothing was built ahead: those are audited too."""
@@ -56,8 +61,10 @@ class Referee:
         # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
         self._secret = random.Random(secrets.randbits(256))
         self._auditor = auditor
+        self._hush = Hush(auditor, config.device_index)
         self._bench: Bench | None = None
-        self._side_bench: Bench | None = None
+        self._side_benches: dict[tuple[str, str], Bench] = {}
+        self._sides: dict[str, SideCheck | None] = {}
         self._known: Known | None = None
         self._taken_for_right: dict[tuple[object, ...], tuple[str, ...]] = {}
 
@@ -65,19 +72,17 @@ class Referee:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._drop_sides(keep=())
         self._drop_bench()
-        self._drop_side_bench()
+        for side in self._side_benches.values():
+            side.close()
+        self._side_benches.clear()
 
     def _drop_bench(self) -> None:
         if self._bench is not None:
             self._bench.close()
             self._bench = None
             self._known = None
-
-    def _drop_side_bench(self) -> None:
-        if self._side_bench is not None:
-            self._side_bench.close()
-            self._side_bench = None
 
     def bench_for(self, problem: Problem, workload: Workload) -> Bench:
         """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
@@ -115,14 +120,26 @@ class Referee:
         stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
         return [("own", part) for part in range(self.config.seeds)] + stress
 
-    def judge(self, task: Task) -> Outcome:
-        """Run, verify and time one solution. Only a fault of the harness raises."""
+    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
+        """Run, verify and time one solution. Only a fault of the harness raises.
+
+        `ahead` are tasks that are likely to come next: their audits begin while this one is judged.
+        """
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
-        side = self._begin_side(task, task.small) if task.small is not None else None
+        for each in (task, *ahead):
+            if each.small is not None and str(each.log_path) not in self._sides:
+                self._sides[str(each.log_path)] = self._begin_side(each, each.small)
+        self._drop_sides(keep=(task, *ahead))
         try:
-            return self._judge(task, side)
+            return self._judge(task, self._sides.get(str(task.log_path)))
         finally:
-            if side is not None:
+            self._drop_sides(keep=ahead)
+
+    def _drop_sides(self, keep: Sequence[Task]) -> None:
+        """End the audits of all but these tasks."""
+        kept = {str(task.log_path) for task in keep}
+        for name in [name for name in self._sides if name not in kept]:
+            if (side := self._sides.pop(name)) is not None:
                 side.cancel()
 
     def _judge(self, task: Task, side: SideCheck | None) -> Outcome:
@@ -148,9 +165,8 @@ class Referee:
                 evidence=evidence,
             )
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
-            if side is not None:
-                side.wait()
-            self._known = self._learn(bench, task)
+            with self._hush.held():
+                self._known = self._learn(bench, task)
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
         if degenerate:
@@ -195,26 +211,26 @@ class Referee:
         return SideCheck.begin(task, workload, side, attach, self._auditor, self._examine, full)
 
     def _side_bench_for(self, problem: Problem, workload: Workload) -> Bench:
-        held = self._side_bench
-        if held is None or (held.problem.digest, held.workload) != (problem.digest, workload):
-            self._drop_side_bench()
+        key = (problem.digest, workload.name)
+        held = self._side_benches.pop(key, None)
+        if held is None:
+            while len(self._side_benches) >= SIDE_BENCHES:
+                self._side_benches.pop(next(iter(self._side_benches))).close()
             wanted = AUDITED_CALLS + len(self._variants(problem))
-            self._side_bench = Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
-        assert self._side_bench is not None
-        return self._side_bench
+            held = Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
+        self._side_benches[key] = held
+        return held
 
     def _examine(self, task: Task) -> Outcome:
         """Judge values alone, over the side bench, beside an audit that reads its first sets."""
-        bench, evidence, stages = self._side_bench, {}, {}  # type: ignore[var-annotated]
-        assert bench is not None
+        evidence: dict[str, Any] = {}
         begin = time.perf_counter()
         try:
+            bench = self._side_bench_for(task.problem, task.workload)
             with Guest(
                 self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
             ) as guest:
-                session = Session(
-                    self._terms(task), bench, guest, task, evidence, stages, begin, first_set=AUDITED_CALLS
-                )
+                session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=AUDITED_CALLS)
                 return session.run()
         except GuestFailed as refused:
             return failed(refused.failure, evidence)
@@ -225,6 +241,7 @@ class Referee:
             monitor=self.monitor,
             secret=self._secret,
             variants=tuple(self._variants(task.problem)),
+            hush=self._hush,
         )
 
     def _learn(self, bench: Bench, task: Task) -> Known:

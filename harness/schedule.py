@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -51,6 +51,7 @@ class Schedule(Generic[J, B]):
         self._building = 0
         self._judging = 0
         self._at: dict[str, Hashable] = {}
+        self._meant: dict[str, list[Ready[J, B]]] = {}
         self._stopped = False
         self._changed = threading.Condition()
 
@@ -91,13 +92,33 @@ class Schedule(Generic[J, B]):
                     return None
                 self._changed.wait()
 
-    def _pick(self, slot: str) -> Ready[J, B]:
-        counts: Counter[Hashable] = Counter(ready.problem for ready in self._ready)
+    def upcoming(self, slot: str, count: int) -> list[Ready[J, B]]:
+        """What this slot will most likely take next, at most `count`; other slots leave it to this one if they can."""
+        with self._changed:
+            self._meant[slot] = []
+            for _ in range(min(count, len(self._ready))):
+                left = self._for(slot, apart_from=self._meant[slot])
+                if not left:
+                    break
+                self._meant[slot].append(self._chosen(slot, left))
+            return list(self._meant[slot])
+
+    def _for(self, slot: str, apart_from: Sequence[Ready[J, B]] = ()) -> list[Ready[J, B]]:
+        """What is ready and not meant for another slot."""
+        taken = [held for name, meant in self._meant.items() if name != slot for held in meant]
+        return [ready for ready in self._ready if not any(ready is held for held in (*taken, *apart_from))]
+
+    def _chosen(self, slot: str, among: Sequence[Ready[J, B]]) -> Ready[J, B]:
+        counts: Counter[Hashable] = Counter(ready.problem for ready in among)
         others = [problem for name, problem in self._at.items() if name != slot]
         problem = choose(counts, self._at.get(slot), others)
-        chosen = next(ready for ready in self._ready if ready.problem == problem)
-        self._ready.remove(chosen)
-        self._at[slot] = problem
+        return next(ready for ready in among if ready.problem == problem)
+
+    def _pick(self, slot: str) -> Ready[J, B]:
+        meant = [ready for ready in self._meant.pop(slot, []) if any(ready is held for held in self._ready)]
+        chosen = meant[0] if meant else self._chosen(slot, self._for(slot) or self._ready)
+        self._ready = deque(ready for ready in self._ready if ready is not chosen)
+        self._at[slot] = chosen.problem
         self._judging += 1
         self._changed.notify_all()
         return chosen
@@ -113,6 +134,7 @@ class Schedule(Generic[J, B]):
         with self._changed:
             self._judging -= 1
             self._at.pop(slot, None)
+            self._meant.pop(slot, None)
             self._ready.appendleft(ready)
             self._changed.notify_all()
 

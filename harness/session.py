@@ -11,12 +11,14 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from harness.bench import Bench
 from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
+from harness.hush import Hush
 from harness.measure import (
     MAX_ROUNDS,
     Limits,
@@ -45,6 +47,9 @@ T = TypeVar("T")
 CALIBRATION_BURSTS = 6
 """Bursts of a trusted contestant by which those of a solution are measured."""
 
+WORTH_A_GAP_S = 0.05
+"""Checking answers for longer than this, the referee lets audits go on between bursts."""
+
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
 
@@ -57,6 +62,7 @@ class Terms:
     monitor: GpuMonitor
     secret: random.Random
     variants: tuple[tuple[str, int], ...]
+    hush: Hush
 
 
 def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
@@ -131,7 +137,9 @@ class Session:
                 labels=tuple(self._labels),
             )
             return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
-        return self._counted(self._timed("measure", self._measure))
+        with self._terms.hush.held():
+            outcome = self._timed("measure", self._measure)
+        return self._counted(outcome)
 
     def _counted(self, outcome: Outcome) -> Outcome:
         """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
@@ -324,9 +332,16 @@ class Session:
         findings: list[Finding] = []
         states: list[GpuState | None] = []
 
+        checking_s = 0.0
+
         def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
-            latest = verifier.check(turns, done, with_reference=False)
-            self._expect_still()
+            nonlocal checking_s
+            begin = time.perf_counter()
+            # Audits go on meanwhile, where that is worth the while of stopping them again.
+            with self._terms.hush.gap() if checking_s > WORTH_A_GAP_S else nullcontext():
+                latest = verifier.check(turns, done, with_reference=False)
+                self._expect_still()
+                checking_s = time.perf_counter() - begin
             findings.extend(latest)
             return not any(finding.failure for finding in latest)
 

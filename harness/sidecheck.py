@@ -130,10 +130,6 @@ class SideCheck:
             confirm=lambda tools: auditor.begin(full(), tools),
         )
 
-    def wait(self) -> None:
-        """Return when no tool is on the device any more."""
-        self.audit.wait()
-
     def cancel(self) -> None:
         """Leave nothing running; for a solution that failed for a reason that needs no explanation."""
         if not self._over:

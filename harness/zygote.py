@@ -98,6 +98,17 @@ class Zygote:
         """How many threads the process had after its imports; above 1, a fork may copy a locked lock."""
         return self._life.threads
 
+    def hold(self) -> None:
+        """Stop all children until `release`; where it is enclosed, the zygote and what it runs under too.
+
+        What is asked of it meanwhile waits. Raises `StopError`.
+        """
+        self._life.hold()
+
+    def release(self) -> None:
+        """Let everything go on after a `hold`, less the children that are paused."""
+        self._life.release()
+
     def restart(self) -> None:
         """End this zygote, dead or alive, and its children, and start another with the same arguments."""
         with self._lock:

@@ -42,6 +42,24 @@ def test_where_every_problem_has_its_slot_the_one_with_most_left_is_shared() -> 
     assert take(schedule, "y") == "b3"
 
 
+def test_what_comes_next_for_a_slot_is_what_it_takes_then() -> None:
+    schedule = filled("a1", "a2", "b1", "a3", "c1")
+    assert take(schedule, "x") == "a1"
+    assert [ready.job for ready in schedule.upcoming("x", 3)] == ["a2", "a3", "b1"]
+    assert [take(schedule, "x") for _ in range(4)] == ["a2", "a3", "b1", "c1"]
+
+
+def test_slots_leave_each_other_what_is_meant_for_them_as_long_as_there_is_more() -> None:
+    schedule = filled("a1", "a2", "b1", "b2")
+    assert take(schedule, "x") == "a1"
+    assert [ready.job for ready in schedule.upcoming("x", 2)] == ["a2", "b1"]
+    assert [ready.job for ready in schedule.upcoming("y", 2)] == ["b2"]
+    assert take(schedule, "y") == "b2"
+    assert schedule.upcoming("y", 2) == []
+    assert take(schedule, "y") == "b1"  # nothing else is left
+    assert take(schedule, "x") == "a2"
+
+
 @given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 5), min_size=1), st.sets(st.sampled_from("abcdef")))
 def test_a_choice_is_always_something_that_waits(waiting: dict[str, int], others: set[str]) -> None:
     held = Counter(waiting)

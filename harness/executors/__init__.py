@@ -84,8 +84,10 @@ class Executor(Protocol):
         """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
         ...
 
-    def judge(self, slot: Slot, task: Task, built: Built) -> Outcome:
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
         """The verdict; `task` is without modules, which come from `built`.
+
+        `ahead` are likely to come next for this slot: a hint, with which work may be begun early.
 
         A referee that dies is replaced and the task tried once more; then `harness_error`. Raises `SlotLost` where the
         slot's device is missing, gone or ill.

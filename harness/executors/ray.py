@@ -237,7 +237,7 @@ class RayExecutor:
             file.write(log_bytes)
         return RemoteBuilt(order=order, outcome=known, modules=modules)
 
-    def judge(self, slot: Slot, task: Task, built: Built) -> Outcome:
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
         assert isinstance(built, RemoteBuilt)
         reason = ""
         for _ in range(TRIES):

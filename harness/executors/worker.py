@@ -92,7 +92,8 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
         reason, trace = "", ""
         outcome: Outcome | None = None
         try:
-            outcome = referee.judge(Task.from_json(message))
+            ahead = [Task.from_json(each) for each in message["ahead"]]
+            outcome = referee.judge(Task.from_json(message["task"]), ahead)
         except SandboxUnavailable as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return

@@ -50,6 +50,7 @@ class Child:
         self._ended = threading.Event()
         self._exit: ExitReport | None = None
         self._stopped: tuple[int, ...] = ()
+        self._paused = False
 
     def wait(self, timeout_s: float | None = None) -> ExitReport | None:
         """How it ended, once everything that it started is gone too; None where that takes longer than asked.
@@ -79,12 +80,22 @@ class Child:
         """
         if self.pid is None:
             return time.perf_counter()
-        told_s, self._stopped = freeze.stop(self.pid, self._stopped)
+        with self._life.stopping:
+            self._paused = True
+            told_s, self._stopped = freeze.stop(self.pid, self._stopped)
         return told_s
 
     def resume(self) -> None:
-        """Let it go on after a `pause`."""
-        freeze.resume(self._stopped)
+        """Let it go on after a `pause`; not before its zygote is released, if that is held."""
+        with self._life.stopping:
+            self._paused = False
+            if not self._life.is_held:
+                freeze.resume(self._stopped)
+
+    @property
+    def paused_pids(self) -> tuple[int, ...]:
+        """The processes that a `pause` holds still."""
+        return self._stopped if self._paused else ()
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
@@ -138,6 +149,9 @@ class Life:
         self._pending: dict[int, _Pending] = {}
         self._children: dict[int, Child] = {}
         self._server: int | None = None
+        self._held: tuple[int, ...] | None = None
+        self.stopping = threading.RLock()
+        """Taken by whoever stops or resumes something of this zygote's."""
         self._socket, theirs = pair()
         self._channel = Channel(self._socket)
         started = threading.Event()
@@ -188,6 +202,26 @@ class Life:
         if pending.refused is not None:
             raise SandboxUnavailable(f"the sandbox is below full strength here: {pending.refused}")
         raise ZygoteError(pending.failed or self.death or "the zygote gave no reason")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the zygote itself stands still, and with it all its children."""
+        return self._held is not None
+
+    def hold(self) -> None:
+        """Stop everything below the process that was started here. Raises `StopError`."""
+        with self.stopping:
+            if self._held is None:
+                self._held = ()
+                _, self._held = freeze.stop(self.pid)
+
+    def release(self) -> None:
+        """Let them go on after a `hold`, less what a child's own `pause` keeps still."""
+        with self.stopping:
+            held, self._held = self._held or (), None
+            with self._lock:
+                paused = {pid for child in self._children.values() for pid in child.paused_pids}
+            freeze.resume([pid for pid in held if pid not in paused])
 
     def kill(self, number: int) -> None:
         with suppress(ZygoteError):  # a dead zygote's children are dead, and reported so
