@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.kernel_names import Owner, brings_kernels, own_kernel_names, owner_of
+from harness.kernel_names import Owner, may_bring_kernels, own_kernel_names, owner_of
 from harness.occupancy import Limits, occupancy
 
 MAX_ROWS = 64
@@ -28,6 +28,14 @@ NO_CUSTOM_KERNEL = "no_custom_kernel"
 LIBRARY_ONLY = "library_only"
 FALLS_BACK = "falls_back"
 UNCOUNTED = "uncounted_kernels"
+LABELS: Mapping[str, str] = {
+    TORCH_ONLY: "the file brings nothing that a kernel of its own could come from: no extension, no Triton",
+    NO_CUSTOM_KERNEL: "no kernel of its own ran in the call that was looked at",
+    LIBRARY_ONLY: "all kernels that ran are a library's (torch, cuBLAS, cuDNN, CUB, torch.compile, ...)",
+    FALLS_BACK: "it has kernels of its own, but they ran for less than 1 % of the kernels' time, or not at all",
+    UNCOUNTED: "which kernels ran could not be found out",
+}
+"""The labels that a census makes, and what each says."""
 
 LITTLE_SHARE = 0.01
 """Share of the device time below which own kernels did none of the work to speak of. An epilogue of one's own behind a
@@ -136,26 +144,32 @@ class Sources:
     """What is known of a solution's own kernels before it runs.
 
     `built` maps linker symbols of its extensions' kernels to what ptxas said of them (`spill_stores_bytes`,
-    `spill_loads_bytes`); `extensions` whether it builds any extension; `spelled` the plain names in its file.
+    `spill_loads_bytes`), `spelled` are the plain names of kernels in its file. `extensions` says whether any extension
+    was built, `may_bring` whether the file uses anything that kernels can be made with.
     """
 
     built: Mapping[str, Mapping[str, Any]]
-    extensions: bool
     spelled: frozenset[str]
-    kernels_expected: bool
+    extensions: bool
+    may_bring: bool
 
     @classmethod
     def of(cls, source: str, build: Mapping[str, Any] | None) -> Sources:
         """From the solution's file and the record's `build` field (None where nothing was built)."""
         held = build or {}
         kernels = [row for row in held.get("kernels", ()) if isinstance(row, Mapping)]
-        spelled = own_kernel_names(source)
+        extensions = bool(held.get("modules"))
         return cls(
             built={str(row.get("symbol")): row for row in kernels},
-            extensions=bool(held.get("modules")) or "load_inline" in source or "cpp_extension" in source,
-            spelled=spelled,
-            kernels_expected=bool(kernels) or brings_kernels(source),
+            spelled=own_kernel_names(source),
+            extensions=extensions,
+            may_bring=extensions or may_bring_kernels(source),
         )
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels of its own are there to be run."""
+        return bool(self.built or self.spelled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +198,7 @@ def conclude(claimed: Mapping[str, Any], sources: Sources) -> Concluded:
         "launches": sum(row.calls for row in rows if row.kind == "kernel"),
         "own_share": _share(owned, Owner.OWN, total_s),
         "library_share": _share(owned, Owner.LIBRARY, total_s),
-        "own_kernels_built": len(sources.built) or len(sources.spelled),
+        "own_kernels": len(sources.built) or len(sources.spelled),
         "complete": bool(claimed.get("complete", False)),
     }
     if lack:
@@ -202,25 +216,25 @@ def _owner(row: KernelRow, sources: Sources) -> tuple[Owner | None, str | None]:
 
 
 def _labels(owned: Sequence[Owned], sources: Sources, *, known: bool, timed: bool) -> tuple[str, ...]:
-    labels = []
-    if not (sources.extensions or sources.kernels_expected):
-        labels.append(TORCH_ONLY)
+    if not sources.may_bring:
+        # That needs no look at the device: there is nothing that a kernel of its own could come from.
+        only = any(owner is Owner.LIBRARY for _, owner, _ in owned)
+        return (TORCH_ONLY, NO_CUSTOM_KERNEL, *((LIBRARY_ONLY,) if only else ()))
     if not known:
-        # Without a look at the device, only a file that brings no kernel is known to run none.
-        none = () if sources.kernels_expected or sources.extensions else (NO_CUSTOM_KERNEL,)
-        return (*labels, *none, UNCOUNTED)
+        return (UNCOUNTED,)
     kernels = [(row, owner) for row, owner, _ in owned if row.kind == "kernel"]
-    own = [row for row, owner in kernels if owner is Owner.OWN]
-    library = [row for row, owner in kernels if owner is Owner.LIBRARY]
-    unknown = [row for row, owner in kernels if owner is Owner.UNKNOWN]
-    if not own and not unknown:
-        labels.append(NO_CUSTOM_KERNEL)
-        if library:
-            labels.append(LIBRARY_ONLY)
-    if sources.kernels_expected and timed and library and not unknown:
-        own_s, library_s = (math.fsum(row.total_s for row in rows) for rows in (own, library))
-        if own_s < LITTLE_SHARE * (own_s + library_s):
-            labels.append(FALLS_BACK)
+    own, library, unknown = ([row for row, owner in kernels if owner is whose] for whose in Owner)
+    if unknown:
+        return ()
+    if not timed:
+        # The host device runs no library's kernels, and a plain C++ extension needs none of its own.
+        return (NO_CUSTOM_KERNEL, FALLS_BACK) if sources.has_kernels and not own else ()
+    labels = []
+    if not own:
+        labels += [NO_CUSTOM_KERNEL, *((LIBRARY_ONLY,) if library else ())]
+    own_s, library_s = (math.fsum(row.total_s for row in rows) for rows in (own, library))
+    if sources.has_kernels and library and own_s < LITTLE_SHARE * (own_s + library_s):
+        labels.append(FALLS_BACK)
     return tuple(labels)
 
 

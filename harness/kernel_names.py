@@ -55,8 +55,11 @@ _GLOBAL = re.compile(
     r"__launch_bounds__\s*\([^)]*\)|__cluster_dims__\s*\([^)]*\)|__maxnreg__\s*\([^)]*\))\s*)*"
     r"(?:void|auto)\s+(?:__launch_bounds__\s*\([^)]*\)\s*|__cluster_dims__\s*\([^)]*\)\s*)*(?P<name>[A-Za-z_]\w*)\s*[<(]"
 )
-_TRITON_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)
-_OTHER_BUILDERS = re.compile(r"\b(?:RawKernel|RawModule|nvrtc|numba|cutlass|cute|tilelang|pallas|warp|taichi|pycuda)\b")
+_KERNEL_MAKERS = re.compile(
+    r"^[ \t]*(?:import|from)[ \t]+(?:triton|cupy|numba|pycuda|tilelang|cutlass|taichi|warp|cuda)\b|"
+    r"\b(?:RawKernel|RawModule|nvrtc\w*|load_inline|cpp_extension)\b",
+    re.MULTILINE,
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _TRITON_SUFFIX = re.compile(r"_\d[\ddce]*$")
 
@@ -76,11 +79,9 @@ def own_kernel_names(source: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def brings_kernels(source: str) -> bool:
-    """Whether a solution's file spells out kernels or may bring some unseen: by Triton, NVRTC and their kin."""
-    return bool(own_kernel_names(source)) or any(
-        pattern.search(source[:MAX_SOURCE_CHARS]) for pattern in (_TRITON_IMPORT, _OTHER_BUILDERS)
-    )
+def may_bring_kernels(source: str) -> bool:
+    """Whether a solution's file spells out kernels, or uses what they can be made with: extensions, Triton, NVRTC."""
+    return bool(own_kernel_names(source)) or _KERNEL_MAKERS.search(source[:MAX_SOURCE_CHARS]) is not None
 
 
 def plain_name(name: str) -> str:
