@@ -1,0 +1,24 @@
+"""Every label that a record may carry, and what it says.
+
+Pure. A label states a fact that a reader or a policy may care about; it convicts nobody by itself. What a label rests
+on is decided where its fact is found; this is the list of them, for policies, pages and their tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness import census
+
+LABELS: Mapping[str, str] = {
+    "static_buffer": "every call returns the same memory",
+    "coerced_device": "an output was brought over by --device-policy coerce",
+    "specialised_shape": "right at the sizes asked for, wrong, failing or out of bounds at the problem's small ones",
+    "unexplained_time": "the referee's clock did not explain the claimed times, and the conservative ones count",
+    "disturbed_baseline": "the reference was slower beside this solution than before it was started",
+    "disturbed": "another process worked on the GPU, or the GPU was throttled, while it was timed, repeats included",
+    "varies_between_calls": "the same inputs do not give the same values twice, all of them right",
+    "leaks_memory": "every call leaves memory of cudaMalloc behind",
+    "degenerate_problem": "the problem accepts answers that nothing was computed for",
+    **census.LABELS,
+}
