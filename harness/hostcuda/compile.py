@@ -29,10 +29,13 @@ from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, 
 from harness.hostcuda.rewrite import rewrite
 
 _NEEDS_FULL = re.compile(
-    r"\bpy::|\bpybind11\b|PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME|torch::nn\b|torch::jit\b|torch/script\.h|torch/library\.h"
+    r"\bpy::|\bpybind11\b|PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME|torch::nn\b|torch::jit\b|torch::autograd\b"
+    r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*(?:false|0)?\s*\))"
 )
 _LEAN_IS_TO_BLAME = re.compile(
-    r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind|No such file)|bind\.h", re.I
+    r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind|No such file)|bind\.h"
+    r"|error: (?:no matching function|no match for|call of overloaded).*\n[^\n|]*\|[^\n]*\b(?:torch|at|c10)::",
+    re.I,
 )
 
 

@@ -99,7 +99,7 @@ def _headers_key() -> str:
 
 @cache
 def _libraries_key() -> str:
-    return _digest(("runtime", "bridge", "include"), (), _machine())
+    return _digest(("runtime", "bridge", "include"), ("lean/index_list.h",), _machine())
 
 
 _SOURCES_THAT_DECIDE = (
