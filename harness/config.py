@@ -1,7 +1,7 @@
 """A YAML file and the command line, resolved into one `RunConfig` in which every value is settled.
 
-Imports only the vocabulary; trusted side. Reads one YAML file, and of the machine only which folder is for caches
-(`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later layers win:
+Imports the vocabulary and policies; trusted side. Reads one YAML file, and of the machine only which folder is for
+caches (`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later layers win:
 defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that
 names the key and where it stands.
 """
@@ -21,6 +21,7 @@ from typing import Any, Literal, cast
 import yaml
 
 from harness.model import Baseline, DeviceKind, PrecisionClass
+from harness.policies import Policy, parse_policy
 
 DevicePolicy = Literal["strict", "coerce"]
 """What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
@@ -107,6 +108,7 @@ class RunConfig:
     audit: AuditMode
     checked: bool
     allow_degenerate: bool
+    policy: Policy
     baselines: tuple[Baseline, ...]
     seeds: int
     jobs: int
@@ -136,6 +138,8 @@ class RunConfig:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Policy):
+        return value.to_json()
     if isinstance(value, TimingConfig):
         return {item.name: getattr(value, item.name) for item in fields(value)}
     if isinstance(value, StrEnum):
@@ -274,6 +278,13 @@ def parse_baselines(value: object) -> tuple[Baseline, ...]:
     return tuple(found)
 
 
+def _policy(value: object) -> Policy:
+    if isinstance(value, Path):  # of the command line: a file of a policy's keys, or one that has them under `policy`
+        held, _ = _load(value)
+        value = held.get("policy", held)
+    return parse_policy(value)
+
+
 def _precision(value: object) -> PrecisionClass | None:
     return None if value is None else PrecisionClass(_choice(*(item.value for item in PrecisionClass))(value))
 
@@ -303,6 +314,7 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "audit": (_choice("auto", "always", "never"), "auto"),
     "checked": (_flag, True),
     "allow_degenerate": (_flag, False),
+    "policy": (_policy, Policy()),
     "baselines": (parse_baselines, (Baseline.EAGER,)),
     "seeds": (_count, 3),
     "jobs": (_count, NOT_GIVEN),

@@ -19,6 +19,7 @@ from harness.environment import Environment
 from harness.executors import Built, Executor, Slot
 from harness.model import DeviceKind, Record, Status, one_line
 from harness.planning import Job
+from harness.policies import Policy, refusal
 from harness.store import timestamp
 from harness.tasks import Outcome, Task
 
@@ -46,7 +47,7 @@ def judge(
     task = _task(job, built, config, log_path)
     coming = [(_task(next_job, next_built, config, path), next_built) for next_job, next_built, path in ahead]
     run_log = task.log_path
-    outcome = _counted(executor.judge(slot, task, built, coming), job, built)
+    outcome = _held_to(config.policy, _counted(executor.judge(slot, task, built, coming), job, built))
     took_s = time.perf_counter() - begin
     ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
     outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
@@ -76,6 +77,17 @@ def _counted(outcome: Outcome, job: Job, built: Built) -> Outcome:
     concluded = conclude(claimed, Sources.of(job.solution.source, built.to_json()))
     labels = (*outcome.labels, *(label for label in concluded.labels if label not in outcome.labels))
     return replace(outcome, evidence={**outcome.evidence, "census": dict(concluded.evidence)}, labels=labels)
+
+
+def _held_to(policy: Policy, outcome: Outcome) -> Outcome:
+    """`outcome`, refused where the run's policy says so. Only what passed can be."""
+    if outcome.status is not Status.passed:
+        return outcome
+    refused = refusal(policy, labels=outcome.labels, evidence=outcome.evidence, speedup=outcome.speedup)
+    if refused is None:
+        return outcome
+    evidence = {**outcome.evidence, **refused.evidence}
+    return replace(outcome, status=refused.status, reason=refused.reason, speedup=None, evidence=evidence)
 
 
 def imports_triton(source: str) -> bool:

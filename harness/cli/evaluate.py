@@ -176,6 +176,9 @@ def eval_command(
     allow_degenerate: Annotated[
         bool, typer.Option("--allow-degenerate", help="Score problems too that can't tell right from wrong.")
     ] = False,
+    policy: Annotated[
+        Path | None, option("--policy", "YAML file: which solutions to refuse although they are right.  [none]")
+    ] = None,
     compile_timeout: Annotated[float | None, option("--compile-timeout", "Seconds a build.  [300]")] = None,
     load_timeout: Annotated[float | None, option("--load-timeout", "Seconds an import and constructor.  [120]")] = None,
     call_timeout: Annotated[float | None, option("--call-timeout", "Seconds a call of forward.  [60]")] = None,
@@ -235,6 +238,7 @@ def eval_command(
         "baselines": baseline,
         "checked": False if unchecked else None,
         "allow_degenerate": allow_degenerate or None,
+        "policy": policy,
         "compile_timeout_s": compile_timeout,
         "load_timeout_s": load_timeout,
         "call_timeout_s": call_timeout,
