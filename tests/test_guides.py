@@ -1,0 +1,397 @@
+"""Every command that the README and the guides show is run, as a newcomer would type it, in a folder of small inputs.
+
+A command that is neither in `RUNS` nor in `NOT_RUN` fails, and so does an entry that no page shows any more. Python and
+YAML in the guides are run and read too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness import Harness
+from harness.catalog import load_problems
+from harness.ci import read_gates
+from harness.cli import main
+from harness.cli.app import COMMANDS, GROUPS
+
+ROOT = Path(__file__).parent.parent
+GUIDES = ROOT / "harness" / "guides"
+PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
+PROGRAMS = ("harness", "make", "python", "git", "pip", "pytest")
+RUN = "h200-examples"
+"""The committed run that stands for `results/<run>`."""
+
+PROBLEMS = {"level1": (1, 4, 16, 17, 19, 33, 36, 40, 47), "level2": (106,)}
+"""Those of the shipped problems that the folder has, so that `harness problems lint` takes seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class As:
+    """What is run for a command that is shown. `lines`: with what stands for its placeholders; empty: as it is shown.
+    `code` is the exit code; `said` a part of its output."""
+
+    lines: tuple[str, ...] = ()
+    code: int = 0
+    said: str = ""
+    gpu: bool = False
+
+
+EXAMPLE = f"results/{RUN}"
+RUNS: dict[str, As] = {
+    "harness doctor": As(said="--device"),
+    "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
+    "harness eval one_solution.py --problem level1/16": As(said="passed"),
+    "harness eval solutions/": As(lines=("harness eval solutions/ --run-id RUN",), said="1 solution, 1 passed"),
+    "harness eval solutions/ --resume --run-id RUN": As(said="RUN"),
+    "harness timeline results/RUN": As(said="host"),
+    "harness eval --config results/<run>/run.yaml": As(
+        lines=("harness eval --config results/RUN/run.yaml --run-id again",), said="1 passed"
+    ),
+    "harness extract response.txt --problem level1/16 --author some-model --out solutions": As(said="some-model"),
+    "harness show results/<run> [solution]": As(
+        lines=(f"harness show {EXAMPLE}", f"harness show {EXAMPLE} 17_bfloat16"), said="low_precision"
+    ),
+    "harness show results/<run>": As(said="data_race"),
+    "harness show results/<run> 1_missing_barrier": As(said="speed of light|matmul_kernel"),
+    "harness show results/<run> 1_missing_barrier --feedback": As(said="What to do"),
+    "harness show results/<run> 1_missing_barrier --json": As(said='"status": "data_race"'),
+    "harness show results/<run> 4_wide --json": As(said='"samples"'),
+    "harness show results/<run> 16_naive --feedback": As(
+        lines=(f"harness show {EXAMPLE} 17_library_call --feedback",), said="right"
+    ),
+    "harness timeline results/<run>": As(said="GPU-"),
+    "harness leaderboard results/* --csv leaderboard.csv": As(said="optimised"),
+    "harness leaderboard results/* --csv leaderboard.csv --by author --metric geomean": As(
+        lines=tuple(
+            f"harness leaderboard {EXAMPLE} --csv leaderboard.csv --by {by} --metric {metric}"
+            for by, metric in (("author", "geomean"), ("problem", "fast_1"), ("solution", "sol"))
+        ),
+        said="optimised",
+    ),
+    "harness report results/* -o report.html": As(said="report.html"),
+    "harness plot results/* --out figures --format pdf": As(said="figures/"),
+    "harness compare results/yesterday results/today": As(said="same"),
+    "harness compare mine_v1.py mine_v2.py --problem level1/16": As(said="level1/16"),
+    "harness problems list | show | lint": As(
+        lines=("harness problems list", "harness problems show level1/16", "harness problems lint level1/19")
+    ),
+    "harness problems list [level1 ...]": As(
+        lines=("harness problems list", "harness problems list level1 level2"), said="matmul"
+    ),
+    "harness problems lint": As(said="10 checked, none breaks a rule"),
+    "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
+    "harness problems lint --rules": As(said="dropped_operation"),
+    "harness problems lint my_problems/level1/7_row_scale.py": As(said="none breaks a rule"),
+    "harness problems show level1/7 --problems my_problems": As(said="row_scale"),
+    "harness problems show level1/19": As(said="relu"),
+    "harness eval solution.py --problem level1/7 --problems my_problems": As(
+        lines=("harness eval row_scale.py --problem level1/7 --problems my_problems",), said="passed"
+    ),
+    "harness eval solution.py --problem level1/19 --timing-budget 30": As(said="passed"),
+    "harness eval solutions/mine/level1/19_vectorised.py": As(said="passed"),
+    "harness eval solutions/mine/level1/19_vectorised.py --device host": As(
+        lines=("harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine",), said="passed"
+    ),
+    "harness show results/<run> 19_vectorised --feedback": As(
+        lines=("harness show results/mine 19_vectorised --feedback",), said="right"
+    ),
+    "harness eval solutions/mine --workload half": As(gpu=True),
+    "harness screen solution.py": As(),
+    "harness screen FILE...": As(lines=("harness screen solution.py one_solution.py solutions/",)),
+    "harness eval runs/my_model --problems ../KernelBench/KernelBench": As(
+        lines=("harness eval runs/my_model --problems ../KernelBench/KernelBench --workload full --run-id bench",),
+        said="passed",
+    ),
+    "harness export kernelbench results/<run> --out runs/my_model": As(
+        lines=("harness export kernelbench results/bench --out runs/their_run",), said="eval_results.json"
+    ),
+    "harness import kernelbench runs/their_run/eval_results.json --baseline baseline_time_torch.json --level 1 --out "
+    "results/their-run": As(
+        lines=(
+            "harness import kernelbench runs/their_run/eval_results.json --baseline "
+            "runs/their_run/baseline_time_torch.json --level 1 --out results/their-run",
+        ),
+        said="geometric mean",
+    ),
+    "git worktree add --detach ../base origin/main": As(),
+    "make -C ../base warmup": As(),
+    "harness ci --base origin/main": As(
+        # A harness that lies in the repository is the submission's own where the branch changed it; here it did not.
+        lines=("harness ci --base origin/main",),
+        said="verdict: passed",
+    ),
+    "../base/.venv/bin/python -m harness ci --base origin/main --head HEAD": As(said="verdict: passed"),
+}
+"""Command as shown -> what is run. In order: later ones use what earlier ones made."""
+
+NOT_RUN = {
+    "make eval": "evaluates all of solutions/examples, minutes on a CPU; `make -C ../base warmup` above takes the same "
+    "Makefile's path, and tests/test_examples.py judges the examples",
+    "make test": "these very tests",
+    "harness eval solutions/examples": "the same as `make eval`",
+    "harness eval solutions/ --device cuda --shard $SLURM_ARRAY_TASK_ID/8 "
+    "--run-id $SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID --resume": "needs SLURM; tests/test_planning.py covers --shard",
+    "harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200": (
+        "needs a Ray cluster with GPUs; tests/test_executor_ray.py runs one on this machine"
+    ),
+    "python -m tests.exploits": "minutes; tests/test_exploits.py runs what needs no GPU",
+    "python -m tests.exploits --device host --only A1": "minutes; tests/test_exploits.py runs what needs no GPU",
+    "python -m tests.exploits --table results/exploits.md": "minutes; tests/test_exploits.py runs what needs no GPU",
+    "harness eval --allow-degenerate": "the name of an option; tests/test_degenerate.py evaluates with it",
+    "harness show RUN SOLUTION --feedback": "the form of `harness show results/<run> ... --feedback`, which is run",
+}
+"""Command as shown -> why it is not run here, and what tests it instead."""
+
+TORCH = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, {}):\n        return {}\n"
+
+
+def shown_in(text: str) -> list[str]:
+    """The commands of a page: lines of code blocks that begin with a program, and `harness ...` in running text where
+    it has more than a command's name."""
+    found = []
+    language: str | None = None
+    for line in text.splitlines():
+        if line.startswith("```"):
+            language = None if language is not None else line[3:].strip()
+            continue
+        if language in ("", "bash") or (language is None and line.startswith("    ")):
+            try:
+                words = shlex.split(line, comments=True)
+            except ValueError:
+                continue
+            if words and words[0].rpartition("/")[2] in PROGRAMS:
+                found.append(" ".join(words))
+        elif language is None:
+            found += [name for name in re.findall(r"`(harness [^`]+)`", line) if re.search(r"[-<./\[]", name)]
+    return found
+
+
+def all_shown() -> dict[str, list[str]]:
+    """Command -> pages that show it."""
+    pages: dict[str, list[str]] = {}
+    for path in PAGES:
+        for command in shown_in(path.read_text(encoding="utf-8")):
+            pages.setdefault(command, []).append(path.name)
+    return pages
+
+
+def code_in(name: str, language: str) -> list[str]:
+    text = (GUIDES / name).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_that_is_shown_is_run_or_says_why_not() -> None:
+    shown = all_shown()
+    assert len(shown) > 40
+    unknown = {command: pages for command, pages in shown.items() if command not in RUNS and command not in NOT_RUN}
+    assert not unknown, "add these to RUNS (or, with the reason, to NOT_RUN)"
+    stale = [command for command in (*RUNS, *NOT_RUN) if command not in shown]
+    assert not stale, "no page shows these any more"
+    assert not RUNS.keys() & NOT_RUN.keys()
+
+
+@pytest.mark.parametrize("shown", RUNS)
+def test_what_is_run_is_what_is_shown(shown: str) -> None:
+    """Placeholders may be filled in and options added, no more."""
+    words = set(re.findall(r"(?<!\S)--?[a-z-]+", shown))
+    for line in RUNS[shown].lines:
+        assert words <= set(shlex.split(line))
+        if "|" not in shown:
+            assert line.split()[:2] == shown.split()[:2]
+
+
+def test_the_guides_that_readers_are_promised_exist_and_are_linked() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:\s]+)\)", text):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
+    linked = {Path(target).name for target in re.findall(r"\]\((harness/guides/[^)#\s]+)\)", readme)}
+    for path in GUIDES.glob("*.md"):
+        linked |= {Path(target).name for target in re.findall(r"\]\(([a-z_]+\.md)\)", path.read_text(encoding="utf-8"))}
+    assert linked == {path.name for path in GUIDES.glob("*.md")}
+    wanted = {"writing_a_problem", "writing_a_solution", "verdicts", "trust", "time", "long_runs", "ci", "python"}
+    assert wanted <= {path.stem for path in GUIDES.glob("*.md")}
+
+
+def test_every_command_of_the_program_is_shown_somewhere() -> None:
+    """Except those that others explain: a guide for each would say what --help does."""
+    shown = " ".join(all_shown())
+    text = " ".join(path.read_text(encoding="utf-8") for path in PAGES)
+    missing = [name for name in COMMANDS if f"harness {name}" not in shown and f"`harness {name}" not in text]
+    missing += [
+        f"{group} {name}"
+        for group, (_, held) in GROUPS.items()
+        for name in held
+        if f"{group} {name}" not in text and f"harness {group}" not in shown
+    ]
+    assert not missing
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder beside a KernelBench tree: a clone of this repository where there is one, with few problems,
+    solutions and results, and a commit that adds a solution."""
+    outer = tmp_path_factory.mktemp("guides")
+    here = outer / "repository"
+    _git(outer, "clone", "-q", str(ROOT), str(here)) if (ROOT / ".git").exists() else here.mkdir()
+    for name in ("problems", "solutions", "results"):
+        shutil.rmtree(here / name, ignore_errors=True)
+    for level, numbers in PROBLEMS.items():
+        _copy_problems(level, numbers, here / "problems" / level)
+    for name in (RUN, "yesterday", "today"):
+        shutil.copytree(ROOT / "results" / RUN, here / "results" / name)
+    (here / "solutions").mkdir()
+    write = {
+        "solutions/mine/level1/19_vectorised.py": code_in("writing_a_solution.md", "python")[0],
+        "solution.py": TORCH.format("x", "torch.relu(x)"),
+        "one_solution.py": TORCH.format("A, B", "A.T @ B"),
+        "mine_v1.py": TORCH.format("A, B", "A.T @ B"),
+        "mine_v2.py": TORCH.format("A, B", "torch.einsum('km,kn->mn', A, B)"),
+        "row_scale.py": TORCH.format("x, factors", "torch.einsum('rc,r->rc', x, factors)"),
+        "response.txt": f"Here it is:\n\n```python\n{TORCH.format('A, B', 'A.T @ B')}```\n",
+        "my_problems/level1/7_row_scale.py": code_in("writing_a_problem.md", "python")[0],
+        "my_problems/level1/workloads.yaml": code_in("writing_a_problem.md", "yaml")[0],
+        "runs/my_model/level_1_problem_1_sample_0_kernel.py": TORCH.format("x", "torch.clamp(x, min=0)"),
+        "../KernelBench/KernelBench/level1/1_ReLU.py": (
+            "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\n"
+            "def get_inputs():\n    return [torch.randn(16, 384)]\n\ndef get_init_inputs():\n    return []\n"
+        ),
+    }
+    for name, text in write.items():
+        path = here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return here
+
+
+def _copy_problems(level: str, numbers: tuple[int, ...], target: Path) -> None:
+    target.mkdir(parents=True)
+    for number in numbers:
+        (source,) = (ROOT / "problems" / level).glob(f"{number}_*.py")
+        shutil.copy(source, target)
+    declared = yaml.safe_load((ROOT / "problems" / level / "workloads.yaml").read_text(encoding="utf-8"))
+    declared["problems"] = {number: declared["problems"][number] for number in numbers}
+    (target / "workloads.yaml").write_text(yaml.safe_dump(declared), encoding="utf-8")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    who = {f"GIT_{who}_{what}": f"{what}@x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+@pytest.fixture(scope="module")
+def submitted(place: Path) -> Iterator[Path]:
+    """The clone with everything as `origin/main` has it, and a branch that adds one solution."""
+    if not (place / ".git").exists():
+        pytest.skip("the sources are no git repository: nothing to take a base from")
+    small = {name: (place / name) for name in ("problems", "solutions", "results")}
+    kept = {name: path.rename(place.parent / f"kept-{name}") for name, path in small.items()}
+    _git(place, "checkout", "-q", "-b", "work")
+    _git(place, "checkout", "-q", "--", *small)
+    added = place / "solutions" / "newcomer" / "level1" / "19_clamp.py"
+    added.parent.mkdir(parents=True)
+    added.write_text(TORCH.format("x", "torch.clamp(x, min=0)"), encoding="utf-8")
+    _git(place, "add", str(added))
+    _git(place, "commit", "-q", "-m", "A solution")
+    _git(place, "update-ref", "refs/remotes/origin/main", "HEAD~1")
+    yield place
+    for name, path in kept.items():
+        shutil.rmtree(place / name)
+        path.rename(place / name)
+
+
+def _arguments(line: str, place: Path) -> list[str]:
+    """What a shell makes of a line here: the placeholder and patterns filled in, this Python behind the names."""
+    words = []
+    for word in shlex.split(line.replace("results/<run>", EXAMPLE)):
+        words += sorted(str(path.relative_to(place)) for path in place.glob(word)) if "*" in word else [word]
+    if words[0] == "make":
+        return [*words, "HARNESS_SYSTEM=1", f"PYTHON={sys.executable}"]
+    if words[0] == "harness":
+        return [sys.executable, "-m", "harness", *words[1:]]
+    return [sys.executable, *words[1:]] if words[0].endswith("python") else words
+
+
+@pytest.mark.xdist_group("guides")
+@pytest.mark.parametrize(
+    "shown",
+    [pytest.param(shown, marks=pytest.mark.gpu) if held.gpu else shown for shown, held in RUNS.items()],
+)
+def test_a_command_does_what_the_page_says(shown: str, place: Path, request: pytest.FixtureRequest) -> None:
+    held = RUNS[shown]
+    in_repository = "harness ci" in shown or shown.startswith(("git ", "make "))
+    if in_repository:
+        request.getfixturevalue("submitted")
+    code = place.parent / "base" if shown.startswith("../base") else ROOT
+    if shown == "harness ci --base origin/main":
+        code = place
+    printed = ""
+    for line in held.lines or (shown,):
+        done = subprocess.run(
+            _arguments(line, place),
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(code), "COLUMNS": "200"},
+        )
+        assert done.returncode == held.code, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stderr
+        printed += done.stdout + done.stderr
+    assert re.search(held.said, printed), printed[-3000:]
+
+
+@pytest.mark.xdist_group("guides")
+def test_the_python_guides_code_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    right = TORCH.format("x", "torch.clamp(x, min=0)")
+    names = {"source": right, "sources": [right, TORCH.format("x", "x")]}
+    (block,) = code_in("python.md", "python")
+    exec(compile(block, "python.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert shown.startswith("passed")
+    assert "0.1\n" in shown  # the reward of a wrong answer
+
+
+def test_what_the_guides_say_in_yaml_is_read(place: Path) -> None:
+    gates = read_gates(code_in("ci.md", "yaml")[0], "ci.md")
+    assert (gates.minimum_speedup, gates.regression_tolerance) == (1.0, 0.02)
+    problem = load_problems(place / "my_problems")["level1/7"]
+    assert {"full", "small", "odd"} == set(problem.workloads)
+
+
+def test_the_example_for_a_solution_is_judged_right_by_the_guide_about_problems(place: Path) -> None:
+    """The two guides' files work together with the API, too."""
+    with Harness(device="host", problems=place / "my_problems") as h:
+        assert h.evaluate("level1/7", (place / "row_scale.py").read_text(encoding="utf-8")).passed
+
+
+def test_the_readmes_statuses_are_all_there_are() -> None:
+    from harness.model import Status
+
+    table = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {status.value for status in Status} <= set(table)
+    verdicts = (GUIDES / "verdicts.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"`([a-z_…]+)`", verdicts))
+    assert {status.value for status in Status if not status.value.startswith("wrong_")} <= known
+
+
+def test_json_is_there_wherever_a_program_may_read_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in [(name,) for name in COMMANDS] + [(group, n) for group, (_, held) in GROUPS.items() for n in held]:
+        assert main([*command, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out, command
