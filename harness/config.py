@@ -1,8 +1,8 @@
 """A YAML file and the command line, resolved into one `RunConfig` in which every value is settled.
 
 Imports the vocabulary and policies; trusted side. Reads one YAML file, and of the machine only which folder is for
-caches (`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later layers win:
-defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that
+caches (`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later layers
+win: defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that
 names the key and where it stands.
 """
 
