@@ -25,10 +25,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.build.diagnostics import place_in_sources
 from harness.guest import Guest, GuestFailed
 from harness.messages import Attach, Burst, Load
 from harness.model import one_line
+from harness.places import placed
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
 from harness.sandbox.freeze import StopError
 from harness.sanitizers import PRINT_LIMIT, SanitizerFinding, Tool, command, parse
@@ -69,6 +69,7 @@ class Subject:
     load: Load
     burst: Burst
     readable: tuple[Path, ...]
+    gpu_minor: int | None
     source: str
     filename: str
     parts: tuple[SourcePart, ...]
@@ -238,6 +239,7 @@ class Auditor:
         policy = SandboxPolicy(
             mode=self._sandbox,
             gpu=True,
+            gpu_minor=subject.gpu_minor,
             readable=subject.readable,
             max_memory_bytes=self._memory_limit_bytes,
             env=_OWN_ALLOCATIONS,
@@ -328,7 +330,10 @@ class Audit:
         for tool, future in self._running.items():
             told = future.result()
             own = [finding for finding in told.findings if _is_own(finding, subject)]
-            result.reports += [_placed(finding, subject) for finding in own]
+            result.reports += [
+                placed(finding.to_report(), subject.parts, source=subject.source, filename=subject.filename)
+                for finding in own
+            ]
             held: dict[str, Any] = {"wall_s": told.wall_s, "findings": len(own)}
             if len(own) < len(told.findings):
                 held["foreign_findings"] = len(told.findings) - len(own)
@@ -344,20 +349,6 @@ def _is_own(finding: SanitizerFinding, subject: Subject) -> bool:
     """Whether the defect is in the solution's code: by its file, or by its kernel's name where there is no line."""
     files = {subject.filename, *(part.file for part in subject.parts)}
     return finding.place.file in files or finding.place.kernel in subject.kernels
-
-
-def _placed(finding: SanitizerFinding, subject: Subject) -> dict[str, Any]:
-    """The report with lines of the solution's file instead of those of the files that were compiled."""
-    report = finding.to_report()
-    for key, place in (("line", finding.place), ("other_line", finding.other)):
-        if place is None or place.line is None or place.file is None or place.file == subject.filename:
-            continue
-        parts = [part for part in subject.parts if part.file == place.file]
-        if found := place_in_sources([(p.name, p.text, p.begin) for p in parts], place.line, subject.source):
-            name, line, solution_line = found
-            report[key] = solution_line or line
-            report["file"] = subject.filename if solution_line else name
-    return report
 
 
 def _read_from(path: Path, offset: int) -> str:

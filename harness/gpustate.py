@@ -44,6 +44,11 @@ class GpuMonitor:
         except pynvml.NVMLError:
             self._handle = None
 
+    def minor(self) -> int | None:
+        """The number of the GPU's device node (/dev/nvidia<number>); None where it is not known."""
+        handle = self._handle
+        return None if handle is None else _ask(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
+
     def read(self, own_pids: frozenset[int] = frozenset()) -> GpuState | None:
         """The state now, or None without NVML. `own_pids` are not counted among the other processes."""
         handle = self._handle

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from harness import idle
+from harness import idle, peaks
 from harness.audit import Auditor, Subject
+from harness.baselines import Keeper
 from harness.bench import Bench
 from harness.claims import calibrate
 from harness.devices import Device, open_device
@@ -29,6 +30,7 @@ from harness.lint import taken_for_right
 from harness.model import DeviceKind, Problem, Status, Workload, one_line
 from harness.quiet import NONSTOP_SETS, Known, measure_quiet
 from harness.reference import ProblemError
+from harness.roofline import Peaks
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, attach_request, failed
 from harness.sidecheck import AUDITED_CALLS, SideCheck, set_bytes, subject_of, whole_as_small
@@ -57,6 +59,7 @@ class Referee:
         self.config = config
         self.device = device or open_device(config.device, config.device_index)
         self.monitor = GpuMonitor(self.device.uuid)
+        self._gpu_minor = self.monitor.minor()
         self._zygote = zygote
         # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
         self._secret = random.Random(secrets.randbits(256))
@@ -66,6 +69,9 @@ class Referee:
         self._side_benches: dict[tuple[str, str], Bench] = {}
         self._sides: dict[str, SideCheck | None] = {}
         self._known: Known | None = None
+        self._peaks: Peaks | None = None
+        # Beside eager, which is timed with every solution.
+        self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
         self._taken_for_right: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def __enter__(self) -> Referee:
@@ -167,6 +173,14 @@ class Referee:
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
                 self._known = self._learn(bench, task)
+                if self._peaks is None and self.config.cache_dir:
+                    self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
+        if task.timed and self._baselines is not None and self._baselines.lacks(bench):
+            with self._hush.held():
+                stages["baselines"] = self._baselines.ready(
+                    bench, self._secret, task.log_path.with_name("_baselines.log")
+                )
+            begin += stages["baselines"]  # compiling the reference takes nothing of the solution's time
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
         if degenerate:
@@ -202,13 +216,19 @@ class Referee:
             side = self._side_bench_for(task.problem, workload)
         except (ProblemError, torch.OutOfMemoryError, MemoryError):
             return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
-        attach = attach_request(self.config, side, own_allocations=True)
 
-        def full() -> Subject:
-            bench = self.bench_for(task.problem, task.workload)
-            return subject_of(task, bench, attach_request(self.config, bench, own_allocations=True), calls=1)
+        def subject(bench: Bench, calls: int) -> Subject:
+            attach = attach_request(self.config, bench, own_allocations=True)
+            return subject_of(task, bench, attach, gpu_minor=self._gpu_minor, calls=calls)
 
-        return SideCheck.begin(task, workload, side, attach, self._auditor, self._examine, full)
+        return SideCheck.begin(
+            task,
+            workload,
+            subject(side, AUDITED_CALLS),
+            self._auditor,
+            self._examine,
+            lambda: subject(self.bench_for(task.problem, task.workload), 1),
+        )
 
     def _side_bench_for(self, problem: Problem, workload: Workload) -> Bench:
         key = (problem.digest, workload.name)
@@ -242,6 +262,8 @@ class Referee:
             secret=self._secret,
             variants=tuple(self._variants(task.problem)),
             hush=self._hush,
+            peaks=self._peaks,
+            baselines=self._baselines,
         )
 
     def _learn(self, bench: Bench, task: Task) -> Known:
@@ -274,6 +296,7 @@ class Referee:
         return SandboxPolicy(
             mode=self.config.sandbox,
             gpu=self.config.device is DeviceKind.CUDA,
+            gpu_minor=self._gpu_minor,
             readable=task.readable + ((Path(runtime),) if (runtime := self.config.host_runtime) else ()),
             max_memory_bytes=self.config.memory_limit_bytes,
         )

@@ -49,7 +49,7 @@ def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
     return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
 
 
-def subject_of(task: Task, bench: Bench, attach: Attach, calls: int = AUDITED_CALLS) -> Subject:
+def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_minor: int | None = None) -> Subject:
     """The audit of `task` over the first sets of `bench`, which are filled here; their values stay as they are."""
     count = min(calls, len(bench.sets))
     bench.publish()
@@ -86,6 +86,7 @@ def subject_of(task: Task, bench: Bench, attach: Attach, calls: int = AUDITED_CA
             coerce_device=True,
         ),
         readable=task.readable,
+        gpu_minor=gpu_minor,
         source=task.source,
         filename=task.filename,
         parts=task.parts,
@@ -115,17 +116,16 @@ class SideCheck:
         cls,
         task: Task,
         workload: Workload,
-        bench: Bench,
-        attach: Attach,
+        subject: Subject,
         auditor: Auditor,
         examine: Callable[[Task], Outcome],
         full: Callable[[], Subject],
     ) -> SideCheck:
-        """Start the tools over `bench`. `full` makes the same for one call at the size that was asked for."""
+        """Start the tools on `subject`. `full` makes the same for one call at the size that was asked for."""
         return cls(
             task=task,
             workload=workload,
-            audit=auditor.begin(subject_of(task, bench, attach)),
+            audit=auditor.begin(subject),
             examine=examine,
             confirm=lambda tools: auditor.begin(full(), tools),
         )

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import torch
 
 from harness.devices import open_device
+from harness.gpustate import GpuMonitor
 from harness.model import DeviceKind
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, limits, probe, seccomp, view
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
@@ -241,6 +243,20 @@ def test_the_gpu_works_behind_every_wall(tmp_path: Path) -> None:
         *(f"nvidia{index}" for index in range(16)),
         *("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps"),
     }
+
+
+@pytest.mark.gpu
+def test_only_the_gpu_that_it_is_for_has_a_node(tmp_path: Path) -> None:
+    """With several GPUs in the machine the others' nodes are not there, and CUDA does without them."""
+    device = open_device(DeviceKind.CUDA, torch.cuda.device_count() - 1)
+    minor = GpuMonitor(device.uuid).minor()
+    assert minor is not None
+    with Zygote(["torch"], env={"PYTHONPATH": str(TARGETS), "CUDA_VISIBLE_DEVICES": f"GPU-{device.uuid}"}) as own:
+        with own.spawn("honest:use_gpu", policy(gpu=True, gpu_minor=minor), tmp_path / "log") as child:
+            seen = ask(child)
+    assert seen["available"]
+    assert seen["sum"] == 300.0**3
+    assert {name for name in seen["dev"] if re.fullmatch(r"nvidia\d+", name)} == {f"nvidia{minor}"}
 
 
 @pytest.mark.gpu
@@ -662,8 +678,19 @@ def test_a_cgroup_that_hands_its_controllers_on_is_used(tmp_path: Path) -> None:
 # Pieces
 
 
-def test_a_policy_survives_its_journey() -> None:
-    sent = SandboxPolicy(mode="strict", gpu=True, writable=(Path("/a"),), env={"A": "b"}, max_log_bytes=7)
+def test_nodes_of_other_gpus_are_left_out() -> None:
+    nodes = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia10", "/dev/nvidiactl")
+    machine = replace(view.discover(), gpu_devices=nodes)
+    assert view.gpu_devices(machine, SandboxPolicy(gpu=True)) == nodes
+    assert view.gpu_devices(machine, SandboxPolicy(gpu=True, gpu_minor=1)) == (nodes[0], nodes[2], nodes[4])
+    assert view.gpu_devices(machine, SandboxPolicy(gpu_minor=1)) == ()
+
+
+@pytest.mark.parametrize("minor", [None, 3])
+def test_a_policy_survives_its_journey(minor: int | None) -> None:
+    sent = SandboxPolicy(
+        mode="strict", gpu=True, gpu_minor=minor, writable=(Path("/a"),), env={"A": "b"}, max_log_bytes=7
+    )
     assert SandboxPolicy.from_json(json.loads(json.dumps(sent.to_json()))) == sent
     report = ExitReport(exit_code=1, signal=None, cause="exited", wall_s=0.5)
     assert ExitReport.from_json(json.loads(json.dumps(report.to_json()))) == report

@@ -144,6 +144,7 @@ def _audit(text: str, tool: Tool, *, kernels: frozenset[str] = frozenset()) -> A
         load=load,
         burst=burst,
         readable=(),
+        gpu_minor=None,
         source=SOURCE,
         filename="s.py",
         parts=(SourcePart(file="cuda.cu", name="cuda source 1", text=TEXT, begin=5),),

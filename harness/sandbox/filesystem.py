@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from harness.sandbox import system
 from harness.sandbox.policy import Findings, SandboxPolicy
-from harness.sandbox.view import HOME, SystemView, is_below, outermost
+from harness.sandbox.view import HOME, SystemView, gpu_devices, is_below, outermost
 
 _STAGE = "/tmp"
 """An existing folder to build under; whatever lies there stays reachable through the old root."""
@@ -184,7 +184,7 @@ def _make_etc(view: SystemView, ids: tuple[int, ...]) -> None:
 
 def _make_dev(view: SystemView, policy: SandboxPolicy) -> None:
     os.makedirs("/new/dev", exist_ok=True)
-    for path in (*view.devices, *(view.gpu_devices if policy.gpu else ())):
+    for path in (*view.devices, *gpu_devices(view, policy)):
         _bind(path, read_only=False, devices=True)
     links = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
     for name, target in links.items():

@@ -41,12 +41,14 @@ class SandboxPolicy:
     readable one. `env` is added to the scrubbed environment. Limits: `max_processes` counts threads too (the kernel
     does); `max_file_bytes` bounds one file; `max_disk_bytes` all that lies in `writable`; `max_scratch_bytes` each
     of the private `/tmp`, home and `/dev/shm`, whose use counts as memory; `max_cpu_s` is a backstop per process.
+    `gpu_minor` is the number of the one GPU (/dev/nvidia<number>) whose node is shown where `gpu` is true; None: all.
     `under_tool` leaves the child in its zygote's network, with the variables that the tool around the zygote set; only
     for a zygote that is enclosed.
     """
 
     mode: Mode = "auto"
     gpu: bool = False
+    gpu_minor: int | None = None
     writable: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
@@ -73,7 +75,7 @@ class SandboxPolicy:
                 raise ValueError(f"{name} of a sandbox policy must be positive, not {getattr(self, name)}")
 
     def to_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = {name: getattr(self, name) for name in ("mode", "gpu", "under_tool")}
+        value: dict[str, Any] = {name: getattr(self, name) for name in ("mode", "gpu", "gpu_minor", "under_tool")}
         value["env"] = dict(self.env)
         value |= {name: [str(path) for path in getattr(self, name)] for name in _PATHS}
         return value | {name: getattr(self, name) for name in _LIMITS}
@@ -84,6 +86,7 @@ class SandboxPolicy:
         fields: dict[str, Any] = {name: tuple(Path(path) for path in value[name]) for name in _PATHS}
         fields |= {name: int(value[name]) for name in _LIMITS}
         fields |= {name: bool(value[name]) for name in ("gpu", "under_tool")}
+        fields["gpu_minor"] = None if value["gpu_minor"] is None else int(value["gpu_minor"])
         return cls(mode=value["mode"], env=dict(value["env"]), **fields)
 
 

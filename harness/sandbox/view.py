@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 import stat
 import sys
@@ -34,6 +35,7 @@ _NAMED_COMPILERS = ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN")
 _TOOLS = ("ninja", "cmake", "make", "sh")
 _HOST_DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "dxg")
+_ONE_GPU = re.compile(r"/dev/nvidia[0-9]+")
 _SYS_HOST = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 _SYS_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 
@@ -116,11 +118,21 @@ def closed_to_others(path: str) -> bool:
 
 def closed_devices(view: SystemView, policy: SandboxPolicy) -> str | None:
     """The first device node that another user could not open, or None."""
-    for path in view.gpu_devices if policy.gpu else ():
+    for path in gpu_devices(view, policy):
         mode = os.stat(path).st_mode
         if stat.S_ISCHR(mode) and mode & 0o006 != 0o006:
             return path
     return None
+
+
+def gpu_devices(view: SystemView, policy: SandboxPolicy) -> tuple[str, ...]:
+    """The nodes of GPUs that a sandbox under `policy` shows."""
+    if not policy.gpu:
+        return ()
+    if policy.gpu_minor is None:
+        return view.gpu_devices
+    own = f"/dev/nvidia{policy.gpu_minor}"
+    return tuple(path for path in view.gpu_devices if path == own or not _ONE_GPU.fullmatch(path))
 
 
 def _wanted() -> list[str]:
