@@ -251,9 +251,10 @@ def test_only_the_gpu_that_it_is_for_has_a_node(tmp_path: Path) -> None:
     device = open_device(DeviceKind.CUDA, torch.cuda.device_count() - 1)
     minor = GpuMonitor(device.uuid).minor()
     assert minor is not None
-    with Zygote(["torch"], env={"PYTHONPATH": str(TARGETS), "CUDA_VISIBLE_DEVICES": f"GPU-{device.uuid}"}) as own:
-        with own.spawn("honest:use_gpu", policy(gpu=True, gpu_minor=minor), tmp_path / "log") as child:
-            seen = ask(child)
+    environment = {"PYTHONPATH": str(TARGETS), "CUDA_VISIBLE_DEVICES": f"GPU-{device.uuid}"}
+    given = policy(gpu=True, gpu_minor=minor)
+    with Zygote(["torch"], env=environment) as own, own.spawn("honest:use_gpu", given, tmp_path / "log") as child:
+        seen = ask(child)
     assert seen["available"]
     assert seen["sum"] == 300.0**3
     assert {name for name in seen["dev"] if re.fullmatch(r"nvidia\d+", name)} == {f"nvidia{minor}"}
