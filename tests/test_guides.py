@@ -126,12 +126,8 @@ RUNS: dict[str, As] = {
     ),
     "git worktree add --detach ../base origin/main": As(),
     "make -C ../base warmup": As(),
-    "harness ci --base origin/main": As(
-        # A harness that lies in the repository is the submission's own where the branch changed it; here it did not.
-        lines=("harness ci --base origin/main",),
-        said="verdict: passed",
-    ),
-    "../base/.venv/bin/python -m harness ci --base origin/main --head HEAD": As(said="verdict: passed"),
+    "harness ci --base origin/main": As(said="verdict: passed"),
+    "../base/.venv/bin/harness ci --base origin/main --head HEAD": As(said="verdict: passed"),
 }
 """Command as shown -> what is run. In order: later ones use what earlier ones made."""
 
@@ -295,7 +291,8 @@ def _git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def submitted(place: Path) -> Iterator[Path]:
-    """The clone with everything as `origin/main` has it, and a branch that adds one solution."""
+    """The clone with everything as `origin/main` has it, and a branch that adds one solution and a harness of
+    its own, which must never run."""
     if not (place / ".git").exists():
         pytest.skip("the sources are no git repository: nothing to take a base from")
     small = {name: (place / name) for name in ("problems", "solutions", "results")}
@@ -305,7 +302,9 @@ def submitted(place: Path) -> Iterator[Path]:
     added = place / "solutions" / "newcomer" / "level1" / "19_clamp.py"
     added.parent.mkdir(parents=True)
     added.write_text(TORCH.format("x", "torch.clamp(x, min=0)"), encoding="utf-8")
-    _git(place, "add", str(added))
+    own = place / "harness" / "__init__.py"
+    own.write_text("raise SystemExit('the harness of the branch was imported')\n", encoding="utf-8")
+    _git(place, "add", str(added), str(own))
     _git(place, "commit", "-q", "-m", "A solution")
     _git(place, "update-ref", "refs/remotes/origin/main", "HEAD~1")
     yield place
@@ -321,9 +320,10 @@ def _arguments(line: str, place: Path) -> list[str]:
         words += sorted(str(path.relative_to(place)) for path in place.glob(word)) if "*" in word else [word]
     if words[0] == "make":
         return [*words, "HARNESS_SYSTEM=1", f"PYTHON={sys.executable}"]
-    if words[0] == "harness":
-        return [sys.executable, "-m", "harness", *words[1:]]
-    return [sys.executable, *words[1:]] if words[0].endswith("python") else words
+    if words[0].endswith("harness"):
+        # As the command that is installed, and unlike `python -m` alone: not from the folder that it runs in.
+        return [sys.executable, "-P", "-m", "harness", *words[1:]]
+    return words
 
 
 @pytest.mark.xdist_group("guides")
@@ -337,8 +337,6 @@ def test_a_command_does_what_the_page_says(shown: str, place: Path, request: pyt
     if in_repository:
         request.getfixturevalue("submitted")
     code = place.parent / "base" if shown.startswith("../base") else ROOT
-    if shown == "harness ci --base origin/main":
-        code = place
     printed = ""
     for line in held.lines or (shown,):
         done = subprocess.run(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +58,8 @@ def commands(path: Path) -> list[list[str]]:
     """The arguments of every `harness` command in a file."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
     folded = re.sub(r">-\n\s+(\S[^\n]*)\n\s+(\S)", r"\1 \2", text)
-    return [shlex.split(found) for found in re.findall(r"^\s*(?:- )?\S+ -m harness (.*)$", folded, flags=re.MULTILINE)]
+    found = re.findall(r"^\s*(?:- )?\S*/\.venv/bin/harness\"? (.*)$", folded, flags=re.MULTILINE)
+    return [shlex.split(line) for line in found]
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.name)
@@ -66,6 +70,35 @@ def test_the_commands_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert main([command, "--help"]) == 0
         known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
         assert {item for item in arguments if item.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.name)
+def test_no_job_imports_the_harness_of_the_folder_that_it_runs_in(path: Path) -> None:
+    """`python -m` looks there first, and a merge request's job runs in the merge request's folder."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")]
+    assert not [line for line in lines if "-m harness" in line or "PYTHONPATH" in line]
+
+
+def test_a_schema_admits_each_file() -> None:
+    """GitHub's and GitLab's published schemas, which check-jsonschema brings."""
+    for schema, paths in (("github-workflows", WORKFLOWS), ("gitlab-ci", [GITLAB])):
+        transform = ["--data-transform", "gitlab-ci"] if schema == "gitlab-ci" else []
+        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *transform]
+        done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_schema_check_finds_mistakes(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yml"
+    broken.write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("runs-on:", "run-on:"))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(broken)]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=120).returncode == 1
+
+
+@pytest.mark.skipif(shutil.which("actionlint") is None, reason="no actionlint on PATH: it is no Python package")
+def test_actionlint_has_nothing_to_say() -> None:
+    done = subprocess.run(["actionlint", *map(str, WORKFLOWS)], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_both_systems_run_the_projects_own_tests_and_score_with_the_same_command() -> None:

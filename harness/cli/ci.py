@@ -149,7 +149,7 @@ def _refuse_own_code(repo: ci.Repository, base: str) -> None:
         raise ConfigError(
             f"the harness that runs is {PACKAGE}, and it differs from {base[:12]}'s: a submission must not be "
             f"judged by its own harness. Check the base out beside it and run that one: "
-            f"git worktree add ../base {base[:12]} && PYTHONPATH=../base python -m harness ci …"
+            f"git worktree add --detach ../base {base[:12]} && make -C ../base warmup && ../base/.venv/bin/harness ci …"
         )
 
 
