@@ -203,10 +203,10 @@ class Referee:
             outcome = failed(refused.failure, evidence)
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
-        if guest is not None:
-            evidence["sandbox"] = _sandbox_json(guest)
         stages["total"] = time.perf_counter() - begin
-        return outcome
+        if guest is None:
+            return outcome
+        return replace(outcome, evidence={**outcome.evidence, "sandbox": _sandbox_json(guest)})
 
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
         """Begin the checks on the side, on `workload`; None where there are none to make."""
@@ -287,10 +287,10 @@ class Referee:
             ) as guest:
                 session = Session(self._terms(task), bench, guest, own, {}, {}, time.perf_counter())
                 pauses = calibrate(session.idle_bursts(sets))
-                nonstop = session.idle_nonstop(quiet.nonstop_sets) if quiet.nonstop_sets else []
+                nonstop = session.idle_nonstop(quiet.nonstop_sets) if quiet.nonstop_sets else {}
         except GuestFailed:
-            return Known(quiet=quiet, pauses=None, nonstop=None)
-        return Known(quiet=quiet, pauses=pauses, nonstop=calibrate(nonstop) if nonstop else None)
+            return Known(quiet=quiet, pauses=None, nonstop={})
+        return Known(quiet=quiet, pauses=pauses, nonstop=nonstop)
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(
