@@ -19,8 +19,8 @@ LAYERS = {
     "labels messages numerics nvrtc occupancy patterns policies precision reports rewards roofline sanitizers "
     "scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
-    "sources store",
-    "stages": "audit contention hush backtoback baselines bench build contestant guest health idle measure nonstop oracle quiet "
+    "sources split store",
+    "stages": "audit contention hush backtoback baselines bench build contestant guest health idle measure nonstop oracle places quiet "
     "reordering sandbox session sidecheck signature tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",

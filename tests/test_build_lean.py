@@ -112,13 +112,25 @@ def test_which_precompiled_header_fits(flags: tuple[str, ...], variant: str | No
     assert variant_for(flags) == variant
 
 
+def small_bindings(folder: Path) -> Path:
+    """A stand-in for the compiled bindings, which take half a minute."""
+    made = folder / "bindings"
+    made.mkdir()
+    (made / "harness_bindings.cpp").write_text("int bound;")
+    return made
+
+
 def test_a_precompiled_header_is_made_once_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headers_module.lean.LeanHeaders, "precompiled", lambda self: "#pragma once\nint made;\n")
+    made = "#pragma once\nint made;\n"
+    monkeypatch.setattr(headers_module.lean.LeanHeaders, "precompiled", lambda self, kind: made)
+    monkeypatch.setattr(headers_module, "BINDINGS", small_bindings(tmp_path))
     shared = SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint")
-    assert "-include" not in shared.flags("unit", precompiled_for=("-O3",))
-    assert shared.warm_up()["precompiled"] == ["plain", "optimised"]
+    assert "-include" not in shared.flags("unit", kind="core", precompiled_for=("-O3",))
+    assert shared.bindings is None
+    assert shared.warm_up()["precompiled"] == ["bindings", "core plain", "python plain", "core optimised"]
+    assert shared.bindings is not None
     assert shared.warm_up()["precompiled"] == []
-    flags = shared.flags("unit", precompiled_for=("-O3",))
+    flags = shared.flags("unit", kind="core", precompiled_for=("-O3",))
     header = Path(flags[flags.index("-include") + 1])
     assert header.with_name(f"{header.name}.gch").exists()
     (tmp_path / "use.cpp").write_text("int f() { return made; }")
@@ -128,8 +140,9 @@ def test_a_precompiled_header_is_made_once_and_taken(tmp_path: Path, monkeypatch
         [*command, *flags[:3], "-c", "use.cpp"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert f"! {header}.gch" in done.stderr  # the form of -H for a precompiled header that was taken
-    assert "-include" not in shared.flags("unit", precompiled_for=("-O3", "-march=native"))
-    assert "-include" not in shared.flags("unit")
+    assert "-include" not in shared.flags("unit", kind="core", precompiled_for=("-O3", "-march=native"))
+    assert "-include" not in shared.flags("unit", kind="core")
+    assert "-include" not in shared.flags("unit", kind="cuda", precompiled_for=("-O3",))  # without a toolkit
 
 
 def test_a_compiler_that_fails_to_precompile_is_the_machines_fault(tmp_path: Path) -> None:
@@ -252,15 +265,16 @@ torch::Tensor f(torch::Tensor x) {
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
-def test_nvcc_takes_the_stand_ins_and_reports_resources(tmp_path: Path) -> None:
-    toolchain = NvccToolchain((9, 0), tmp_path / "cache")
+@pytest.mark.parametrize(("quick", "way"), [(True, "split"), (False, "lean")])
+def test_nvcc_takes_the_stand_ins_and_reports_resources(tmp_path: Path, quick: bool, way: str) -> None:
+    toolchain = NvccToolchain((9, 0), tmp_path / "cache", quick_ways=quick)
     folder = tmp_path / "build"
     folder.mkdir()
     plan = toolchain.prepare(ExtensionSpec(name="ext", cpp_sources=("",), cuda_sources=(CUDA,)), folder)
     ninja = [*plan.commands[0], "cuda.cuda.o"]
     done = subprocess.run(ninja, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert plan.headers["cuda.cu"] == "lean"
+    assert plan.headers["cuda.cu"] == way
     assert "\n[harness]" not in done.stdout
     kernels = kernel_resources(done.stdout)
     assert {(kernel.kernel, kernel.arch) for kernel in kernels} == {("scale", "sm_90")}

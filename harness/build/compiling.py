@@ -18,7 +18,7 @@ from harness.build.cache import BuildCache, CachedModule
 from harness.build.diagnostics import MAX_LOG_CHARS, CompilerError, Diagnostics, undefined_symbol
 from harness.build.outcome import BuiltModule
 from harness.build.spec import ExtensionSpec
-from harness.build.toolchain import LEAN_FAILED, BuildReport, Plan, Toolchain
+from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED, BuildReport, Plan, Toolchain
 from harness.model import Failure, Status, digest_text, one_line
 from harness.sandbox import ExitReport, Mode, SandboxPolicy
 from harness.wire import FrameTimeout, WireError
@@ -265,8 +265,13 @@ def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:
 
 
 def _headers(plan: Plan, ended: _Ended, log: str) -> dict[str, str]:
-    """Which of torch's headers each unit was built with in the end."""
+    """How each unit was built in the end."""
+    lines = f"\n{log}"
     return {
-        unit: "full" if which == "lean" and (ended.second_try or f"\n{LEAN_FAILED} {unit}," in f"\n{log}") else which
+        unit: "full"
+        if which != "emulated" and (ended.second_try or f"\n{LEAN_FAILED} {unit}," in lines)
+        else "lean"
+        if f"\n{QUICK_FAILED} {unit}:" in lines
+        else which
         for unit, which in plan.headers.items()
     }

@@ -243,12 +243,16 @@ _COMPILING = re.compile(
 )
 
 
-def not_emulated(log: str, maps: Sequence[SourceMap]) -> tuple[str, ...]:
+def not_emulated(log: str, maps: Sequence[SourceMap], solution: str | None = None) -> tuple[str, ...]:
     """The constructs that the host device can't execute, each once with its place, at most `MAX_KERNELS`."""
     found: dict[str, None] = {}
     for match in _NOT_EMULATED.finditer(log[:MAX_LOG_CHARS]):
         spot = _spot(match["file"], int(match["line"][:9]), maps)
         place = f"{spot[0]}, line {spot[1]}" if spot else f"{match['file']}, line {match['line'][:9]}"
+        if spot and solution is not None:
+            texts = [text for source in maps for name, text, _ in source.parts if name == spot[0]]
+            line = _line_in(solution, texts[0], spot[1], spot[2])
+            place += f" (line {line} of the solution)" if line is not None else ""
         found[_clip(f"{place}: {match['what']}")] = None
         if len(found) >= MAX_KERNELS:
             break

@@ -1,4 +1,4 @@
-"""Headers that all builds with one torch and one compiler share: lean stand-ins, and a precompiled one.
+"""What all builds with one torch and one compiler share: lean stand-ins, precompiled headers, compiled bindings.
 
 Trusted side. Imports `build.lean` and `build.torchinfo`. Writes below the cache folder; runs the compiler on torch's
 own headers only. Several processes may do this at the same time.
@@ -7,6 +7,7 @@ own headers only. Several processes may do this at the same time.
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import re
 import shlex
@@ -14,7 +15,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,23 +26,33 @@ from harness.build.torchinfo import TorchBuild, python_include
 from harness.environment import MachineError
 from harness.model import digest_text
 
-_HEADER = "harness_python.h"
 _TIMEOUT_S = 300.0
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {"plain": (), "optimised": ("-O2",)}
 """g++ takes a precompiled header only where code generation is set alike; -O1 to -O3 are alike (tried with 12.2)."""
 
+KINDS = ("core", "cuda", "python")
+"""What `LeanHeaders.precompiled` knows. pybind11 among them costs a unit 1.5 s, used or not (g++ 12.2, two cores)."""
+
+BINDINGS = Path(__file__).parent / "bindings"
+"""The header and the source of the bindings that are compiled once."""
+
 
 class SharedHeaders:
-    """Stand-ins and precompiled headers for one torch and one C++ compiler, in a folder below `root`.
+    """Stand-ins and what is precompiled for one torch and one C++ compiler, in a folder below `root`.
 
-    `fingerprint` says which torch and compiler; the folder is made when something needs it.
+    `fingerprint` says which torch and compiler; the folder is made when something needs it. `cuda` is a toolkit's
+    folder of headers and its version, where there is one.
     """
 
-    def __init__(self, root: Path, torch: TorchBuild, cxx: Path, fingerprint: str) -> None:
-        self.folder = root / digest_text("headers", f"{lean.FORMAT} {fingerprint}")[:24]
+    def __init__(
+        self, root: Path, torch: TorchBuild, cxx: Path, fingerprint: str, cuda: tuple[Path, str] | None = None
+    ) -> None:
+        sources = "".join(path.read_text(encoding="utf-8") for path in sorted(BINDINGS.iterdir()))
+        self.folder = root / digest_text("headers", f"{lean.FORMAT} {fingerprint}", sources)[:24]
         self._torch = torch
         self._cxx = cxx
+        self._cuda = cuda
         self._lean = lean.LeanHeaders(torch.include)
 
     def unit(self, text: str, *, python: bool) -> str | None:
@@ -50,30 +62,44 @@ class SharedHeaders:
             self._stand_ins()
         return found
 
-    def flags(self, unit_folder: str, *, precompiled_for: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    @property
+    def bindings(self) -> Path | None:
+        """The library of compiled bindings, once there is one."""
+        return self._library if self._library.exists() else None
+
+    def flags(self, unit_folder: str, *, kind: str, precompiled_for: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Compiler flags that put the stand-ins first; to be followed by torch's own include folders.
 
-        `precompiled_for` holds a g++ unit's flags, which decide on whether a precompiled header fits.
+        `precompiled_for` holds a g++ unit's flags, which decide on whether a precompiled header of its kind fits.
         """
         found = [lean.DEFINE]
         if precompiled_for is not None and (variant := variant_for(precompiled_for)) is not None:
-            header = self._precompiled(variant)
-            if header.exists():
+            header = self._precompiled(variant, kind)
+            if header is not None and header.exists():
                 found += ["-include", str(header.with_suffix(""))]
         return (*found, "-isystem", unit_folder, "-isystem", str(self.folder / "lean"))
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
-        """Precompile what all bindings include: about 8 s and 220 MB for each of two variants (torch 2.13, g++ 12).
+        """Precompile what units of each kind share, and the bindings: some 10 s on 16 cores, 1 GB (torch 2.13, g++ 12).
 
         Where another process is at it: waits, or with `wait=False` returns at once. Raises `MachineError`.
         """
         begin = time.perf_counter()
-        done = []
+        done: list[str] = []
         with _locked(self.folder / "warm_up.lock", wait=wait) as mine:
-            for variant in VARIANTS:
-                if mine and not self._precompiled(variant).exists():
-                    self._precompile(variant)
-                    done.append(variant)
+            work: dict[str, Callable[[], None]] = {}
+            if mine and not self._library.exists():
+                work["bindings"] = self._compile_bindings
+            for variant in VARIANTS if mine else ():
+                for kind in KINDS:
+                    target = self._precompiled(variant, kind)
+                    if target is not None and not target.exists():
+                        work[f"{kind} {variant}"] = functools.partial(self._precompile, variant, kind, target)
+            self._stand_ins()
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                for name, ended in [(name, pool.submit(step)) for name, step in work.items()]:
+                    ended.result()
+                    done.append(name)
         return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder)}
 
     def _stand_ins(self) -> Path:
@@ -94,27 +120,55 @@ class SharedHeaders:
             shutil.rmtree(draft)  # somebody else's are there now
         return folder
 
-    def _precompiled(self, variant: str) -> Path:
-        return self.folder / "precompiled" / variant / f"{_HEADER}.gch"
+    @property
+    def _library(self) -> Path:
+        return self.folder / "bindings" / "libharness_bindings.a"
 
-    def _precompile(self, variant: str) -> None:
-        target = self._precompiled(variant)
+    def _precompiled(self, variant: str, kind: str) -> Path | None:
+        if kind == "python" and variant != "plain":
+            return None  # too rare by now to be prepared for
+        if kind == "cuda":
+            if self._cuda is None:
+                return None
+            kind += "-" + re.sub(r"[^\w.]", "_", self._cuda[1])
+        return self.folder / "precompiled" / variant / f"harness_{kind}.h.gch"
+
+    def _precompile(self, variant: str, kind: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         header = target.with_suffix("")
-        header.write_text(self._lean.precompiled(), encoding="utf-8")
+        header.write_text(self._lean.precompiled(kind), encoding="utf-8")
         draft = target.with_suffix(f".{os.getpid()}.tmp")
-        includes = (self._stand_ins(), *self._torch.include_folders(), python_include())
+        cuda = (self._cuda[0],) if kind == "cuda" and self._cuda is not None else ()
+        self._compile([*VARIANTS[variant], "-x", "c++-header", str(header)], draft, cuda)
+        draft.rename(target)
+
+    def _compile_bindings(self) -> None:
+        folder = self._library.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        made, draft = folder / "harness_bindings.o", folder / f"{os.getpid()}.tmp"
+        self._compile(["-O2", "-c", str(BINDINGS / "harness_bindings.cpp")], made)
+        self._run(["ar", "rcs", str(draft), str(made)])
+        made.unlink()
+        draft.rename(self._library)
+
+    def _compile(self, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:
+        includes = (self._stand_ins(), *self._torch.include_folders(), *more, python_include())
         command = [
-            *(str(self._cxx), *VARIANTS[variant], lean.DEFINE),
+            *(str(self._cxx), lean.DEFINE),
             *(item for path in includes for item in ("-isystem", str(path))),
             *(word for flag in self._torch.defines() for word in shlex.split(flag)),
-            *("-fPIC", f"-std={self._torch.cxx_standard}", "-x", "c++-header", str(header), "-o", str(draft)),
+            *("-fPIC", f"-std={self._torch.cxx_standard}", *arguments, "-o", str(made)),
         ]
         try:
+            self._run(command)
+        except MachineError:
+            made.unlink(missing_ok=True)
+            raise
+
+    def _run(self, command: Sequence[str]) -> None:
+        try:
             subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT_S, text=True)
-            draft.rename(target)
         except (OSError, subprocess.SubprocessError) as error:
-            draft.unlink(missing_ok=True)
             output = getattr(error, "stderr", None) or ""
             raise MachineError(f"torch's headers can't be precompiled: {error}: {output[:400]}") from error
 

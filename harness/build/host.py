@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.build.diagnostics import Diagnostics, SourceMap, first_error, not_emulated, own_fault
+from harness.build.diagnostics import Diagnostics, first_error, not_emulated, own_fault
 from harness.build.native import NvccToolchain
 from harness.build.spec import ExtensionSpec, is_cuda_file
-from harness.build.toolchain import Plan
+from harness.build.toolchain import EMULATED, Plan
+from harness.build.units import texts_of
 from harness.environment import MachineError
 from harness.hostcuda import build as hostcuda
 from harness.model import Failure, Status, one_line
@@ -65,16 +66,16 @@ class HostToolchain:
         return Plan(
             commands=tuple(commands),
             product=hostcuda.module_path(inline, folder).name,
-            headers={"cuda.cu": "emulated"},
+            headers={"cuda.cu": EMULATED},
             readable=self.runtime,
         )
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         if not spec.uses_cuda:
             return self._native.interpret(spec, log, solution=solution)
-        maps = _maps(spec)
+        maps = texts_of(spec)
         return Diagnostics(
-            error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps), fault=own_fault(log)
+            error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps, solution), fault=own_fault(log)
         )
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
@@ -106,27 +107,3 @@ def _inline(spec: ExtensionSpec, folder: Path) -> ExtensionSpec:
         compiled=(),
         extra_include_paths=(str(folder), *(str(folder / path) for path in spec.extra_include_paths)),
     )
-
-
-def _maps(spec: ExtensionSpec) -> list[SourceMap]:
-    """The host device writes the texts one after another, with nothing before them."""
-    maps = []
-    if spec.compiled:
-        named = [(file.path, file.text) for file in spec.files if file.path in spec.compiled]
-        groups = {
-            "main.cpp": [item for item in named if not is_cuda_file(item[0])],
-            "cuda.cu": [item for item in named if is_cuda_file(item[0])],
-        }
-    else:
-        groups = {
-            "main.cpp": [(f"cpp source {number}", text) for number, text in enumerate(spec.cpp_sources, 1)],
-            "cuda.cu": [(f"cuda source {number}", text) for number, text in enumerate(spec.cuda_sources, 1)],
-        }
-    for file, items in groups.items():
-        parts = []
-        line = 1
-        for name, text in items:
-            parts.append((name, text, line))
-            line += text.count("\n") + 1
-        maps.append(SourceMap(file=file, parts=tuple(parts)))
-    return maps

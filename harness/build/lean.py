@@ -16,7 +16,7 @@ import functools
 import re
 from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
 """Version of the stand-ins; part of the cache's fingerprint."""
 
 SHADOWED = (
@@ -48,6 +48,8 @@ CORE = (
 )
 PYTHON = ("torch/csrc/utils/pybind.h", "torch/csrc/Exceptions.h")
 """Conversions between Python and C++, for units that bind functions."""
+
+_OF_KIND = {"core": (), "cuda": ("cuda_runtime.h",), "python": PYTHON}
 
 _STANDARD = (
     "algorithm",
@@ -202,9 +204,9 @@ class LeanHeaders:
         files["ATen/TensorOperators.h"] = f"#pragma once\n#include <ATen/ops/empty_like.h>\n{operators}\n"
         return files
 
-    def precompiled(self) -> str:
-        """What all units that bind functions share: worth precompiling."""
-        names = [*_STANDARD, *CORE, *PYTHON]
+    def precompiled(self, kind: str) -> str:
+        """What all units of a kind share (`core`; `cuda`, or `python` beside that): worth precompiling."""
+        names = [*_STANDARD, *CORE, *_OF_KIND[kind]]
         return "#pragma once\n" + "".join(f"#include <{name}>\n" for name in names if self._exists(name))
 
     def _exists(self, name: str) -> bool:

@@ -3,8 +3,9 @@
 Trusted side; writes files, runs nothing but version queries and (in `warm_up`) the compiler on torch's own headers.
 
 The sources written are those that torch writes, with the same flags in the same order, so that messages and line
-numbers are the ones people know. What differs: each unit is tried with lean headers first (`build.lean`), and nvcc is
-asked for line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), neither of which changes the code.
+numbers are the ones people know. What differs: each unit is tried in a quick way first (`build.quick`), then with lean
+headers (`build.lean`), and nvcc is asked for line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), neither of
+which changes the code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.build import lean
+from harness.build import lean, quick
 from harness.build.diagnostics import Diagnostics, first_error, kernel_resources
 from harness.build.headers import SharedHeaders
 from harness.build.recipe import OWN, SCRIPT, Recipe, try_lean
@@ -33,7 +34,7 @@ from harness.build.units import Unit, units_of
 from harness.environment import MachineError, find_gxx, find_nvcc, gxx_version, nvcc_version
 from harness.model import Failure, Status, one_line
 
-FORMAT = 1
+FORMAT = 2
 """Version of what is built from a specification; part of the fingerprint."""
 
 PRODUCT = "module.so"
@@ -56,7 +57,8 @@ _ARCH_NAMES = {
 class NvccToolchain:
     """g++ and nvcc, for one compute capability. Without one (None) it builds C++ only.
 
-    `cache` is the folder below which what builds share is kept. `lean=False` always uses the full headers.
+    `cache` is the folder below which what builds share is kept. `lean_headers=False` always uses the full headers,
+    `quick_ways=False` compiles every unit as torch writes it.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class NvccToolchain:
         *,
         torch: TorchBuild | None = None,
         lean_headers: bool = True,
+        quick_ways: bool = True,
         jobs: int | None = None,
     ) -> None:
         self._torch = torch or find_torch()
@@ -83,8 +86,10 @@ class NvccToolchain:
             self._cuda_home = cuda_home(self._nvcc)
         self._ninja = _find_ninja()
         self._jobs = jobs or _max_jobs()
+        self._quick = quick_ways and lean_headers
+        cuda = None if self._cuda_home is None else (self._cuda_home / "include", str(nvcc_version(self._nvcc)))
         self._headers = (
-            SharedHeaders(cache / "headers", self._torch, self._cxx, self._compiler()) if lean_headers else None
+            SharedHeaders(cache / "headers", self._torch, self._cxx, self._compiler(), cuda) if lean_headers else None
         )
 
     @functools.cached_property
@@ -95,7 +100,7 @@ class NvccToolchain:
                 f"native {FORMAT}",
                 self._compiler(),
                 f"nvcc {nvcc_version(self._nvcc)} arch {arch}",
-                f"lean headers {'off' if self._headers is None else lean.FORMAT}",
+                f"lean headers {'off' if self._headers is None else lean.FORMAT} quick {self._quick}",
                 f"cuda libraries {self._torch.has_cuda_libraries}",
             )
         )
@@ -128,6 +133,7 @@ class NvccToolchain:
         for file in spec.files:
             _write(folder / file.path, file.text)
         lean_options: dict[str, str] = {}
+        quick_commands: dict[str, str] = {}
         for unit in units:
             _write(folder / unit.file, unit.text)
             if (header := self._stand_in(spec, unit)) is not None:
@@ -137,6 +143,8 @@ class NvccToolchain:
                 lean_options[unit.file] = (
                     f"--options-file={own}/{_LEAN_FLAGS}" if unit.cuda else f"@{own}/{_LEAN_FLAGS}"
                 )
+                if (command := self._quick_command(spec, unit, folder)) is not None:
+                    quick_commands[unit.file] = command
         recipe = Recipe(
             cxx=str(self._cxx),
             cxx_flags=self._cxx_flags(spec),
@@ -144,7 +152,10 @@ class NvccToolchain:
             nvcc_flags=self._nvcc_flags(spec),
             link_flags=self._link_flags(spec),
         )
-        _write(folder / _LEAN_BUILD, recipe.build_file(units, PRODUCT, lean_options))
+        bindings = None if self._headers is None or not quick_commands else self._headers.bindings
+        libraries = () if bindings is None else (bindings,)
+        tried = recipe.build_file(units, PRODUCT, lean_options, quick=quick_commands, libraries=libraries)
+        _write(folder / _LEAN_BUILD, tried)
         _write(folder / _FULL_BUILD, recipe.build_file(units, PRODUCT, {}, prefix=f"{OWN}/"))
         searched = [path for path in (*self._system_includes(spec.uses_cuda), _STANDARD_HEADERS) if path.exists()]
         _write(folder / SCRIPT, try_lean(searched))
@@ -153,7 +164,7 @@ class NvccToolchain:
             commands=((*ninja, _LEAN_BUILD),),
             second_try=((*ninja, _FULL_BUILD),) if lean_options else (),
             product=PRODUCT,
-            headers={unit.file: "lean" if unit.file in lean_options else "full" for unit in units},
+            headers={unit.file: _first_way(unit, lean_options, quick_commands) for unit in units},
             readable=(self._headers.folder,) if lean_options and self._headers is not None else (),
         )
 
@@ -220,8 +231,45 @@ class NvccToolchain:
     def _lean_flags(self, spec: ExtensionSpec, unit: Unit, folder: str) -> str:
         assert self._headers is not None
         given = None if unit.cuda else spec.extra_cflags
-        # Double quotes are what both g++ and nvcc understand in a file of options (nvcc 13.0: not single ones).
-        return "".join(f'"{flag}"\n' for flag in self._headers.flags(folder, precompiled_for=given))
+        return _options(self._headers.flags(folder, kind="python", precompiled_for=given))
+
+    def _quick_command(self, spec: ExtensionSpec, unit: Unit, folder: Path) -> str | None:
+        """How a unit is tried before all else, its files written; None where it is not."""
+        if self._headers is None or not self._quick:
+            return None
+        own = f"{OWN}/quick-{unit.file}"
+        header = self._headers.unit(unit.text, python=False)
+        if unit.cuda:
+            given = quick.host_flags(_given(spec.extra_cuda_cflags))
+            if given is None or spec.files or header is None or self._cuda_home is None:
+                return None
+            flags = self._headers.flags(own, kind="cuda", precompiled_for=given)
+            cccl = self._cuda_home / "include" / "cccl"
+            include = (cccl,) if cccl.exists() else ()
+            settings = quick.split_settings(self._cxx, flags, self._torch.include_folders(), include)
+            command, files = quick.split_command(unit, f"{own}/settings.json"), {"settings.json": settings}
+        else:
+            text = quick.bound_text(spec, unit)
+            if text is None or header is None or self._headers.bindings is None:
+                return None
+            flags = self._headers.flags(own, kind="core", precompiled_for=spec.extra_cflags)
+            files = {"bound.cpp": text, _LEAN_FLAGS: _options(flags)}
+            command = quick.bound_command(unit, f"{own}/{_LEAN_FLAGS}", f"{own}/bound.cpp")
+        for name, held in {lean.UNIT: header, **files}.items():
+            _write(folder / own / name, held)
+        return command
+
+
+def _options(flags: tuple[str, ...]) -> str:
+    """A file of options. Double quotes are what both g++ and nvcc understand there (nvcc 13.0: not single ones)."""
+    return "".join(f'"{flag}"\n' for flag in flags)
+
+
+def _first_way(unit: Unit, lean_options: Mapping[str, str], quick_commands: Mapping[str, str]) -> str:
+    """How a unit is tried first, in the words of `BuildReport`."""
+    if unit.file in quick_commands:
+        return "split" if unit.cuda else "prebuilt"
+    return "lean" if unit.file in lean_options else "full"
 
 
 def cuda_home(nvcc: Path) -> Path:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.build.cache import CachedModule
-from harness.build.diagnostics import CompilerError, KernelResources
+from harness.build.diagnostics import CompilerError, KernelResources, SourceMap
 from harness.build.spec import ExtensionSpec
-from harness.build.toolchain import BuildReport
-from harness.build.units import units_of
+from harness.build.toolchain import EMULATED, BuildReport
+from harness.build.units import texts_of, units_of
 from harness.model import Failure
 from harness.sanitizers import short_name
 from harness.tasks import SourcePart
@@ -32,6 +32,13 @@ class BuiltModule:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def maps(self) -> list[SourceMap]:
+        """Where the lines of the compiled files come from."""
+        if EMULATED in self.report.headers.values():
+            return texts_of(self.spec)
+        return [unit.map for unit in units_of(self.spec)]
 
     def to_json(self) -> dict[str, Any]:
         """What `harness.build.inject.install` takes."""
@@ -85,11 +92,11 @@ class BuildOutcome:
     @property
     def parts(self) -> tuple[SourcePart, ...]:
         """The solution's own texts inside the files that were compiled."""
-        units = [unit for module in self.modules for unit in units_of(module.spec)]
         return tuple(
-            SourcePart(file=unit.file, name=name, text=text, begin=begin)
-            for unit in units
-            for name, text, begin in unit.parts
+            SourcePart(file=source.file, name=name, text=text, begin=begin)
+            for module in self.modules
+            for source in module.maps
+            for name, text, begin in source.parts
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The build file for ninja and the script that tries lean headers first. Pure; trusted side.
+"""The build file for ninja, and what is tried first: the quick ways, then lean headers. Pure; trusted side.
 
 Decision: flags stand in the build file unquoted, as torch writes them, so that the shell that ninja starts in the
 sandbox reads them as torch's does: `["-O3 -march=native"]` is two flags, and a bad one fails as it would there.
@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.build.diagnostics import NOTE
-from harness.build.toolchain import LEAN_FAILED
+from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED
 from harness.build.units import Unit
 
 OWN = ".harness"
@@ -56,6 +57,18 @@ exec "$compiler" "$@"
 """
 
 
+_QUICK = (
+    "if $quick > $out.quick 2>&1; then cat $out.quick; else rm -f $out; "
+    f'echo "{QUICK_FAILED} $in: $$({{{{ grep -m 1 error $out.quick || head -n 1 $out.quick; }}}} | cut -c 1-300)"; '
+    "{patient}; fi"
+)
+
+
+def _escaped(path: str) -> str:
+    """A path as ninja reads it among inputs."""
+    return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+
 def try_lean(headers: Sequence[Path]) -> str:
     """The text of `SCRIPT`. `headers` are the folders in which every name that a header could bring is found."""
     return _TRY_LEAN.format(folders=" ".join(shlex.quote(str(folder)) for folder in headers))
@@ -71,9 +84,20 @@ class Recipe:
     nvcc_flags: Sequence[str]
     link_flags: Sequence[str]
 
-    def build_file(self, units: Sequence[Unit], product: str, lean: Mapping[str, str], prefix: str = "") -> str:
+    def build_file(
+        self,
+        units: Sequence[Unit],
+        product: str,
+        lean: Mapping[str, str],
+        *,
+        quick: Mapping[str, str] = MappingProxyType({}),
+        libraries: Sequence[Path] = (),
+        prefix: str = "",
+    ) -> str:
         """What ninja reads. `lean` maps files to the option that adds lean headers; the others use the full ones.
 
+        `quick` maps some of these to a command that is tried before all else, in which `$cxx $cflags` and
+        `$nvcc $cuda_cflags` may stand; the harness's own `libraries` are linked where something of them is used.
         `prefix` is put before the names of objects.
         """
         variables = {"cxx": self.cxx, "cflags": " ".join(self.cxx_flags)}
@@ -85,15 +109,21 @@ class Recipe:
         for rule, flags in (("cxx", "$cflags"), ("nvcc", "$cuda_cflags")):
             command = f"${rule} {flags} -c $in -o $out"
             lines += [f"rule {rule}", f"  command = {command}"]
-            lines += [f"rule {rule}_lean", f"  command = sh {SCRIPT} $in $out $lean {command}"]
+            patient = f"sh {SCRIPT} $in $out $lean {command}"
+            lines += [f"rule {rule}_lean", f"  command = {patient}"]
+            lines += [f"rule {rule}_quick", f"  command = {_QUICK.format(patient=patient)}"]
         lines += ["rule link", "  command = $cxx $in $ldflags -o $out"]
         objects = []
         for unit in units:
             objects.append(f"{prefix}{unit.object}")
             rule = "nvcc" if unit.cuda else "cxx"
-            if (option := lean.get(unit.file)) is not None:
+            option, first = lean.get(unit.file), quick.get(unit.file)
+            if option is not None and first is not None:
+                lines += [f"build {objects[-1]}: {rule}_quick {unit.file}", f"  lean = {option}", f"  quick = {first}"]
+            elif option is not None:
                 lines += [f"build {objects[-1]}: {rule}_lean {unit.file}", f"  lean = {option}"]
             else:
                 lines.append(f"build {objects[-1]}: {rule} {unit.file}")
-        lines += [f"build {product}: link {' '.join(objects)}", f"default {product}", ""]
+        inputs = " ".join([*objects, *(_escaped(str(path)) for path in libraries)])
+        lines += [f"build {product}: link {inputs}", f"default {product}", ""]
         return "\n".join(lines)

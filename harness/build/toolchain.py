@@ -24,9 +24,9 @@ class Plan:
 
     `commands` run one after another in the folder, each must exit with 0; then `product`, a file name in the
     folder, is the module. Where it has undefined symbols, `second_try` (commands that start over by the slow and
-    sure way; empty where there is none) gets a chance. `headers` says which of torch's headers each unit is tried
-    with. `readable` are paths outside the folder that the commands need beside the system's own; `environ` is added
-    to their environment.
+    sure way; empty where there is none) gets a chance. `headers` says how each unit is tried first, in the words of
+    `BuildReport`. `readable` are paths outside the folder that the commands need beside the system's own; `environ` is
+    added to their environment.
     """
 
     commands: tuple[Command, ...]
@@ -70,15 +70,23 @@ class Toolchain(Protocol):
         """
 
 
+QUICK_FAILED = f"{NOTE} no quick build of"
+"""Printed by a build, before the name of the unit that is then compiled as torch does it."""
+
 LEAN_FAILED = f"{NOTE} lean headers did not suffice for"
 """Printed by a build, before the name of the unit that starts over with the full headers."""
+
+
+EMULATED = "emulated"
+"""What `BuildReport.headers` says of CUDA sources that were compiled for the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReport:
     """What is kept of one build beside the module, in the cache too.
 
-    `headers` says for each compiled unit which of torch's headers served: `lean`, `full`, or `emulated` (host).
+    `headers` says for each compiled unit which of torch's headers served: `lean`, `full`, or `emulated` (host); and of
+    units with lean headers which were built the quick way: `split` (CUDA in two parts), `prebuilt` (bindings).
     """
 
     wall_s: float

@@ -60,6 +60,30 @@ def units_of(spec: ExtensionSpec) -> list[Unit]:
     return units
 
 
+def texts_of(spec: ExtensionSpec) -> list[SourceMap]:
+    """The same for the host device, which joins the texts with nothing before them: `main.cpp` and `cuda.cu`."""
+    if spec.compiled:
+        named = [(file.path, file.text) for file in spec.files if file.path in spec.compiled]
+        groups = {
+            "main.cpp": [item for item in named if not is_cuda_file(item[0])],
+            "cuda.cu": [item for item in named if is_cuda_file(item[0])],
+        }
+    else:
+        groups = {
+            "main.cpp": [(f"cpp source {number}", text) for number, text in enumerate(spec.cpp_sources, 1)],
+            "cuda.cu": [(f"cuda source {number}", text) for number, text in enumerate(spec.cuda_sources, 1)],
+        }
+    maps = []
+    for file, items in groups.items():
+        parts = []
+        line = 1
+        for name, text in items:
+            parts.append((name, text, line))
+            line += text.count("\n") + 1
+        maps.append(SourceMap(file=file, parts=tuple(parts)))
+    return maps
+
+
 _CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
 
 

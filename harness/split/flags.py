@@ -1,0 +1,70 @@
+"""What of nvcc's arguments each part gets. Pure; imports nothing of the harness.
+
+The device part is compiled with the very arguments of the ordinary build, the host part with those that nvcc hands to
+the host's compiler. An argument that isn't known here is refused: it might matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+__all__ = ["UnknownFlag", "for_device", "for_host"]
+
+
+class UnknownFlag(Exception):
+    """An argument of nvcc's that the split build does not know."""
+
+
+_FORWARD = ("-Xcompiler", "--compiler-options")
+_WITH_VALUE = ("-D", "-U", "-I", "-isystem")
+_SAME = re.compile(r"-(?:[DUI].+|O[0-3]?|std=.+|w|g|m64)")
+_LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I", "--optimize": "-O", "--std": "-std"}
+_DEVICE_ONLY = re.compile(
+    r"-{1,2}(?:use_fast_math|lineinfo|generate-line-info|expt-relaxed-constexpr|expt-extended-lambda|extended-lambda"
+    r"|resource-usage|res-usage|restrict|extra-device-vectorization|Wno-deprecated-gpu-targets"
+    r"|(?:ftz|prec-div|prec-sqrt|fmad|arch|gpu-architecture|code|gpu-code|gencode|generate-code|maxrregcount"
+    r"|ptxas-options|Xptxas|Xcudafe|cudafe-options|diag-suppress|diag-warn|threads|split-compile|t)=.+|t\d+)"
+)
+_DEVICE_ONLY_VALUE = re.compile(
+    r"-{1,2}(?:arch|gpu-architecture|code|gpu-code|gencode|generate-code|maxrregcount|ptxas-options|Xptxas|Xcudafe"
+    r"|cudafe-options|diag-suppress|diag-warn|threads|split-compile|ftz|prec-div|prec-sqrt|fmad|t)"
+)
+
+
+def for_device(arguments: Sequence[str], without: Sequence[str]) -> list[str]:
+    """All but the folders of headers in `without`."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word in ("-isystem", "-I"):
+            folder = next(words, "")
+            if folder not in without:
+                kept += [word, folder]
+        else:
+            kept.append(word)
+    return kept
+
+
+def for_host(arguments: Sequence[str]) -> list[str]:
+    """The same for g++. Raises `UnknownFlag`."""
+    return list(_for_host(iter(arguments)))
+
+
+def _for_host(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word in _WITH_VALUE:
+            yield from (word, next(words, ""))
+        elif name in _FORWARD:
+            text = value if equals else next(words, "")
+            yield from (item for item in text.strip("'\"").split(",") if item)
+        elif name in _LONG:
+            text = value if equals else next(words, "")
+            yield f"{_LONG[name]}={text}" if name == "--std" else f"{_LONG[name]}{text}"
+        elif _SAME.fullmatch(word):
+            yield word
+        elif _DEVICE_ONLY_VALUE.fullmatch(word):
+            next(words, "")
+        elif not _DEVICE_ONLY.fullmatch(word):
+            raise UnknownFlag(f"the argument {word}")

@@ -1,0 +1,124 @@
+"""Compiles one CUDA source in two parts: `python unit.py SOURCE OBJECT SETTINGS NVCC ARGUMENT...`
+
+Untrusted side: run by name inside the builder's sandbox; reads the solution's source. Exit code 0 where `OBJECT` is
+made and nvcc's report stands on stdout; else the reason is one line on stdout, and the ordinary way is to be gone.
+
+`SETTINGS` is a JSON file: `cxx`, the host's compiler; `host_flags`, what finds lean headers; `torch`, the folders of
+headers that the device part goes without; `include`, folders that nvcc searches by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[:] = [str(Path(__file__).resolve().parents[2]), *sys.path[1:]]
+
+from harness.split import flags, symbols
+from harness.split.parts import Parts, split
+from harness.split.stubs import Unsplittable
+
+_INCLUDE = Path(__file__).resolve().parent / "include"
+_PRELUDE = "#include <cstdint>\n#include <cmath>\n#include <algorithm>\n#include <limits>\n#include <type_traits>\n"
+"""Of what torch's headers bring, what device code is written with."""
+
+
+class _Failed(Exception):
+    """A command that failed; the message is its first error."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    source, target, settings_path, nvcc, *given = arguments
+    settings: dict[str, Any] = json.loads(Path(settings_path).read_text(encoding="utf-8"))
+    try:
+        parts = split(Path(source).read_text(encoding="utf-8", errors="surrogatepass"))
+        report = _Build(Path(source), Path(target), settings, nvcc, given).build(parts)
+    except (Unsplittable, flags.UnknownFlag, LookupError, _Failed) as reason:
+        sys.stdout.write(f"{reason}\n")
+        return 1
+    sys.stdout.write(report)
+    return 0
+
+
+class _Build:
+    def __init__(
+        self, source: Path, target: Path, settings: dict[str, Any], nvcc: str, arguments: Sequence[str]
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._settings = settings
+        self._nvcc = nvcc
+        self._arguments = arguments
+        self._folder = Path(f"{target}.split")
+
+    def build(self, parts: Parts) -> str:
+        """Make the object; what nvcc said. Raises `_Failed`, `UnknownFlag` and `LookupError`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        host_flags = flags.for_host(self._arguments)
+        if parts.templates:
+            listing = self._host(parts, host_flags)
+            report = self._device(parts, symbols.instances(self._demangled(symbols.kernels_in(listing))))
+        else:
+            with ThreadPoolExecutor(1) as pool:
+                device = pool.submit(self._device, parts, "")
+                listing = self._host(parts, host_flags)
+                report = device.result()
+        used = symbols.kernels_in(listing)
+        if missing := set(used) - symbols.entries_in(report):
+            raise _Failed(f"the device part lacks {min(missing)}")
+        table = [*(symbols.Symbol(name=name) for name in used), *symbols.variables_in(listing, parts.variables)]
+        self._join(table)
+        return report
+
+    def _host(self, parts: Parts, given: Sequence[str]) -> str:
+        """Compile the host part; what `nm` says of it."""
+        path, made = self._folder / "host.cpp", self._folder / "host.o"
+        opening = f'#include "{_INCLUDE}/harness_split.h"\n#line 1 "{self._source}"\n'
+        path.write_text(opening + parts.host, encoding="utf-8", errors="surrogatepass")
+        folders = (item for folder in self._settings["include"] for item in ("-isystem", folder))
+        command = [self._settings["cxx"], *self._settings["host_flags"], *given, *folders]
+        _run([*command, "-c", str(path), "-o", str(made)])
+        return _run(["nm", "-S", str(made)])
+
+    def _device(self, parts: Parts, more: str) -> str:
+        """Compile the device part; what nvcc says."""
+        path, made = self._folder / "device.cu", self._folder / "device.fatbin"
+        text = f'{_PRELUDE}#line 1 "{self._source}"\n{parts.device}\n{more}'
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        given = flags.for_device(self._arguments, self._settings["torch"])
+        return _run([self._nvcc, *given, "-fatbin", str(path), "-o", str(made)])
+
+    def _demangled(self, names: Sequence[str]) -> list[str]:
+        return _run(["c++filt", *names]).splitlines() if names else []
+
+    def _join(self, table: Sequence[symbols.Symbol]) -> None:
+        path = self._folder / "fatbin.s"
+        path.write_text(symbols.assembler(self._folder / "device.fatbin", table), encoding="utf-8")
+        host = str(self._folder / "host.o")
+        _run([self._settings["cxx"], "-r", "-nostdlib", host, str(path), "-o", str(self._target)])
+
+
+def _run(command: Sequence[str]) -> str:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        first = next((line for line in done.stdout.splitlines() if "error" in line), done.stdout[:200])
+        raise _Failed(first.strip())
+    return done.stdout
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
