@@ -15,7 +15,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness.baselines import Keeper, with_baselines
 from harness.bench import Bench
+from harness.claims import Calibration, calibrate
 from harness.gpustate import GpuMonitor, GpuState
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
@@ -29,23 +31,25 @@ from harness.measure import (
     plan_turns,
     run_rounds,
 )
-from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
+from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load, Manner
 from harness.model import DeviceKind, Failure, Status
-from harness.nonstop import LATE_WRITE, Figures, Nonstop, measure_nonstop, run_nonstop
+from harness.nonstop import LATE_WRITE, Asker, Figures, Nonstop, Nonstops
+from harness.places import placed
 from harness.quiet import Known
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
-from harness.roofline import SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
+from harness.roofline import Peaks, SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.timing import Settled, judge_times
+from harness.timing import Settled, judge_times, with_graph
 from harness.verify import Finding, Verifier, overall, summarise
 
 T = TypeVar("T")
 
 CALIBRATION_BURSTS = 6
-"""Bursts of a trusted contestant by which those of a solution are measured."""
+NONSTOP_CALIBRATION_BURSTS = 4
+"""Bursts of a trusted contestant by which those of a solution are measured: with pauses, and in each manner without."""
 
 WORTH_A_GAP_S = 0.05
 """Checking answers for longer than this, the referee lets audits go on between bursts."""
@@ -63,6 +67,8 @@ class Terms:
     secret: random.Random
     variants: tuple[tuple[str, int], ...]
     hush: Hush
+    peaks: Peaks | None = None
+    baselines: Keeper | None = None
 
 
 def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
@@ -111,6 +117,7 @@ class Session:
         self._first_set = first_set
         self._side = side
         self._known = known
+        self._nonstops: Nonstops | None = None
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
@@ -139,7 +146,7 @@ class Session:
             return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
         with self._terms.hush.held():
             outcome = self._timed("measure", self._measure)
-        return self._counted(outcome)
+        return self._graphed(self._counted(outcome))
 
     def _counted(self, outcome: Outcome) -> Outcome:
         """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
@@ -151,6 +158,14 @@ class Session:
             functools.partial(take_census, self._guest, self._bench, coerce=coerce, timeout_s=self._left_s()),
         )
         return replace(outcome, evidence={**outcome.evidence, "census": census})
+
+    def _graphed(self, outcome: Outcome) -> Outcome:
+        """`outcome` with the time of a call inside a CUDA graph, for short ones: last, since code may break by it."""
+        if self._nonstops is None or outcome.status is not Status.passed or outcome.timing is None:
+            return outcome
+        with self._terms.hush.held():
+            timing = with_graph(outcome.timing, self._nonstops.graph)
+        return replace(outcome, timing=timing)
 
     def close(self) -> None:
         """Leave nothing of it running."""
@@ -241,19 +256,21 @@ class Session:
             bursts.append((wall_s, [claim.device_s for claim in done.claims]))
         return bursts[1:]  # the first one loads and allocates
 
-    def idle_nonstop(self, sets: int) -> list[tuple[float, list[float]]]:
-        """Wall seconds of calls back to back over the first `sets` sets, as drawn, by the same solution.
+    def idle_nonstop(self, sets: int) -> dict[Manner, Calibration]:
+        """What calls back to back over the first `sets` sets, as drawn, take by the same solution.
 
         Its device times are taken as nothing: what its launches take counts as what launches take.
         """
-        bursts = []
-        for _ in range(CALIBRATION_BURSTS + 1):
-            held = run_nonstop(
-                self._bench, self._guest, self._request, range(sets), graph=False, timeout_s=self._left_s(), drawn=True
-            )
-            assert isinstance(held, Nonstop)
-            bursts.append((held.wall_s, [0.0] * sets))
-        return bursts[1:]
+        found: dict[Manner, Calibration] = {}
+        for manner in (Manner.QUEUED, Manner.LAUNCHED):
+            bursts = [self._asker().run(range(sets), manner, drawn=True) for _ in range(NONSTOP_CALIBRATION_BURSTS + 1)]
+            walls_s = [held.wall_s for held in bursts[1:] if isinstance(held, Nonstop)]
+            if walls_s:
+                found[manner] = calibrate([(wall_s, [0.0] * sets) for wall_s in walls_s])
+        return found
+
+    def _asker(self) -> Asker:
+        return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
 
     def _expect_still(self) -> None:
         """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
@@ -274,7 +291,13 @@ class Session:
         timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
         done, wall_s = self._guest.burst(self._request(calls, schedule), timeout_s)
         self._bursts_s["solution"] += wall_s
-        return done, wall_s
+        return self._placed(done), wall_s
+
+    def _placed(self, done: BurstDone) -> BurstDone:
+        """`done` with its reports' lines counted in the solution's file."""
+        task = self._task
+        reports = (placed(r, task.parts, source=task.source, filename=task.filename) for r in done.reports)
+        return replace(done, reports=tuple(reports))
 
     def _verification(self) -> tuple[list[Finding], BurstDone]:
         """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
@@ -317,14 +340,17 @@ class Session:
         )
 
     def _speed_of_light(self) -> tuple[SpeedOfLight | None, TrustFloor | None]:
-        """What this GPU's datasheet allows at best, and what no honest call can beat; None where it is not known."""
+        """What this GPU allows at best, and what no honest call can beat; None where it is not known.
+
+        The first by the peaks measured on it, where they are; the second by the datasheet's alone.
+        """
         name, precision = self._bench.device.name, self._task.problem.precision
-        peaks = datasheet(name) if name is not None else None
+        peaks = self._terms.peaks or (datasheet(name) if name is not None else None)
         if name is None or peaks is None:
             return None, None
         flops, traffic = self._bench.costs
         light = speed_of_light(flops.total, traffic.total_bytes, peaks, precision)
-        return light, trust_floor(traffic, precision, device_name=name)
+        return light, trust_floor(traffic, precision, device_name=name, measured=self._terms.peaks)
 
     def _measure(self) -> Outcome:
         bench, config = self._bench, self._config
@@ -375,32 +401,31 @@ class Session:
         self._labels += judged.labels
         if judged.failure is not None:
             return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
+        speedup, timing = judged.speedup, judged.timing
+        if (beside := self._terms.baselines) is not None:
+            speedup, timing = with_baselines(timing, config.baselines, beside.entries, beside.checks)
         return Outcome(
             status=Status.passed,
             reason=judged.reason,
-            speedup=judged.speedup,
+            speedup=speedup,
             evidence=self._evidence,
-            timing={**judged.timing, "gpu_after_rounds": [state.to_json() for state in states if state is not None]},
+            timing={**timing, "gpu_after_rounds": [state.to_json() for state in states if state is not None]},
             labels=tuple(self._labels),
         )
 
     def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[Finding]) -> Figures | None:
         """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
-        if self._known is None or self._known.nonstop is None:
+        if self._known is None or not self._known.nonstop:
             return None
-        begin = time.perf_counter()
-        figures = measure_nonstop(
-            self._bench,
-            self._guest,
-            self._request,
-            known=self._known,
-            calibration=self._known.nonstop,
-            claimed_s=statistics.median(time_s for burst in rounds.samples(CallMode.COLD)[1] for time_s in burst),
-            latencies_s=rounds.windows(CallMode.LATENCY)[1],
-            verify=lambda held: verifier.check(held.turns, held.done, with_reference=False),
-            findings=findings,
-            timeout_s=self._left_s(),
+        self._nonstops = Nonstops(
+            self._asker(),
+            self._known,
+            lambda held: verifier.check(held.turns, held.done, with_reference=False),
+            findings,
         )
+        claimed_s = statistics.median(time_s for burst in rounds.samples(CallMode.COLD)[1] for time_s in burst)
+        begin = time.perf_counter()
+        figures = self._nonstops.measure(claimed_s, rounds.windows(CallMode.LATENCY)[1])
         self._stages["back_to_back"] = time.perf_counter() - begin
         return figures
 

@@ -6,6 +6,7 @@ and now, is off by more than `DRIFT`, the machine is not what it was, and the en
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -45,11 +46,14 @@ class Keeper:
         self.checks: dict[Baseline, Mapping[str, Any]] = {}
         self._held_for: tuple[object, ...] | None = None
 
-    def ready(self, bench: Bench, secret: Random, log_path: Path) -> None:
-        """Fill `entries` and `checks` for this problem, once. The GPU must be idle, and is used meanwhile."""
-        held_for = (bench.problem.digest, bench.problem.precision, bench.workload)
-        if not self.wanted or self._held_for == held_for:
-            return
+    def lacks(self, bench: Bench) -> bool:
+        """Whether `ready` has something to do for this problem."""
+        return bool(self.wanted) and self._held_for != _identity(bench)
+
+    def ready(self, bench: Bench, secret: Random, log_path: Path) -> float:
+        """Fill `entries` and `checks` for this problem; the seconds it took. The GPU must be idle, and is used
+        meanwhile. What goes wrong with a baseline stands in its entry."""
+        begin = time.perf_counter()
         keys = {b: key_for(b, bench.problem, bench.workload, self._device) for b in self.wanted}
         kept = {b: entry for b, key in keys.items() if (entry := self._store.get(key)) is not None}
         self.entries, self.checks = {}, {}
@@ -60,7 +64,8 @@ class Keeper:
                 self.entries[baseline] = entry
         if missing := [baseline for baseline in self.wanted if baseline not in self.entries]:
             self.entries |= self._measured(bench, missing, log_path)
-        self._held_for = held_for
+        self._held_for = _identity(bench)
+        return time.perf_counter() - begin
 
     def _measured(self, bench: Bench, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, Entry]:
         problem, workload = bench.problem, bench.workload
@@ -87,6 +92,10 @@ class Keeper:
                 for baseline in missing:
                     found[baseline] = lost_entry(baseline, problem, str(lost))
         return found
+
+
+def _identity(bench: Bench) -> tuple[object, ...]:
+    return bench.problem.digest, bench.problem.precision, bench.workload.name
 
 
 def spot_check(entry: Entry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:
