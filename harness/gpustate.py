@@ -1,24 +1,38 @@
 """What the GPU is doing, by NVML: clocks, temperature, power, throttling, and who else is on it.
 
-Trusted side; reads only, changes nothing. Absent values are None: a driver may refuse any of them.
+Trusted side; reads only, changes nothing. Absent values are None: a driver may refuse any of them. What a reading means
+for a measurement is `disturbance`'s to say.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pynvml
 
-IDLE_REASONS = 0x1 | 0x2
-"""Throttle reasons that are none: idle, and clocks set by an application."""
+from harness.disturbance import Neighbours, Reading, Repeats, disturbance, neighbours
+
+THROTTLE_COUNTERS: Mapping[str, str] = {
+    "temperature (software)": "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN",
+    "temperature (hardware)": "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN",
+    "power brake": "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN",
+    "temperature": "NVML_FI_DEV_PERF_POLICY_THERMAL",
+    "reliability": "NVML_FI_DEV_PERF_POLICY_RELIABILITY",
+}
+"""Reason -> NVML's field that counts the nanoseconds for which it held the clocks down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """One reading. Clocks in Hz, temperature in degrees Celsius, power in watts, reasons as NVML's bit mask."""
+    """One reading. Clocks in Hz, temperature in degrees Celsius, power in watts, reasons as NVML's bit mask.
+
+    `other_processes` are foreign ones with a context on the GPU; None where NVML's ids can't be told apart.
+    """
 
     sm_clock_hz: int | None
     memory_clock_hz: int | None
@@ -49,24 +63,107 @@ class GpuMonitor:
         handle = self._handle
         return None if handle is None else _ask(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
 
-    def read(self, own_pids: frozenset[int] = frozenset()) -> GpuState | None:
-        """The state now, or None without NVML. `own_pids` are not counted among the other processes."""
+    def read(self) -> GpuState | None:
+        """The state now, or None without NVML."""
         handle = self._handle
         if handle is None:
             return None
         sm = _ask(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
         memory = _ask(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM))
         power = _ask(lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
-        processes = _ask(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
-        own = own_pids | {os.getpid()}
         return GpuState(
             sm_clock_hz=None if sm is None else sm * 10**6,
             memory_clock_hz=None if memory is None else memory * 10**6,
             temperature_c=_ask(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
             power_w=None if power is None else power / 1000.0,
             throttle_reasons=_ask(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
-            other_processes=None if processes is None else sum(1 for held in processes if held.pid not in own),
+            other_processes=self.neighbours(self.reading()).foreign,
         )
+
+    def reading(self, since_s: float | None = None) -> Reading:
+        """Who is on the GPU and what holds its clocks down; `since_s` (`time.time()`) is when busy samples begin."""
+        handle = self._handle
+        if handle is None:
+            return Reading(at_s=time.monotonic())
+        processes = _ask(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        return Reading(
+            at_s=time.monotonic(),
+            processes=None if processes is None else frozenset(held.pid for held in processes),
+            busy=None if since_s is None else _busy(handle, since_s),
+            reasons=_ask(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+            throttled_ns=_throttled_ns(handle),
+        )
+
+    @staticmethod
+    def neighbours(reading: Reading) -> Neighbours:
+        """Who else is on the GPU by a reading: whoever is not this process, nor was started below it."""
+        return neighbours(reading, os.getpid(), parents_of_all() if reading.processes else {})
+
+
+class Watch:
+    """Looks at the GPU between the rounds of one solution, and says which rounds count. Keeps what it saw."""
+
+    def __init__(self, monitor: GpuMonitor) -> None:
+        self._monitor = monitor
+        self._before = monitor.reading()
+        self._since_s = time.time()
+        self._around: Neighbours | None = None
+        self.states: list[GpuState] = []
+        self.repeats = Repeats()
+
+    def round_counts(self) -> bool:
+        """Whether the round since the last look, or since the start, was left alone, or counts all the same."""
+        state = self._monitor.read()
+        if state is not None:
+            self.states.append(state)
+        after = self._monitor.reading(self._since_s)
+        self._around = self._monitor.neighbours(after)
+        found = disturbance(self._before, after, self._around)
+        self._before, self._since_s = after, time.time()
+        return self.repeats.keep(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record's timing, under the name that it has there."""
+        around = None if self._around is None else self._around.to_json()
+        return {"disturbed": {**self.repeats.to_json(), "other_processes": around}}
+
+
+def parents_of_all() -> dict[int, int]:
+    """Every visible process's parent, by /proc."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                # The name stands in brackets and may hold anything, brackets too.
+                found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def _busy(handle: Any, since_s: float) -> dict[int, int] | None:
+    """Percent of the time in which each process had kernels running, at most, in samples taken since then."""
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int(since_s * 1e6))
+    except pynvml.NVMLError as error:
+        # No sample since then is an answer; a refusal is none.
+        return {} if error.value == pynvml.NVML_ERROR_NOT_FOUND else None
+    found: dict[int, int] = {}
+    for sample in samples:
+        if sample.timeStamp >= since_s * 1e6 and sample.smUtil <= 100:
+            found[sample.pid] = max(found.get(sample.pid, 0), sample.smUtil)
+    return found
+
+
+def _throttled_ns(handle: Any) -> dict[str, int]:
+    fields = {name: getattr(pynvml, field, None) for name, field in THROTTLE_COUNTERS.items()}
+    wanted = [(name, field) for name, field in fields.items() if field is not None]
+    values = _ask(lambda: pynvml.nvmlDeviceGetFieldValues(handle, [field for _, field in wanted]))
+    if values is None:
+        return {}
+    return {
+        name: int(value.value.ullVal)
+        for (name, _), value in zip(wanted, values, strict=True)
+        if value.nvmlReturn == pynvml.NVML_SUCCESS
+    }
 
 
 def _ask(question: Callable[[], Any]) -> Any:
