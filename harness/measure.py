@@ -207,12 +207,13 @@ def run_rounds(
     sets: int,
     limits: Limits,
     secret: random.Random,
-    between: Callable[[], None],
+    counts: Callable[[], bool],
 ) -> Rounds:
     """Alternate bursts until enough is known.
 
     `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
-    `settled` names the rule by which the samples suffice, or None. `between` runs between rounds, with the GPU idle.
+    `settled` names the rule by which the samples suffice, or None. `counts` is asked after
+    each round, with the GPU idle: False throws the round away, because something else disturbed it.
     """
     rounds = Rounds()
     begin = time.perf_counter()
@@ -252,11 +253,14 @@ def run_rounds(
                 reference_first=reference_first,
             )
         )
-        between()
+        disturbed = not counts()
         rounds.spent_s = time.perf_counter() - begin
         if not right:
             rounds.stopped_by = "wrong answer"
             return rounds
+        if disturbed and rounds.spent_s + begin <= limits.deadline_s:
+            rounds.held.pop()
+            continue
         samples = sum(1 for r in rounds.held for turn in r.turns if turn.mode is CallMode.COLD)
         if rounds.spent_s + begin > limits.deadline_s:
             rounds.stopped_by = "deadline"

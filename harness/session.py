@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from harness.baselines import Keeper, with_baselines
 from harness.bench import Bench
 from harness.claims import Calibration, calibrate
-from harness.gpustate import GpuMonitor, GpuState
+from harness.disturbance import DISTURBED
+from harness.gpustate import GpuMonitor, Watch
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.measure import (
@@ -356,7 +357,7 @@ class Session:
         bench, config = self._bench, self._config
         verifier = self._verifier()
         findings: list[Finding] = []
-        states: list[GpuState | None] = []
+        watch = Watch(self._monitor)
 
         checking_s = 0.0
 
@@ -384,7 +385,7 @@ class Session:
                 deadline_s=self._deadline,
             ),
             secret=self._secret,
-            between=lambda: states.append(self._monitor.read()),
+            counts=watch.round_counts,
         )
         self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
         self._evidence["timed_calls_verified"] = len(findings)
@@ -398,7 +399,7 @@ class Session:
         self._labels += [label for label in verifier.labels if label not in self._labels]
         light, floor = self._speed_of_light()
         judged = judge_times(rounds, device=config.device, light=light, floor=floor, known=self._known, nonstop=nonstop)
-        self._labels += judged.labels
+        self._labels += [*judged.labels, *((DISTURBED,) if watch.repeats.gave_up else ())]
         if judged.failure is not None:
             return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
         speedup, timing = judged.speedup, judged.timing
@@ -409,7 +410,7 @@ class Session:
             reason=judged.reason,
             speedup=speedup,
             evidence=self._evidence,
-            timing={**timing, "gpu_after_rounds": [state.to_json() for state in states if state is not None]},
+            timing={**timing, "gpu_after_rounds": [state.to_json() for state in watch.states], **watch.to_json()},
             labels=tuple(self._labels),
         )
 
