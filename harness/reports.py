@@ -65,7 +65,10 @@ def _describe(report: Mapping[str, Any]) -> str:
         held = report.get(key)
         return "" if held is None else str(held)[:200]
 
-    where = ", ".join(part for part in (text("kernel"), f"line {text('line')}" if text("line") else "") if part)
+    line = f"line {text('line')}" if text("line") else ""
+    if line and text("file") and not text("file").endswith(".py"):
+        line += f" of {text('file')}"
+    where = ", ".join(part for part in (text("kernel"), line) if part)
     what = text("message") or text("kind").replace("_", " ")
     array = f"{text('space')} {text('array')}{text('subscript')}".strip() if text("array") else ""
     other = f"the other access is on line {text('other_line')}" if text("other_line") else ""

@@ -80,6 +80,7 @@ class SanitizerFinding:
             "file": self.place.file,
             "line": self.place.line,
             "other_line": None if self.other is None else self.other.line,
+            "other_file": None if self.other is None else self.other.file,
             "thread": None if self.thread is None else list(self.thread),
             "block": None if self.block is None else list(self.block),
             "count": self.count,

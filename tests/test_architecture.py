@@ -18,7 +18,7 @@ LAYERS = {
     "pure": "census claims comparing comparison comparison_kernel digest digest_kernel disturbance extract holdback kernel_names "
     "labels messages numerics nvrtc occupancy patterns policies precision reports rewards roofline sanitizers "
     "scoring screen sizes stats trees variants wire",
-    "edges": "catalog config devices environment gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
+    "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
     "sources split store",
     "stages": "audit contention hush backtoback baselines bench build contestant guest health idle measure nonstop oracle places quiet "
     "reordering sandbox session sidecheck signature tally tasks timing tracing verify zygote",

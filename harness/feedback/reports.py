@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.feedback import evidence as read
-from harness.feedback.source import line_in_file, quoted
+from harness.feedback.source import quoted
 from harness.model import Record
 from harness.report import format as show
 
@@ -35,12 +35,10 @@ def reports(record: Record, source: str | None) -> list[str]:
 
 def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
     kernel = show.line(row.get("kernel") or "", 120)
-    line, other = read.whole(row, "line"), read.whole(row, "other_line")
-    # compute-sanitizer's places were looked up in the solution's file already; the host device's are the CUDA text's.
-    placed = read.text(row, "file").endswith(".py")
+    line = read.whole(row, "line")
     kind = show.line(read.text(row, "kind").replace("_", " ") or "report", 40)
     what = show.line(read.text(row, "message"), 300)
-    where = f", line {line}{' of the solution' if placed else ''}" if line else ""
+    where = f", line {line}{_of_what(row, 'file')}" if line else ""
     tool = f" ({show.line(read.text(row, 'tool'), 60)})" if read.text(row, "tool") else ""
     lines = [f"{kind} in {kernel or 'a kernel'}{where}" + (f": {what}" if what else "") + tool]
     array = f"{read.text(row, 'space')} {read.text(row, 'array')}{read.text(row, 'subscript')}".strip()
@@ -53,17 +51,22 @@ def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
             lines.append(f"  {words} thread {show.line(thread, 40)} of block {show.line(block, 40)}{did}")
     if count := read.whole(row, "count"):
         lines.append(f"  seen {count} times" if count > 1 else "  seen once")
-    for place in dict.fromkeys(item for item in (line, other) if item):
-        lines += _quoted(source, kernel, place, placed=placed)
+    places = {read.whole(row, f"{prefix}line") for prefix in ("", "other_") if _placed(row, f"{prefix}file")}
+    for place in sorted(item for item in places if item):
+        lines += _quoted(source, place)
     return lines
 
 
-def _quoted(source: str | None, kernel: str, line: int, *, placed: bool) -> list[str]:
-    if source is None:
-        return []
-    in_file = line if placed else line_in_file(source, kernel, line) if kernel else None
-    if in_file is None:
-        return []
-    found = [f"    {item}" for item in quoted(source, in_file, around=1)]
-    heading = f"  line {in_file} of the solution:"
-    return [heading if placed else f"  line {line} of the CUDA source is line {in_file} of the solution:", *found]
+def _placed(row: Mapping[str, Any], key: str) -> bool:
+    """Whether the line counts in the solution's file, and not in a text whose place there is not known."""
+    return read.text(row, key).endswith(".py")
+
+
+def _of_what(row: Mapping[str, Any], key: str) -> str:
+    file = read.text(row, key)
+    return f" of {'the solution' if _placed(row, key) else show.line(file, 80)}" if file else ""
+
+
+def _quoted(source: str | None, line: int) -> list[str]:
+    found = [f"    {item}" for item in quoted(source, line, around=1)] if source is not None else []
+    return [f"  line {line} of the solution:", *found] if found else []

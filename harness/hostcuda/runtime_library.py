@@ -81,22 +81,24 @@ class RuntimeLibrary:
             self._library.hostcuda_free_text(text)
         lines = _source_lines(site for report in raw for key in ("site", "other_site") if (site := report.get(key)))
         for report in raw:
-            for key, name in (("site", "line"), ("other_site", "other_line")):
-                site = report.pop(key, None)
-                if site is not None and name not in report:
+            for prefix in ("", "other_"):
+                site = report.pop(f"{prefix}site", None)
+                if site is not None and f"{prefix}line" not in report:
                     found = lines.get((site[0], site[1]))
-                    report[name] = found
+                    report[f"{prefix}line"] = found and found[1]
+                    if found is not None:
+                        report[f"{prefix}file"] = found[0]
         return raw
 
 
-def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | None]:
+def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], tuple[str, int] | None]:
     """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has
     none."""
     wanted: dict[str, set[int]] = defaultdict(set)
     for module, offset in sites:
         wanted[module].add(int(offset))
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-    out: dict[tuple[str, int], int | None] = {}
+    out: dict[tuple[str, int], tuple[str, int] | None] = {}
     for module, offsets in wanted.items():
         ordered = sorted(offsets)
         out.update({(module, offset): None for offset in ordered})
@@ -119,5 +121,5 @@ def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], int | Non
             if current is None or not number.isdigit():
                 continue
             if name in ("cuda.cu", "main.cpp") and out.get((module, current)) is None:
-                out[(module, current)] = int(number)
+                out[(module, current)] = (name, int(number))
     return out

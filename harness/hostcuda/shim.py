@@ -131,7 +131,7 @@ def collect_reports(*, leaks: bool = False) -> list[dict[str, Any]]:
     """All reports so far, JSON-able. Each has `kind` (data_race, memory_error, uninitialised_read, barrier_error,
     misaligned, launch_error, assertion, not_emulated, leak), `message`, `count`, and where they are known:
     `kernel`, `line`, `block`, `thread`, `space`, `array`, `index`, `subscript`, `access`, and of the conflicting
-    access `other_line`, `other_block`, `other_thread`, `other_access`.
+    access `other_file`, `other_line`, `other_block`, `other_thread`, `other_access`.
 
     `leaks` adds one of kind `leak` for each place that allocated device memory with cudaMalloc and kin and never freed
     it: ask at the end of a run.

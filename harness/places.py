@@ -1,0 +1,42 @@
+"""Where findings lie: lines of compiled files, as the tools and the host device's checks know them, become lines of the
+solution's file.
+
+Trusted side; pure but for its imports. A report may come from a contestant's process: every field is read defensively.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.build.diagnostics import place_in_sources
+from harness.tasks import SourcePart
+
+_LINES = (("line", "file"), ("other_line", "other_file"))
+
+
+def placed(report: Mapping[str, Any], parts: Sequence[SourcePart], *, source: str, filename: str) -> dict[str, Any]:
+    """The report with `line` and `other_line` counted in the solution's file (`source`, called `filename`), which its
+    `file` and `other_file` then name.
+
+    A line of a text that does not stand in that file as it is counts in the text, and `file` is the text's name
+    (`cuda source 1`). One of another file stays as it is.
+    """
+    found = dict(report)
+    kernel = str(report.get("kernel") or "")[:200].split("<")[0].split("(")[0].split("::")[-1].strip()
+    own = sorted(parts, key=lambda part: not _names(part.text, kernel))
+    for line_key, file_key in _LINES:
+        line, file = report.get(line_key), report.get(file_key)
+        if not isinstance(line, int) or isinstance(line, bool) or file == filename:
+            continue
+        held = [(part.name, part.text, part.begin) for part in own if file is None or part.file == file]
+        if place := place_in_sources(held, line, source):
+            name, in_text, in_solution = place
+            found[line_key] = in_solution or in_text
+            found[file_key] = filename if in_solution else name
+    return found
+
+
+def _names(text: str, kernel: str) -> bool:
+    return bool(kernel) and re.search(rf"\b{re.escape(kernel)}\b", text) is not None
