@@ -1,12 +1,13 @@
-"""Calls made one after another without a pause: launched one by one, or as one CUDA graph.
+"""Calls made one after another without a pause: launched one by one, queued behind a gate, or as one CUDA graph.
 
-Imports `devices`. Both sides of the trust boundary use it: the contestant for a solution, the referee for the
-reference. Everything that can be done beforehand is done in the constructor, so that the referee's clock around `run`
-sees the calls and next to nothing else.
+Imports `devices` and `messages`. Both sides of the trust boundary use it: the contestant for a solution, the referee
+for the reference. Everything that can be done beforehand is done in the constructor, so that the referee's clock sees
+the calls and next to nothing else.
 
-Launched one by one, a short kernel takes as long as its launch; its outputs are copied out as each call returns, so
-that a solution that returns the same memory every time can be verified too. As a graph the device makes the calls by
-itself, behind a cache flush that hides the graph's own launch; outputs are copied out behind the last call.
+Launched one by one, a short kernel takes as long as its launch. Queued, all launches were made before the gate opens,
+and the device makes the calls by itself. In both, the outputs are copied out as each call ends, so that a solution that
+returns the same memory every time can be verified too. As a graph, the calls follow a cache flush that hides the
+graph's own launch, and outputs are copied out behind the last one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 import torch
 
 from harness.devices import CallTime, Device
+from harness.gate import StreamGate
+from harness.messages import Manner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +36,39 @@ class Step:
 
 
 class BackToBack:
-    """Steps made ready. With `graph` they are captured now; what prevents that is raised."""
+    """Steps made ready in one `manner`. What prevents a graph from being captured is raised.
 
-    def __init__(self, device: Device, steps: Sequence[Step], *, graph: bool) -> None:
+    `gate` and the number of its use are wanted for queued ones, which are submitted here.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        steps: Sequence[Step],
+        manner: Manner,
+        gate: StreamGate | None = None,
+        number: int = 0,
+    ) -> None:
         self._device = device
         self._steps = steps
         self._results: list[object] = []
         self._replay: Callable[[], None] | None = None
-        if graph:
-            with torch.no_grad():
+        self._finish: Callable[[], CallTime] | None = None
+        with torch.no_grad():
+            if manner is Manner.GRAPH:
                 self._replay = device.capture(self._forwards)
+            elif manner is Manner.QUEUED:
+                assert gate is not None
+                self._finish = device.queue([step.make for step in self._steps], gate, number)
 
     def _forwards(self) -> None:
         self._results = [step.forward() for step in self._steps]
 
     def run(self) -> CallTime:
-        """Make all calls; the times are of all of them together, of a graph without copying the outputs."""
+        """Make all calls, or wait for those that are queued; the times are of all of them together, of a graph without
+        copying the outputs."""
+        if self._finish is not None:
+            return self._finish()
         with torch.no_grad():
             if self._replay is None:
                 return self._device.time_back_to_back([step.make for step in self._steps])

@@ -31,17 +31,22 @@ the rules are, in this order:
    burst lie in memory when it begins), and every call is charged the mean.
 
 6. **Back to back.** For calls of less than some milliseconds the flushes and pauses of a burst leave room for lies. So
-   N more calls are made over other fresh inputs with no flush, no pause and no message between them. W is again the
-   referee's wall clock, from telling a stopped process to begin until it is stopped; c the same per call for code that
-   the referee trusts, with its spread s; d the median of the accepted claims; l the median of the claimed latencies,
-   since launches that a flush hides show here (l >= d by rule 1). The unexplained time a call, W / N - c - l, is at
-   most
+   N more calls are made over other fresh inputs with no flush, no pause and no message between them. Where the code
+   allows it they are *queued*: all of them submitted behind a gate on the stream while the process runs, which is then
+   stopped; only then the inputs are drawn, and W is the referee's clock from opening the gate until the device reports
+   the last one done (`harness/gate.py`). With c the same per call for code that the referee trusts, s its spread, and d
+   the median of the accepted claims, the unexplained time a call, W / N - c - d, is at most
 
-       burst_s / N + per_call_s + 3 s + relative (c + l)          (`BACK_TO_BACK`)
+       burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 
-   in one of up to three such bursts, else every call is charged the least of it. Whatever was claimed, a call took no
-   more than W / N, which the record states (`at_most_s`): a lie is smaller than W / N - d. (Calls that leave most of
-   the GPU idle could overlap; and their data may be in the cache, which the record states too.)
+   in one of up to three such bursts, else every call is charged the least of it. Code that waits for the device in its
+   forward can't be queued. Its calls are launched one by one, with W from telling the stopped process to begin until
+   it is stopped; the median claimed latency l, which is at least d, takes the place of d (launches that a flush hides
+   show here) and the tolerance is `LAUNCHED`. A liar may claim a long latency then, at no gain but that lie.
+
+   Whatever was claimed, a call took no more than W / N, which the record states (`at_most_s`): a lie is smaller than
+   W / N - d. (Calls that leave most of the GPU idle could overlap; and their data may be in the cache, which the record
+   states too.)
 
 **Power.** A liar whose calls truly take t and are claimed as t - u passes rule 3 as long as N u <= A + N k, where k is
 how much of c its process manages to skip (0 <= k <= c: an L2 flush or a copy left out). So the largest lie that goes
@@ -49,8 +54,8 @@ unnoticed is
 
     u = burst_s / N + per_call_s + 3 s + relative (t + c) + k
 
-per call (`hidden_s`) by rule 3, and by rule 6 less than W / N - d, which for calls that take longer than their launch
-is little more than c. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
+per call (`hidden_s`) by rule 3, and by rule 6 the same with `QUEUED` and the c of queued calls, which is all that k can
+be: some microseconds. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
 defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us
 it proves nothing, and rules 2, 4, 5 and 6 have to do the work. (`calls_needed` says how many calls a burst would need;
 for short ones no number suffices.)
@@ -312,9 +317,11 @@ def _show(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-BACK_TO_BACK = Tolerance(burst_s=300e-6, per_call_s=5e-6, relative=0.05)
-"""What rule 6 grants: a burst's start and end differ by some hundred microseconds, and without pauses between calls a
-GPU runs at lower clocks than with them."""
+QUEUED = Tolerance(burst_s=50e-6, per_call_s=2e-6, relative=0.05)
+"""What rule 6 grants to calls that the device makes by itself. Without pauses a GPU may run at lower clocks."""
+
+LAUNCHED = Tolerance(burst_s=300e-6, per_call_s=5e-6, relative=0.05)
+"""What it grants to calls that are launched one by one: starting and stopping a process differs by some hundred us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,13 +345,13 @@ def judge_back_to_back(
     claimed_s: float,
     latency_s: float | None,
     calibration: Calibration,
-    tolerance: Tolerance = BACK_TO_BACK,
+    tolerance: Tolerance,
 ) -> BackToBackVerdict:
     """Rule 6 over bursts of `calls` calls each, of which the least unexplained one counts.
 
-    `claimed_s` and `latency_s` are medians of claims a call; without a latency, the launch is taken for as long as that
-    of trusted code. `calibration` is of trusted bursts of the same kind, their device times taken as nothing.
-    Raises `ValueError` where the referee's own numbers are impossible.
+    `claimed_s` and `latency_s` are medians of claims a call; the latter is None where launches do not count.
+    `calibration` is of trusted bursts of the same manner, their device times taken as nothing. Raises `ValueError`
+    where the referee's own numbers are impossible.
     """
     if calls < 1 or not walls_s or not all(math.isfinite(wall_s) and wall_s > 0.0 for wall_s in walls_s):
         raise ValueError(f"a burst has at least one call and takes time: {calls} calls in {list(walls_s)} s")

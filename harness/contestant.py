@@ -20,6 +20,7 @@ import torch
 from harness.backtoback import BackToBack, Step
 from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device, open_device
+from harness.gate import StreamGate
 from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
     MAX_TEXT,
@@ -31,6 +32,7 @@ from harness.messages import (
     CallMode,
     Leaf,
     Loaded,
+    Manner,
     Ready,
     Slot,
     Stage,
@@ -89,6 +91,7 @@ class Contestant:
         self._own_allocations = False
         self._prepared: BackToBack | None = None
         self._snapshots: list[_Snapshot] = []
+        self._gate: StreamGate | None = None
         self._took = CallTime(device_s=0.0, window_s=0.0)
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
@@ -102,7 +105,7 @@ class Contestant:
             case "take_census":
                 return self._census(Burst.from_json(message), marked=bool(message["marked"])).to_json()
             case "prepare":
-                return self._prepare(Burst.from_json(message), graph=bool(message["graph"])).to_json()
+                return self._prepare(message, fds).to_json()
             case "go":
                 return self._go().to_json()
             case "collect":
@@ -208,18 +211,23 @@ class Contestant:
             self._shim.note_calls(len(claims))
         return BurstDone(claims=tuple(claims), reports=self._reports(), peak_bytes=self._device.peak_bytes())
 
-    def _prepare(self, burst: Burst, *, graph: bool) -> Ready:
-        """Make everything ready for `_go`; a graph that can't be captured is no failure."""
+    def _prepare(self, message: Mapping[str, Any], fds: Sequence[int]) -> Ready:
+        """Make everything ready; a manner in which calls can't be made is no failure."""
         assert self._device is not None
+        burst, manner = Burst.from_json(message), Manner(message["manner"])
         tree = TreeSpec.from_json(burst.input_tree)
         self._snapshots = []
+        self._prepared = None
         steps = [self._step(call, tree, burst) for call in burst.calls]
-        try:
-            self._prepared = BackToBack(self._device, steps, graph=graph)
-        except Exception as error:
-            self._prepared = None
-            return Ready(refused=f"{type(error).__name__}: {error}"[:MAX_TEXT])
         self._device.synchronize()
+        try:
+            if fds and self._gate is None:
+                self._gate = self._device.attach_gate(fds[0])
+            elif fds:
+                os.close(fds[0])
+            self._prepared = BackToBack(self._device, steps, manner, self._gate, int(message["number"]))
+        except Exception as error:
+            return Ready(refused=f"{type(error).__name__}: {error}"[:MAX_TEXT])
         return Ready()
 
     def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> Step:
@@ -253,12 +261,14 @@ class Contestant:
             self._took = self._prepared.run()
         except BaseException as error:
             raise _Broke(Stage.CALL) from error
+        self._prepared = None
         return Ready()
 
     def _collect(self) -> BurstDone:
         """What the calls returned. Each claims its share of the time that all of them took."""
+        if self._prepared is not None:
+            self._go()
         count = len(self._snapshots)
-        self._prepared = None
         return BurstDone(
             claims=tuple(
                 CallClaim(

@@ -116,13 +116,11 @@ class Guest:
             raise GuestFailed(_protocol("burst", reply))
         return reply, wall_s
 
-    def prepare(self, request: Prepare, timeout_s: float) -> str | None:
-        """Let it make ready for `go`. Why no graph could be captured, None where all is ready."""
-        reply = self._ask(request, (), Stage.CALL, timeout_s)
+    def prepare(self, request: Prepare, timeout_s: float, gate_fd: int | None = None) -> str | None:
+        """Let it make ready. Why calls can't be made in the manner asked for; None where all is ready."""
+        reply = self._ask(request, () if gate_fd is None else (gate_fd,), Stage.CALL, timeout_s)
         if not isinstance(reply, Ready):
             raise GuestFailed(_protocol("prepare", reply))
-        if reply.refused is not None and not request.graph:
-            raise GuestFailed(_protocol("prepare", reply.refused))
         return reply.refused
 
     def go(self, timeout_s: float) -> float:
@@ -135,7 +133,7 @@ class Guest:
         return wall_s
 
     def collect(self, calls: int, timeout_s: float) -> BurstDone:
-        """What it says of the `calls` that `go` made."""
+        """What it says of the `calls` that were prepared; they are over by then."""
         reply = self._ask(Collect(), (), Stage.CALL, timeout_s)
         if not isinstance(reply, BurstDone) or len(reply.claims) != calls:
             raise GuestFailed(_protocol("collect", reply))

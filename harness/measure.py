@@ -18,8 +18,9 @@ import torch
 
 from harness.backtoback import BackToBack, Step
 from harness.bench import Bench
-from harness.devices import CallTime
-from harness.messages import BurstDone, Call, CallMode
+from harness.devices import CallTime, DeviceError
+from harness.gate import PATIENCE_S, opened_after
+from harness.messages import BurstDone, Call, CallMode, Manner
 from harness.trees import flatten
 
 LATENCY_CALLS = 1
@@ -155,10 +156,11 @@ class ReferenceRunner:
             peak_bytes += self._bench.oracle.state_bytes - held_bytes
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
-    def back_to_back(self, indices: Sequence[int], *, graph: bool) -> CallTime:
+    def back_to_back(self, indices: Sequence[int], manner: Manner) -> CallTime:
         """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
 
-        Raises what prevents a graph from being captured.
+        Raises what prevents a graph from being captured, and `DeviceError` where calls can't be queued: because the
+        device has no gate, or because they wait for it to finish.
         """
         bench = self._bench
 
@@ -175,9 +177,21 @@ class ReferenceRunner:
             )
             for index in indices
         ]
-        took = BackToBack(bench.device, steps, graph=graph).run()
+        took = self._queued(steps) if manner is Manner.QUEUED else BackToBack(bench.device, steps, manner).run()
         bench.oracle.restore_state()
         return CallTime(device_s=took.device_s / len(steps), window_s=took.window_s / len(steps))
+
+    def _queued(self, steps: Sequence[Step]) -> CallTime:
+        gate = self._bench.device.own_gate()
+        number = gate.owner.begin()
+        with opened_after(gate.owner, PATIENCE_S):
+            ready = BackToBack(self._bench.device, steps, Manner.QUEUED, gate.stream, number)
+        waited = gate.owner.is_open
+        gate.owner.open()
+        took = ready.run()
+        if waited:
+            raise DeviceError("calls wait for the device to finish")
+        return took
 
     def _copy(self, result: object) -> None:
         for slot, leaf in zip(self._scratch, flatten(result)[0], strict=True):

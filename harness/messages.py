@@ -188,18 +188,31 @@ class Burst:
         )
 
 
+class Manner(StrEnum):
+    """How calls are made without a pause between them."""
+
+    LAUNCHED = "launched"
+    """One by one, each launched as the one before was submitted."""
+    QUEUED = "queued"
+    """All submitted before the first begins."""
+    GRAPH = "graph"
+    """As one CUDA graph."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Make ready for the calls of `burst`, which `Go` starts all at once; with `graph`, captured as one CUDA graph.
+    """Make ready for the calls of `burst`, which begin all at once: with `Go`, or, queued, as the gate opens, whose
+    descriptor comes along, for its use `number`.
 
-    The inputs change between the two requests. The calls' `late` words and `mode` do not count.
+    The inputs change in between. The calls' `late` words and `mode` do not count.
     """
 
     burst: Burst
-    graph: bool
+    manner: Manner
+    number: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.burst.to_json(), "type": "prepare", "graph": self.graph}
+        return {**self.burst.to_json(), "type": "prepare", "manner": self.manner.value, "number": self.number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +225,7 @@ class Go:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect:
-    """Say what the calls that `Go` started have returned: a `BurstDone`."""
+    """Say what the calls that were prepared have returned: a `BurstDone`. Queued ones are over by then."""
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "collect"}
@@ -344,7 +357,7 @@ class BurstDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """`Prepare` or `Go` is done. `refused` says why no graph could be captured, None otherwise."""
+    """`Prepare` or `Go` is done. `refused` says why calls can't be made in the manner asked for, None otherwise."""
 
     refused: str | None = None
 

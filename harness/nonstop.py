@@ -1,29 +1,35 @@
 """Asks a contestant for calls back to back, with the referee's clock around nothing else, and for a graph of them.
 
-Trusted side; used by `session`. The contestant makes everything ready first (`Prepare`) and is stopped; then the inputs
-are drawn, so that nothing can be computed early; then one short message starts all calls (`Go`), and once they are
-over and everything is stopped, the outputs are copied aside at once: what is written later shows by the difference.
+Trusted side; used by `session`. Of the three manners (`messages.Manner`) queued calls prove most: the contestant
+submits them behind a shut gate and is stopped; then the inputs are drawn; then the gate opens, and until the last call
+is done nothing but the device is at work. Code that waits for the device in its forward can't be queued; it is asked to
+make ready, stopped, and started by one short message once the inputs are there. In either case outputs are copied aside
+at once: what is written later shows by the difference.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from harness.bench import Bench
-from harness.claims import BackToBackVerdict, Calibration, judge_back_to_back
+from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
+from harness.gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
-from harness.messages import Burst, BurstDone, Call, CallMode, Prepare
+from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
 from harness.model import Failure, Status, one_line
 from harness.quiet import NONSTOP_BELOW_S, SHORT_S, Known
 from harness.verify import Finding
 
 TRIES = 3
 """Bursts before the wall clock is held against a solution: a machine may be busy for one."""
+
+QUEUE_LIMIT_S = 5.0
+"""How long queued calls may take, which by all that is known take milliseconds."""
 
 LATE_WRITE = Failure(
     status=Status.disqualified,
@@ -42,128 +48,175 @@ class Nonstop:
     wall_s: float
     still: Callable[[], bool]
 
+    @property
+    def claimed_s(self) -> float:
+        """Seconds a call, as claimed."""
+        return statistics.fmean(claim.device_s for claim in self.done.claims)
 
-def run_nonstop(
-    bench: Bench,
-    guest: Guest,
-    request: Callable[[tuple[Call, ...]], Burst],
-    indices: Sequence[int],
-    *,
-    graph: bool,
-    timeout_s: float,
-    drawn: bool = False,
-) -> Nonstop | str:
-    """Make one call on each of these sets, drawn anew, without a pause; or why no graph of them could be captured.
 
-    With `drawn` the inputs are taken as they are, held back words included: for trusted code. Raises `GuestFailed`.
-    """
-    turns = tuple(Turn(index=index, mode=CallMode.COLD) for index in indices)
-    calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
-    if (refused := guest.prepare(Prepare(burst=request(calls), graph=graph), timeout_s)) is not None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """How to ask one contestant: `request` makes a burst of calls. `limit_s` bounds each answer, in seconds."""
+
+    bench: Bench
+    guest: Guest
+    request: Callable[[tuple[Call, ...]], Burst]
+    limit_s: float
+
+    def run(self, indices: Sequence[int], manner: Manner, *, drawn: bool = False) -> Nonstop | str:
+        """Make one call on each of these sets, drawn anew, without a pause; or why that can't be had.
+
+        With `drawn` the inputs are taken as they are: for trusted code. Raises `GuestFailed`.
+        """
+        bench = self.bench
+        turns = tuple(Turn(index=index, mode=CallMode.COLD) for index in indices)
+        calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
+        if (refused := self._prepare(self.request(calls), manner)) is not None:
+            return refused
+        if not drawn:
+            for index in indices:
+                bench.draw(index)
+                bench.hold_back(index)
+                bench.mask(index)
+        aside = _Aside(bench, indices)
+        if not drawn:
+            # Until now they were there but for some secret words: whoever looks out for them on the device itself has
+            # next to no time.
+            bench.complete_all(indices)
+        wall_s = self._open() if manner is Manner.QUEUED else self.guest.go(self.limit_s)
+        if wall_s is None:
+            return "they did not end in time"
+        aside.take()
+        done = self.guest.collect(len(turns), self.limit_s)
+        return Nonstop(turns=turns, done=done, wall_s=wall_s, still=aside.same)
+
+    def _prepare(self, burst: Burst, manner: Manner) -> str | None:
+        if manner is not Manner.QUEUED:
+            return self.guest.prepare(Prepare(burst=burst, manner=manner), self.limit_s)
+        gate = self.bench.device.own_gate().owner
+        request = Prepare(burst=burst, manner=manner, number=gate.begin())
+        with opened_after(gate, PATIENCE_S):
+            refused = self.guest.prepare(request, self.limit_s, gate.fd)
+        if refused is None and gate.is_open:
+            return "they wait for the device, or take long to submit"
         return refused
-    if not drawn:
-        for index in indices:
-            bench.draw(index)
-            bench.hold_back(index)
-            bench.mask(index)
-    aside = _Aside(bench, indices)
-    if not drawn:
-        # Until now they were there but for some secret words: whoever waits for them on the device has next to no time.
-        bench.complete_all(indices)
-    wall_s = guest.go(timeout_s)
-    aside.take()
-    return Nonstop(turns=turns, done=guest.collect(len(turns), timeout_s), wall_s=wall_s, still=aside.same)
+
+    def _open(self) -> float | None:
+        gate = self.bench.device.own_gate().owner
+        begin_s = gate.open()
+        end_s = gate.wait_done(min(self.limit_s, QUEUE_LIMIT_S))
+        return None if end_s is None else end_s - begin_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A solution's calls without a pause. Seconds a call: `back_to_back_s` and `graph_s` are claims, `verdict` is the
-    referee's. `data` says whether all sets together fit the cache that the device shares (`cached`) or not (`cold`)."""
+    """A solution's calls without a pause, seconds a call; those of a manner that was `refused` are None.
 
-    calls: int
-    data: str
-    back_to_back_s: float
-    verdict: BackToBackVerdict
-    graph_s: float | None
-    graph_refused: str | None
-
-
-def measure_nonstop(
-    bench: Bench,
-    guest: Guest,
-    request: Callable[[tuple[Call, ...]], Burst],
-    *,
-    known: Known,
-    calibration: Calibration,
-    claimed_s: float,
-    latencies_s: Sequence[float],
-    verify: Callable[[Nonstop], list[Finding]],
-    findings: list[Finding],
-    timeout_s: float,
-) -> Figures | None:
-    """Hold the claimed device time of single calls against calls back to back; None for calls too long to gain by it.
-
-    `calibration` is of trusted bursts of this kind. What `verify` finds is added to `findings`; with a failure among
-    them nothing more is measured. Raises `GuestFailed`.
+    `verdict` is the referee's; the figures are claims within it. `data` says whether all sets together fit the cache
+    that the device shares (`cached`) or not (`cold`).
     """
-    indices = range(known.quiet.nonstop_sets)
-    if claimed_s >= NONSTOP_BELOW_S:
-        return None
-    walls_s: list[float] = []
-    claims_s: list[float] = []
-    while True:
-        held = run_nonstop(bench, guest, request, indices, graph=False, timeout_s=timeout_s)
-        assert isinstance(held, Nonstop)  # only a graph can be refused
-        latest = verify(held)
+
+    manner: Manner
+    data: str
+    verdict: BackToBackVerdict
+    seconds: Mapping[Manner, float]
+    refused: Mapping[Manner, str]
+
+
+class Nonstops:
+    """Holds one solution's claims against calls back to back.
+
+    `verify` judges a burst's answers; what it says of calls that every solution must be able to make is added to
+    `findings`.
+    """
+
+    def __init__(
+        self, asker: Asker, known: Known, verify: Callable[[Nonstop], list[Finding]], findings: list[Finding]
+    ) -> None:
+        self._asker = asker
+        self._known = known
+        self._verify = verify
+        self._findings = findings
+        self._indices = range(known.quiet.nonstop_sets)
+        self._seconds: dict[Manner, float] = {}
+        self._refused: dict[Manner, str] = {}
+
+    def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> Figures | None:
+        """None where nothing is gained, or where a finding is a failure. Raises `GuestFailed`.
+
+        `claimed_s` is the median of the accepted device times, `latencies_s` are claims too.
+        """
+        if claimed_s >= NONSTOP_BELOW_S or not self._indices:
+            return None
+        latency_s = statistics.median(latencies_s) if latencies_s else None
+        # What waits for its launches counts as explained where calls are launched one by one, and only there.
+        verdict = self._hold(Manner.QUEUED, claimed_s, None) or self._hold(Manner.LAUNCHED, claimed_s, latency_s)
+        if verdict is None:
+            return None
+        return Figures(
+            manner=Manner.QUEUED if Manner.QUEUED in self._seconds else Manner.LAUNCHED,
+            data=(
+                "cached"
+                if len(self._indices) * self._asker.bench.set_bytes <= self._asker.bench.device.cache_bytes
+                else "cold"
+            ),
+            verdict=verdict,
+            seconds=self._seconds,
+            refused=self._refused,
+        )
+
+    def _hold(self, manner: Manner, claimed_s: float, latency_s: float | None) -> BackToBackVerdict | None:
+        """Rule 6 of `claims` on bursts of this manner."""
+        calibration = self._known.nonstop.get(manner)
+        if calibration is None:
+            return None
+        walls_s: list[float] = []
+        while True:
+            held = self._right(manner)
+            if held is None:
+                return None
+            walls_s.append(held.wall_s)
+            self._seconds[manner] = min(self._seconds.get(manner, held.claimed_s), held.claimed_s)
+            verdict = judge_back_to_back(
+                walls_s,
+                calls=len(self._indices),
+                claimed_s=claimed_s,
+                latency_s=latency_s,
+                calibration=calibration,
+                tolerance=QUEUED if manner is Manner.QUEUED else LAUNCHED,
+            )
+            if verdict.charge_s == 0.0 or len(walls_s) >= TRIES:
+                return verdict
+
+    def _right(self, manner: Manner) -> Nonstop | None:
+        """One burst whose answers are right; else why not is noted: only launched ones must be."""
+        held = self._asker.run(self._indices, manner)
+        if isinstance(held, str):
+            self._refused[manner] = one_line(held, limit=200)
+            return None
+        latest = self._verify(held)
         if not held.still():
             raise GuestFailed(LATE_WRITE)
-        findings += latest
-        if any(finding.failure for finding in latest):
+        wrong = [finding.failure for finding in latest if finding.failure is not None]
+        if wrong and manner is not Manner.LAUNCHED:
+            self._refused[manner] = one_line(f"not right then: {wrong[0].reason}", limit=200)
             return None
-        walls_s.append(held.wall_s)
-        claims_s.append(statistics.fmean(claim.device_s for claim in held.done.claims))
-        verdict = judge_back_to_back(
-            walls_s,
-            calls=len(indices),
-            claimed_s=claimed_s,
-            latency_s=statistics.median(latencies_s) if latencies_s else None,
-            calibration=calibration,
-        )
-        if verdict.charge_s == 0.0 or len(walls_s) >= TRIES:
-            break
-    graph_s, refused = None, None
-    if claimed_s < SHORT_S and known.quiet.graph_s is not None:
-        graph_s, refused = _graph(bench, guest, request, indices, verify, timeout_s)
-    return Figures(
-        calls=len(indices),
-        data="cached" if len(indices) * bench.set_bytes <= bench.device.cache_bytes else "cold",
-        back_to_back_s=min(claims_s),
-        verdict=verdict,
-        graph_s=graph_s,
-        graph_refused=refused,
-    )
+        self._findings += latest
+        return None if wrong else held
 
+    def graph(self, claimed_s: float) -> tuple[float | None, str | None]:
+        """Seconds a call inside of a graph, where calls are so short that it matters; or why there is none.
 
-def _graph(
-    bench: Bench,
-    guest: Guest,
-    request: Callable[[tuple[Call, ...]], Burst],
-    indices: Sequence[int],
-    verify: Callable[[Nonstop], list[Finding]],
-    timeout_s: float,
-) -> tuple[float | None, str | None]:
-    """Seconds a call inside a graph, or why there is none. Code need not bear being captured: no failure is a verdict,
-    and nothing is asked of the contestant afterwards."""
-    try:
-        held = run_nonstop(bench, guest, request, indices, graph=True, timeout_s=timeout_s)
-        if isinstance(held, str):
-            return None, one_line(held, limit=200)
-        wrong = [finding.failure for finding in verify(held) if finding.failure is not None]
-        if wrong or not held.still():
-            return None, one_line(f"replayed it is not right: {wrong[0].reason if wrong else 'late writes'}", limit=200)
-    except GuestFailed as failed:
-        return None, one_line(failed.failure.reason, limit=200)
-    return statistics.fmean(claim.device_s for claim in held.done.claims), None
+        Nothing of worth may be asked of the contestant afterwards: code need not bear being captured, and no failure
+        is a verdict.
+        """
+        if claimed_s >= SHORT_S or self._known.quiet.graph_s is None:
+            return None, None
+        try:
+            held = self._right(Manner.GRAPH)
+        except GuestFailed as failed:
+            return None, one_line(failed.failure.reason, limit=200)
+        return (None, self._refused[Manner.GRAPH]) if held is None else (held.claimed_s, None)
 
 
 class _Aside:

@@ -8,14 +8,15 @@ kept beside the device time of single calls.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.bench import Bench
 from harness.claims import Calibration
+from harness.devices import DeviceError
 from harness.measure import ReferenceRunner, Turn
-from harness.messages import CallMode
+from harness.messages import CallMode, Manner
 from harness.model import one_line
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
 
@@ -44,10 +45,9 @@ NONSTOP_BYTES = 8 * 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """Seconds a call; bytes beyond the inputs. `graph_refused` says why `graph_s` is None, where it was tried.
-
-    `nonstop_sets` is how many sets calls are made over back to back, 0 where that would prove nothing.
-    """
+    """Seconds a call; bytes beyond the inputs. `nonstop_sets` is how many sets calls are made over back to back, 0
+    where that would prove nothing; the figures of such calls are by manner (`messages.Manner`), and `refused` says why
+    one is absent that was tried."""
 
     reference_s: float
     floor: NoiseFloor
@@ -55,8 +55,9 @@ class Quiet:
     peak_bytes: int | None
     nonstop_sets: int = 0
     back_to_back_s: float | None = None
+    queued_s: float | None = None
     graph_s: float | None = None
-    graph_refused: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def floor_json(self) -> dict[str, Any]:
         """The noise floor as a record has it: its width, what of it was measured, and how."""
@@ -73,12 +74,12 @@ class Known:
     """What is known of a problem before a solution to it is judged.
 
     `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
-    those without; None where that is not known.
+    those without, by manner; None where that is not known.
     """
 
     quiet: Quiet
     pauses: Calibration | None
-    nonstop: Calibration | None
+    nonstop: Mapping[Manner, Calibration]
 
 
 def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
@@ -130,18 +131,19 @@ def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[l
 
 
 def _nonstop(bench: Bench, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
-    """The reference's calls back to back, and as a graph where they are short and nothing but their values changes."""
-    runner.back_to_back(indices, graph=False)  # memory is allocated in the first ones
-    found: dict[str, Any] = {
-        "nonstop_sets": len(indices),
-        "back_to_back_s": runner.back_to_back(indices, graph=False).device_s,
-    }
-    if short and graphable(bench):
+    """The reference's calls back to back, as a graph only where they are short."""
+    found: dict[str, Any] = {"nonstop_sets": len(indices)}
+    refused: dict[str, str] = {}
+    runner.back_to_back(indices, Manner.LAUNCHED)  # memory is allocated in the first ones
+    found["back_to_back_s"] = runner.back_to_back(indices, Manner.LAUNCHED).device_s
+    for manner in (Manner.QUEUED, Manner.GRAPH):
+        if manner is Manner.GRAPH and not (short and graphable(bench)):
+            continue
         try:
-            found["graph_s"] = runner.back_to_back(indices, graph=True).device_s
-        except RuntimeError as error:
-            found["graph_refused"] = one_line(str(error), limit=200)
-    return found
+            found[f"{manner}_s"] = runner.back_to_back(indices, manner).device_s
+        except (DeviceError, RuntimeError) as error:
+            refused[manner.value] = one_line(str(error), limit=200)
+    return {**found, "refused": refused}
 
 
 def graphable(bench: Bench) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.claims import Calibration, ClaimVerdict, Tolerance, calibrate, judge_claims
 from harness.measure import Round, Rounds
-from harness.messages import CallMode
+from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
 from harness.nonstop import Figures
 from harness.quiet import Known, Quiet
@@ -137,14 +137,23 @@ def judge_times(
     }
     if quiet is not None:
         timing["noise_floor"] = quiet.floor_json()
-        timing["reference"] |= {"back_to_back_s": quiet.back_to_back_s, "graph_s": quiet.graph_s}
+        timing["reference"] |= {
+            "back_to_back_s": quiet.back_to_back_s,
+            "queued_s": quiet.queued_s,
+            "graph_s": quiet.graph_s,
+        }
     hidden_s = claims["worst"].get("hidden_per_call_s")
     if nonstop is not None:
-        timing["solution"] |= {"back_to_back_s": nonstop.back_to_back_s, "graph_s": nonstop.graph_s}
+        timing["solution"] |= {
+            "back_to_back_s": nonstop.seconds.get(Manner.LAUNCHED),
+            "queued_s": nonstop.seconds.get(Manner.QUEUED),
+            "graph_s": None,
+        }
         timing["back_to_back"] = {
             **nonstop.verdict.evidence,
+            "manner": nonstop.manner.value,
             "data": nonstop.data,
-            "graph_refused": nonstop.graph_refused,
+            "refused": {manner.value: why for manner, why in nonstop.refused.items()},
         }
         median_s = statistics.median(time_s for burst in solution for time_s in burst)
         hidden_s = min(hidden_s or math.inf, max(0.0, nonstop.verdict.at_most_s - median_s))
@@ -167,6 +176,19 @@ def judge_times(
         failure=None,
         labels=labels,
     )
+
+
+def with_graph(
+    timing: Mapping[str, Any], graph: Callable[[float], tuple[float | None, str | None]]
+) -> Mapping[str, Any]:
+    """A record's `timing` with the time of a call inside a CUDA graph, which `graph` measures for a claimed time."""
+    if "back_to_back" not in timing:
+        return timing
+    graph_s, refused = graph(timing["solution"]["device"]["median_s"])
+    held = dict(timing["back_to_back"])
+    if refused is not None:
+        held["refused"] = {**held["refused"], Manner.GRAPH.value: refused}
+    return {**timing, "solution": {**timing["solution"], "graph_s": graph_s}, "back_to_back": held}
 
 
 def _in_words(estimate: SpeedupEstimate, quiet: Quiet | None) -> str:

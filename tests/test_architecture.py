@@ -20,8 +20,9 @@ LAYERS = {
     "scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs kernelbench peaks reference sketch "
     "sources split store",
-    "stages": "audit contention hush backtoback baselines bench build contestant guest health idle measure nonstop oracle places quiet "
-    "reordering sandbox session sidecheck signature tally tasks timing tracing verify zygote",
+    "stages": "audit backtoback baselines bench build contention contestant guest health hush idle measure nonstop "
+    "oracle places quiet reordering sandbox session sidecheck signature tally tasks timing tracing verify "
+    "zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",
 }

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from harness.gate import OwnGate, StreamGate
 from harness.model import DeviceKind
 
 ALIGNMENT_BYTES = 512
@@ -136,6 +137,24 @@ class Device(Protocol):
     @property
     def cache_bytes(self) -> int:
         """Size of the cache that all of the device shares."""
+        ...
+
+    def attach_gate(self, fd: int) -> StreamGate:
+        """The device's end of a gate whose page is `fd` (owned by the gate from now on), on the current stream.
+
+        Raises `DeviceError` where the device has none.
+        """
+        ...
+
+    def own_gate(self) -> OwnGate:
+        """A gate of this process's own, always the same. Raises `DeviceError` where the device has none."""
+        ...
+
+    def queue(self, calls: Sequence[Callable[[], None]], gate: StreamGate, number: int) -> Callable[[], CallTime]:
+        """Submit calls behind a shut gate (its use `number`), to be made back to back once it is open.
+
+        What is returned waits for their end and gives the times of all of them together, both by the device's clock.
+        """
         ...
 
     def start_peak(self) -> int:

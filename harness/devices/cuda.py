@@ -7,6 +7,8 @@ was allocated for sharing instead of whole blocks of the caching allocator.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +17,7 @@ from typing import Any
 import torch
 
 from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
+from harness.gate import DONE_WORD, OPEN_WORD, PAGE_BYTES, Gate, OwnGate, StreamGate
 from harness.model import DeviceKind
 
 FLUSH_FACTOR = 4
@@ -99,6 +102,35 @@ class CudaArena:
         _check(driver.cuMemRelease(self._handle), "releasing shared GPU memory")
 
 
+class CudaGate:
+    """The device's end of a `harness.gate.Gate`: memory operations of streams on its page, made visible to the GPU."""
+
+    def __init__(self, index: int, fd: int) -> None:
+        driver = _driver()
+        self._index = index
+        self._map = mmap.mmap(fd, PAGE_BYTES)
+        os.close(fd)
+        page = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP | driver.CU_MEMHOSTREGISTER_PORTABLE
+        _check(driver.cuMemHostRegister(page, PAGE_BYTES, flags), "registering a page of host memory")
+        self._address = int(_check(driver.cuMemHostGetDevicePointer(page, 0), "mapping a page of host memory"))
+
+    def hold(self, number: int) -> None:
+        driver = _driver()
+        flag = int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
+        address = self._address + 4 * OPEN_WORD
+        _check(driver.cuStreamWaitValue32(self._stream(), address, number, flag), "waiting for the gate")
+
+    def tell(self, number: int) -> None:
+        driver = _driver()
+        flag = int(driver.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT)
+        address = self._address + 4 * DONE_WORD
+        _check(driver.cuStreamWriteValue32(self._stream(), address, number, flag), "telling that work is done")
+
+    def _stream(self) -> int:
+        return int(torch.cuda.current_stream(self._index).cuda_stream)
+
+
 class CudaDevice:
     """One GPU, by its index among the visible ones."""
 
@@ -112,6 +144,7 @@ class CudaDevice:
         self.index = index
         torch.cuda.set_device(index)
         torch.empty(1, device=f"cuda:{index}")  # makes the primary context current, which the driver calls need
+        self._own_gate: OwnGate | None = None
         self._flush: torch.Tensor | None = None
         self._flush_bytes = max(FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -225,6 +258,30 @@ class CudaDevice:
         with torch.cuda.graph(graph):
             work()
         return graph.replay
+
+    def attach_gate(self, fd: int) -> CudaGate:
+        return CudaGate(self.index, fd)
+
+    def own_gate(self) -> OwnGate:
+        if self._own_gate is None:
+            owner = Gate()
+            self._own_gate = OwnGate(owner, self.attach_gate(os.dup(owner.fd)))
+        return self._own_gate
+
+    def queue(self, calls: Sequence[Callable[[], None]], gate: StreamGate, number: int) -> Callable[[], CallTime]:
+        gate.hold(number)
+        self._start.record()
+        for call in calls:
+            call()
+        self._end.record()
+        gate.tell(number)
+
+        def finish() -> CallTime:
+            torch.cuda.synchronize(self.index)
+            took_s = self._start.elapsed_time(self._end) * 1e-3
+            return CallTime(device_s=took_s, window_s=took_s)
+
+        return finish
 
     @property
     def cache_bytes(self) -> int:

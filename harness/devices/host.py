@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
+from harness.gate import OwnGate, StreamGate
 from harness.model import DeviceKind
 
 _FALLBACK_CACHE_BYTES = 32 * 2**20
@@ -138,6 +139,16 @@ class HostDevice:
 
     def capture(self, work: Callable[[], object]) -> Callable[[], None]:
         raise DeviceError("the host device has no graphs")
+
+    def attach_gate(self, fd: int) -> StreamGate:
+        os.close(fd)
+        raise DeviceError("the host device queues nothing")
+
+    def own_gate(self) -> OwnGate:
+        raise DeviceError("the host device queues nothing")
+
+    def queue(self, calls: Sequence[Callable[[], None]], gate: StreamGate, number: int) -> Callable[[], CallTime]:
+        raise DeviceError("the host device queues nothing")
 
     @property
     def cache_bytes(self) -> int:
