@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.feedback import evidence as read
+from harness.feedback import kernels
 from harness.model import DeviceKind, Record
 from harness.report import format as show
 
@@ -34,6 +35,7 @@ def sections(record: Record) -> list[Section]:
     return [
         ("Result", _result(record)),
         ("Limit", _limit(record)),
+        ("Where the time goes", kernels.sentences(record)),
         ("Kernels", _kernels(record)),
         ("What the numbers suggest", _suggestions(record)),
     ]
