@@ -39,9 +39,8 @@ def sentences(record: Record) -> list[str]:
     lines = [f"{_sized(share)} of the device time goes to {_named(heaviest)}{_shape(heaviest)}."]
     if share < DOMINANT:
         others = sorted(rows, key=lambda row: -(read.number(row, "share") or 0.0))[1:3]
-        lines.append(
-            f"Then come {', '.join(f'{_named(row)} ({show.share(read.number(row, 'share'))})' for row in others)}."
-        )
+        named = [f"{_named(row)} ({show.share(read.number(row, 'share'))})" for row in others]
+        lines.append(f"Then come {' and '.join(named)}.")
     lines += _whose(census)
     launches = read.whole(census, "launches") or 0
     if launches >= MANY_LAUNCHES:
