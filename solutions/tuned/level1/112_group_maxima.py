@@ -38,7 +38,7 @@ __device__ unsigned long long pair_of(unsigned key, int place) {
 
 // REGISTERS: the row fits the threads' registers. Otherwise it is read again whenever it is looked at.
 template <bool REGISTERS>
-__global__ void __launch_bounds__(THREADS) top_k_kernel(
+__global__ void __launch_bounds__(THREADS, 4) top_k_kernel(
     const float* __restrict__ x, float* __restrict__ values, long long* __restrict__ places, int length, int k) {
     __shared__ unsigned long long chosen[CANDIDATES];
     __shared__ unsigned maxima[THREADS];
@@ -47,21 +47,21 @@ __global__ void __launch_bounds__(THREADS) top_k_kernel(
     const float* row = x + (int64_t)blockIdx.x * length;
     const int t = threadIdx.x;
 
-    unsigned keys[REGISTERS ? HELD : 1];
+    float held[REGISTERS ? HELD : 1];
     if constexpr (REGISTERS) {
-        float v[HELD];
 #pragma unroll
-        for (int j = 0; j < HELD; ++j) v[j] = t + j * THREADS < length ? __ldcs(row + t + j * THREADS) : 0.0f;
-#pragma unroll
-        for (int j = 0; j < HELD; ++j) keys[j] = t + j * THREADS < length ? ordered(v[j]) : 0u;
+        for (int j = 0; j < HELD; ++j) held[j] = t + j * THREADS < length ? row[t + j * THREADS] : 0.0f;
     }
+    auto for_each_in_memory = [&](auto look) {
+        for (int i = t; i < length; i += THREADS) look(ordered(row[i]), i);
+    };
     auto for_each = [&](auto look) {
         if constexpr (REGISTERS) {
 #pragma unroll
             for (int j = 0; j < HELD; ++j)
-                if (t + j * THREADS < length) look(keys[j], t + j * THREADS);
+                if (t + j * THREADS < length) look(ordered(held[j]), t + j * THREADS);
         } else {
-            for (int i = t; i < length; i += THREADS) look(ordered(row[i]), i);
+            for_each_in_memory(look);
         }
     };
 
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(THREADS) top_k_kernel(
             if (t == 0) taken = 0;
             __syncthreads();
             int mine = 0;
-            for_each([&](unsigned key, int i) { mine += pair_of(key, i) >= (kth | bit); });
+            for_each_in_memory([&](unsigned key, int i) { mine += pair_of(key, i) >= (kth | bit); });
             if (mine > 0) atomicAdd(&taken, mine);
             __syncthreads();
             if (taken >= k) kth |= bit;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(THREADS) top_k_kernel(
         __syncthreads();
         if (t == 0) taken = 0;
         __syncthreads();
-        for_each([&](unsigned key, int i) {
+        for_each_in_memory([&](unsigned key, int i) {
             if (pair_of(key, i) >= kth) chosen[atomicAdd(&taken, 1)] = pair_of(key, i);
         });
         count = k;

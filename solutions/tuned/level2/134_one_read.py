@@ -38,14 +38,14 @@ __device__ float value_of(unsigned key) {
 // REGISTERS: the row fits the threads' registers.
 template <bool REGISTERS>
 __global__ void __launch_bounds__(THREADS) filter_kernel(
-    const float* __restrict__ x, float* __restrict__ y, int64_t length, int k, float per_temperature) {
+    const float* __restrict__ x, float* __restrict__ y, int length, int k, float per_temperature) {
     __shared__ unsigned candidates[CANDIDATES];
     __shared__ unsigned largest_of_warp[WARPS];
     __shared__ float sums[WARPS];
     __shared__ int taken;
     __shared__ unsigned kth_shared;
-    const float* row = x + blockIdx.x * length;
-    float* out = y + blockIdx.x * length;
+    const float* row = x + (int64_t)blockIdx.x * length;
+    float* out = y + (int64_t)blockIdx.x * length;
     const int t = threadIdx.x, lane = t % 32, warp = t / 32;
 
     float held[REGISTERS ? HELD : 1];
@@ -57,15 +57,15 @@ __global__ void __launch_bounds__(THREADS) filter_kernel(
         if constexpr (REGISTERS) {
 #pragma unroll
             for (int j = 0; j < HELD; ++j)
-                if (t + j * THREADS < length) look(held[j], (int64_t)(t + j * THREADS));
+                if (t + j * THREADS < length) look(held[j], t + j * THREADS);
         } else {
-            for (int64_t i = t; i < length; i += THREADS) look(row[i], i);
+            for (int i = t; i < length; i += THREADS) look(row[i], i);
         }
     };
 
     if (t == 0) taken = 0;
     unsigned mine = 0;
-    for_each([&](float v, int64_t) { mine = max(mine, ordered(v)); });
+    for_each([&](float v, int) { mine = max(mine, ordered(v)); });
     const unsigned in_warp = __reduce_max_sync(ALL, mine);
     if (lane == 0) largest_of_warp[warp] = in_warp;
     unsigned bound = 0;  // the largest number that k of the maxima reach
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS) filter_kernel(
     const unsigned largest = __reduce_max_sync(ALL, largest_of_warp[lane]);
 
     if (mine >= bound)
-        for_each([&](float v, int64_t) {
+        for_each([&](float v, int) {
             if (ordered(v) >= bound) {
                 const int place = atomicAdd(&taken, 1);
                 if (place < CANDIDATES) candidates[place] = ordered(v);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(THREADS) filter_kernel(
             if (t == 0) taken = 0;
             __syncthreads();
             int reached = 0;
-            for_each([&](float v, int64_t) { reached += ordered(v) >= (kth | bit); });
+            for_each([&](float v, int) { reached += ordered(v) >= (kth | bit); });
             if (reached > 0) atomicAdd(&taken, reached);
             __syncthreads();
             if (taken >= k) kth |= bit;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(THREADS) filter_kernel(
     const float top = value_of(largest) * per_temperature;
     float sum = 0.0f;
     if (mine >= kth)
-        for_each([&](float v, int64_t) {
+        for_each([&](float v, int) {
             if (ordered(v) >= kth) sum += expf(v * per_temperature - top);
         });
 #pragma unroll
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(THREADS) filter_kernel(
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL, sum, offset);
     const float scale = 1.0f / sum;
-    for_each([&](float v, int64_t i) {
+    for_each([&](float v, int i) {
         __stcs(out + i, ordered(v) >= kth ? expf(v * per_temperature - top) * scale : 0.0f);
     });
 }
@@ -136,11 +136,11 @@ torch::Tensor filter_softmax(torch::Tensor scores, int64_t k, double temperature
     TORCH_CHECK(scores.is_cuda() && scores.dim() == 2 && scores.scalar_type() == torch::kFloat32 && scores.is_contiguous(),
                 "scores: a contiguous matrix of float32 on the GPU");
     const int64_t rows = scores.size(0), length = scores.size(1);
-    TORCH_CHECK(k >= 1 && k <= length, "k: from 1 to the length of a row");
+    TORCH_CHECK(k >= 1 && k <= length && length < (1ll << 30), "k: from 1 to the length of a row");
     auto y = torch::empty_like(scores);
     if (rows == 0) return y;
     auto kernel = length <= THREADS * HELD ? filter_kernel<true> : filter_kernel<false>;
-    kernel<<<(unsigned)rows, THREADS>>>(scores.data_ptr<float>(), y.data_ptr<float>(), length, (int)k,
+    kernel<<<(unsigned)rows, THREADS>>>(scores.data_ptr<float>(), y.data_ptr<float>(), (int)length, (int)k,
                                         (float)(1.0 / temperature));
     return y;
 }
