@@ -17,6 +17,7 @@ import torch
 
 from harness.bench import Bench
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
+from harness.devices import DeviceError
 from harness.gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
@@ -93,7 +94,10 @@ class Asker:
     def _prepare(self, burst: Burst, manner: Manner) -> str | None:
         if manner is not Manner.QUEUED:
             return self.guest.prepare(Prepare(burst=burst, manner=manner), self.limit_s)
-        gate = self.bench.device.own_gate().owner
+        try:
+            gate = self.bench.device.own_gate().owner
+        except DeviceError as error:
+            return str(error)
         request = Prepare(burst=burst, manner=manner, number=gate.begin())
         with opened_after(gate, PATIENCE_S):
             refused = self.guest.prepare(request, self.limit_s, gate.fd)

@@ -1,0 +1,318 @@
+"""Calls without a pause: a real contestant in its sandbox, asked in each manner; the gate; rule 6 of the claims."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.bench import Bench
+from harness.build import default_root
+from harness.claims import LAUNCHED, QUEUED, Calibration, judge_back_to_back
+from harness.devices import Device, open_device
+from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
+from harness.gate import Gate, opened_after
+from harness.guest import Guest, GuestFailed
+from harness.hostcuda.build import prepare_headers
+from harness.messages import Attach, Burst, Call, Load, Manner
+from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
+from harness.nonstop import Asker, Nonstop
+from harness.sandbox import SandboxPolicy
+from harness.verify import Verifier, overall
+from harness.zygote import Zygote
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+def get_inputs():
+    return [torch.rand(37, 91)]
+
+def get_init_inputs():
+    return []
+"""
+
+SETS = 5
+
+SOLUTIONS = {
+    "right": "return torch.softmax(x, dim=1)",
+    "static": """
+        if not hasattr(self, "kept"):
+            self.kept = torch.empty_like(x)
+        self.kept.copy_(torch.softmax(x, dim=1))
+        return self.kept
+    """,
+    "remembers": """
+        held = self.__dict__.setdefault("held", {})
+        if x.data_ptr() not in held:
+            held[x.data_ptr()] = torch.softmax(x, dim=1)
+        return held[x.data_ptr()]
+    """,
+    "raises": """
+        self.count = getattr(self, "count", 0) + 1
+        if self.count > 2:
+            raise RuntimeError("the third call")
+        return torch.softmax(x, dim=1)
+    """,
+    "waits": "return torch.softmax(x, dim=1) + float(x.sum().cpu()) * 0",
+}
+
+
+@pytest.fixture(scope="module", params=[DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Device:
+    return open_device(request.param)
+
+
+@pytest.fixture(scope="module")
+def zygote(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    extra = PRELOADED_CUDA if device.kind is DeviceKind.CUDA else PRELOADED_HOST
+    with Zygote(preload=(*PRELOADED, *extra), log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def bench(device: Device) -> Bench:
+    source = textwrap.dedent(PROBLEM)
+    problem = Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
+    return Bench(problem, Workload(name="full"), device, sets_wanted=SETS, secret=random.Random(3))
+
+
+class Asked:
+    """A contestant with one solution, and what judges its answers."""
+
+    def __init__(self, bench: Bench, guest: Guest, name: str) -> None:
+        host = bench.device.kind is DeviceKind.HOST
+        runtime = str(prepare_headers(default_root()).folder) if host else None
+        bench.publish()
+        attach = Attach(
+            nbytes=bench.arena.nbytes,
+            device=bench.device.kind.value,
+            device_index=0,
+            checked=False,
+            host_runtime=runtime,
+        )
+        guest.attach(attach, bench.arena.fd, 60.0)
+        body = textwrap.indent(textwrap.dedent(SOLUTIONS[name]).strip(), " " * 8)
+        guest.load(
+            Load(
+                source=f"import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n{body}\n",
+                filename="23_x.py",
+                modules=(),
+                init_tree=bench.init_tree.to_json(),
+                init_slots=bench.init_slots,
+                state=bench.state_slots,
+                seed=1,
+            ),
+            60.0,
+        )
+        self.bench = bench
+        self.asker = Asker(bench=bench, guest=guest, request=self.request, limit_s=20.0)
+        self.verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+
+    def request(self, calls: tuple[Call, ...]) -> Burst:
+        return Burst(
+            calls=calls,
+            input_tree=self.bench.tree.to_json(),
+            state_names=(),
+            restore_state=False,
+            coerce_device=False,
+        )
+
+    def run(self, manner: Manner) -> Nonstop | str:
+        return self.asker.run(range(SETS), manner)
+
+    def verdict(self, held: Nonstop) -> Status | None:
+        failure = overall(self.verifier.check(held.turns, held.done, with_reference=False))
+        return None if failure is None else failure.status
+
+
+@pytest.fixture
+def ask(zygote: Zygote, bench: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
+    gpu = bench.device.kind is DeviceKind.CUDA
+    runtime = () if gpu else (Path(str(prepare_headers(default_root()).folder)),)
+    policy = SandboxPolicy(mode="auto", gpu=gpu, readable=runtime, max_memory_bytes=(32 if gpu else 4) * 2**30)
+    with Guest(zygote, policy, tmp_path / "log", memory_limit_bytes=4 * 2**30) as guest:
+        yield Asked(bench, guest, request.param)
+
+
+solution = pytest.mark.parametrize("ask", ["right", "static"], indirect=True)
+
+
+@solution
+def test_calls_launched_one_by_one_are_verified_each(ask: Asked) -> None:
+    for _ in range(2):
+        held = ask.run(Manner.LAUNCHED)
+        assert isinstance(held, Nonstop), held
+        assert len(held.done.claims) == SETS
+        assert ask.verdict(held) is None
+        assert held.still()
+        assert 0.0 < held.claimed_s * SETS <= held.wall_s
+
+
+@pytest.mark.parametrize("ask", ["remembers"], indirect=True)
+def test_answers_remembered_by_address_are_wrong_the_second_time(ask: Asked) -> None:
+    first = ask.run(Manner.LAUNCHED)
+    assert isinstance(first, Nonstop)
+    assert ask.verdict(first) is None
+    second = ask.run(Manner.LAUNCHED)
+    assert isinstance(second, Nonstop)
+    assert ask.verdict(second) is Status.wrong_value
+
+
+@pytest.mark.parametrize("ask", ["raises"], indirect=True)
+def test_an_exception_in_a_call_is_the_solution_s(ask: Asked) -> None:
+    with pytest.raises(GuestFailed) as refused:
+        ask.run(Manner.LAUNCHED)
+    assert refused.value.failure.status is Status.runtime_error
+    assert "the third call" in refused.value.failure.reason
+
+
+@pytest.mark.parametrize("ask", ["right"], indirect=True)
+def test_an_output_written_late_is_seen(ask: Asked) -> None:
+    held = ask.run(Manner.LAUNCHED)
+    assert isinstance(held, Nonstop)
+    assert held.still()
+    ask.bench.tensor(ask.bench.sets[3].outputs[0])[0, 0] += 1
+    assert not held.still()
+
+
+@pytest.mark.parametrize("ask", ["right", "static", "waits"], indirect=True)
+def test_queued_calls_and_graphs_are_right_or_refused(ask: Asked, request: pytest.FixtureRequest) -> None:
+    gpu = ask.bench.device.kind is DeviceKind.CUDA
+    name = request.node.callspec.params["ask"]
+    for manner in (Manner.QUEUED, Manner.GRAPH):
+        ask.run(Manner.LAUNCHED)
+        held = ask.run(manner)
+        if not gpu:
+            assert isinstance(held, str) if manner is Manner.GRAPH else "queues nothing" in str(held)
+        elif name == "waits":
+            assert isinstance(held, str)
+        elif name == "right" or manner is Manner.QUEUED:
+            assert isinstance(held, Nonstop), held
+            assert ask.verdict(held) is None
+    again = ask.run(Manner.LAUNCHED)
+    assert isinstance(again, Nonstop)
+    assert ask.verdict(again) is None
+
+
+class TestGate:
+    def test_the_other_end_is_seen(self) -> None:
+        gate = Gate()
+        number = gate.begin()
+        assert not gate.is_open
+        assert gate.wait_done(0.01) is None
+        begin_s = gate.open()
+        gate._words[16] = number  # what the device does behind the last call
+        end_s = gate.wait_done(1.0)
+        assert end_s is not None
+        assert end_s >= begin_s
+        assert gate.begin() == number + 1
+        assert not gate.is_open
+        assert gate.wait_done(0.01) is None, "the last use's end is not this one's"
+        gate.close()
+
+    def test_code_that_waits_for_the_device_finds_it_opened(self) -> None:
+        gate = Gate()
+        gate.begin()
+        with opened_after(gate, 0.01):
+            assert _waits_until_open(gate)
+        assert gate.is_open
+        gate.begin()
+        with opened_after(gate, 30.0):
+            pass
+        assert not gate.is_open
+        gate.close()
+
+
+def _waits_until_open(gate: Gate) -> bool:
+    done = threading.Event()
+    for _ in range(1000):
+        if gate.is_open:
+            return True
+        done.wait(0.01)
+    return False
+
+
+class TestRule6:
+    calibration = Calibration(per_call_s=2e-6, spread_s=0.1e-6, bursts=4)
+    calls = 32
+
+    def edge_s(self, claimed_s: float) -> float:
+        return 50e-6 / self.calls + 2e-6 + 0.3e-6 + 0.05 * (claimed_s + 2e-6)
+
+    @pytest.mark.parametrize("claimed_s", [2e-6, 50e-6, 2e-3])
+    def test_the_formula_is_where_acceptance_ends(self, claimed_s: float) -> None:
+        for factor, accepted in ((0.99, True), (1.01, False)):
+            wall_s = self.calls * (2e-6 + claimed_s + factor * self.edge_s(claimed_s))
+            found = judge_back_to_back(
+                [wall_s],
+                calls=self.calls,
+                claimed_s=claimed_s,
+                latency_s=None,
+                calibration=self.calibration,
+                tolerance=QUEUED,
+            )
+            assert (found.charge_s == 0.0) is accepted
+            assert found.at_most_s == pytest.approx(wall_s / self.calls)
+            if not accepted:
+                assert found.charge_s == pytest.approx(1.01 * self.edge_s(claimed_s))
+                assert "not explained" in found.reason
+
+    def test_the_quietest_burst_counts(self) -> None:
+        calm_s = self.calls * 10e-6
+        found = judge_back_to_back(
+            [5 * calm_s, calm_s],
+            calls=self.calls,
+            claimed_s=8e-6,
+            latency_s=None,
+            calibration=self.calibration,
+            tolerance=QUEUED,
+        )
+        assert found.charge_s == 0.0
+        assert found.at_most_s == pytest.approx(10e-6)
+
+    def test_launches_count_as_explained_where_calls_are_launched(self) -> None:
+        for latency_s, charged in ((40e-6, False), (8e-6, True)):
+            found = judge_back_to_back(
+                [self.calls * 80e-6],
+                calls=self.calls,
+                claimed_s=5e-6,
+                latency_s=latency_s,
+                calibration=Calibration(per_call_s=25e-6, spread_s=1e-6, bursts=4),
+                tolerance=LAUNCHED,
+            )
+            assert (found.charge_s > 0.0) is charged
+
+    def test_impossible_numbers(self) -> None:
+        for walls_s in ([], [0.0], [float("nan")]):
+            with pytest.raises(ValueError, match="takes time"):
+                judge_back_to_back(
+                    walls_s,
+                    calls=4,
+                    claimed_s=1e-6,
+                    latency_s=None,
+                    calibration=self.calibration,
+                    tolerance=QUEUED,
+                )
+
+
+@pytest.mark.gpu
+def test_a_gate_holds_what_is_queued_behind_it() -> None:
+    device = open_device(DeviceKind.CUDA)
+    gate = device.own_gate()
+    number = gate.owner.begin()
+    word = torch.zeros(1, device=device.torch_device)
+    finish = device.queue([lambda: word.add_(1)] * 10, gate.stream, number)
+    assert gate.owner.wait_done(0.05) is None
+    gate.owner.open()
+    assert gate.owner.wait_done(1.0) is not None
+    assert finish().device_s > 0.0
+    assert float(word) == 10.0
