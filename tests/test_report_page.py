@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from harness.census import KernelRow, Sources, conclude
 from harness.cli import main
 from harness.comparing import compare_runs
 from harness.feedback import feedback
 from harness.model import DeviceKind, Record, Status, digest_text
+from harness.occupancy import Limits
 from harness.report import figures
 from harness.report.html import Item, inline, render, strip
 from harness.report.html.page import Changes
@@ -253,6 +255,69 @@ class TestFigures:
         entries = entries_of(many)
         for drawing in figures.drawings(entries[0].group, entries, points_of(many)):
             assert figures.OTHERS in figures.drawn(drawing, "svg").decode()
+
+
+def taken_census() -> dict[str, Any]:
+    """A census as records have it, made by the harness's own conclusion from what a contestant says."""
+    rows = [
+        [
+            "kernel",
+            "_Z13matvec_kernelPKfS0_Pfl",
+            "matvec_kernel(float const*)",
+            [2048, 1, 1],
+            [256, 1, 1],
+            37,
+            64,
+            0,
+            0,
+        ],
+        ["kernel", "ampere_sgemm", "ampere_sgemm_128x64_<b>tn</b>", [16, 64, 2], [128, 1, 1], 122, 0, 16384, 0],
+        ["fill", "", "memset", [1, 1, 1], [1, 1, 1], 0, 0, 0, 0],
+    ]
+    times = ((1, 1.9e-3), (3, 1e-4), (1, 2e-6))
+    claimed = {
+        "rows": [
+            KernelRow.of(*row, calls=calls, total_s=total_s).to_json()
+            for row, (calls, total_s) in zip(rows, times, strict=True)
+        ],
+        "complete": True,
+        "limits": Limits(
+            multiprocessors=132,
+            threads=2048,
+            blocks=32,
+            registers=65536,
+            shared_bytes=233472,
+            reserved_shared_bytes=1024,
+        ).to_json(),
+    }
+    built = {"_Z13matvec_kernelPKfS0_Pfl": {"spill_stores_bytes": 0}}
+    sources = Sources(built=built, spelled=frozenset(), extensions=True, may_bring=True)
+    return dict(conclude(claimed, sources).evidence)
+
+
+def test_the_kernels_that_ran_have_a_table() -> None:
+    record = replace(RECORDS[0], evidence={**RECORDS[0].evidence, "census": taken_census()})
+    page = rendered([record])
+    table = page.split("<h3>Kernels that one call ran</h3>")[1].split("</table>")[0]
+    texts = [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", table)]
+    columns = texts[: texts.index("matvec_kernel(float const*)")]
+    first, second, third = (texts[len(columns) * n : len(columns) * (n + 1)] for n in (1, 2, 3))
+    assert columns[:7] == ["kernel", "whose", "launches", "time", "share", "grid", "block"]
+    assert first[1:9] == ["own", "1", "1.90 ms", "95 %", "2048", "256", "37", "64 B"]
+    assert second[5:9] == ["16 x 64 x 2", "128", "122", "16.0 KiB"]
+    assert third[:6] == ["memset", "fill", "1", "2.00 µs", "below 0.1 %", "-"]
+    assert any("&lt;b&gt;" in text for text in second)
+    # The rest of it stands among the evidence, the rows only once.
+    assert "own share" in page
+    assert page.count("ampere_sgemm_128x64") == 1
+
+
+@pytest.mark.parametrize(
+    "held", [None, 3, [], {"kernels": 3}, {"kernels": [3, {}]}, {"kernels": [{"grid": "x", "share": "y"}]}]
+)
+def test_a_census_of_another_version_does_no_harm(held: object) -> None:
+    record = replace(RECORDS[0], evidence={**RECORDS[0].evidence, "census": held})
+    assert record.solution in read(rendered([record])).text
 
 
 def test_a_strip_has_a_dot_for_every_sample() -> None:

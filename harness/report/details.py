@@ -22,7 +22,7 @@ MAX_DEPTH = 6
 MAX_ROWS = 100
 """Rows of one table; `--json` has them all."""
 
-_UNITS = ("_s", "_bytes", "_flops", "_mhz", "_w")
+_UNITS = ("_unix_s", "_per_s", "_s", "_bytes", "_flops", "_hz", "_mhz", "_w", "_c")
 
 
 def details(values: Mapping[str, Any], depth: int = 0) -> RenderableType:

@@ -14,6 +14,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -71,6 +72,14 @@ def duration(seconds: float | None) -> str:
     return "0 s" if seconds == 0 else f"{digits(seconds / 1e-9)} ns"
 
 
+def moment(unix_s: float) -> str:
+    """`2026-11-21 11:45:01 UTC`; what is no moment of this calendar stays a number."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return digits(unix_s)
+
+
 def size(nbytes: float | None) -> str:
     """`512 B`, `1.50 KiB`, `8.00 GiB`."""
     if nbytes is None:
@@ -122,19 +131,28 @@ def share(part: float | None) -> str:
 
 
 def value(name: str, held: Any) -> str:
-    """A plain value from a record, scaled by the unit in its name (`_s`, `_bytes`, `_flops`, `_mhz`, `_w`)."""
+    """A plain value from a record, scaled by the unit in its name: `_s`, `_unix_s` (a moment), `_bytes`, `_flops`, both
+    also `_per_s`, `_hz`, `_mhz`, `_c` (degrees), `_w`."""
     if held is None:
         return ABSENT
     if isinstance(held, bool):
         return "yes" if held else "no"
     if isinstance(held, (int, float)):
+        if name.endswith("_unix_s"):
+            return moment(held)
+        if f"_{name}".endswith("_bytes_per_s"):
+            return f"{size(held)}/s"
+        if f"_{name}".endswith("_flops_per_s"):
+            return count(held, "flop/s")
         if name == "s" or name.endswith("_s"):
             return duration(held)
         if name == "bytes" or name.endswith("_bytes"):
             return size(held)
         if name == "flops" or name.endswith("_flops"):
             return count(held, "flop")
-        for suffix, unit in (("_mhz", "MHz"), ("_w", "W")):
+        if name.endswith("_hz"):
+            return count(held, "Hz")
+        for suffix, unit in (("_mhz", "MHz"), ("_w", "W"), ("temperature_c", "°C")):
             if name.endswith(suffix):
                 return f"{digits(held)} {unit}" if isinstance(held, float) else f"{held} {unit}"
         return str(held) if isinstance(held, int) else digits(held, 4)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from harness.model import Record
 from harness.report import format as show
 from harness.report.html.svg import strip
-from harness.report.html.tables import Table, kernel_table, tone_of
+from harness.report.html.tables import Table, census_table, kernel_table, tone_of
 from harness.report.terminal import result_of
 
 MAX_SOURCE_CHARS = 100_000
@@ -56,6 +56,7 @@ def section(
         "feedback": show.block(feedback),
         "times": _times(record),
         "strip": strip(*(_samples(record, side) for side in SIDES)) if record.timing else Markup(""),
+        "census": _census(record),
         "kernels": _kernels(record),
         "evidence": _lines(_evidence(record)),
         "source": show.block(source, MAX_SOURCE_CHARS) if source is not None else None,
@@ -102,11 +103,21 @@ def _kernels(record: Record) -> Table | None:
     return kernel_table(rows) if rows else None
 
 
+def _census(record: Record) -> Table | None:
+    """The kernels that one call ran, where the record says."""
+    held = _mapping(record.evidence, "census").get("kernels")
+    rows = [row for row in held if isinstance(row, Mapping)][:MAX_KERNELS] if isinstance(held, list) else []
+    return census_table(rows) if rows else None
+
+
 def _evidence(record: Record) -> dict[str, Any]:
     """Everything of the record that has no place of its own on the page."""
+    evidence = dict(record.evidence)
+    if census := _mapping(evidence, "census"):
+        evidence["census"] = {key: value for key, value in census.items() if key != "kernels"}
     timing = {key: value for key, value in (record.timing or {}).items() if key not in SIDES}
     build = {key: value for key, value in (record.build or {}).items() if key != "kernels"}
-    held = {"evidence": record.evidence, "timing": timing, "build": build, "environment": record.environment}
+    held = {"evidence": evidence, "timing": timing, "build": build, "environment": record.environment}
     held["digests"] = {"solution": record.solution_digest or None, "problem": record.problem_digest or None}
     return {name: value for name, value in held.items() if value}
 

@@ -118,3 +118,60 @@ def kernel_table(kernels: Sequence[Mapping[str, object]]) -> Table:
         columns=[(show.line(name.removesuffix("_bytes").replace("_", " "), 40), False) for name in names],
         rows=[[Cell(text=show.value(name, row.get(name))) for name in names] for row in kernels],
     )
+
+
+CENSUS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+    "kernel": lambda row: show.line(row.get("name") or show.ABSENT, 160),
+    "whose": lambda row: _whose(row),
+    "launches": lambda row: show.value("calls", row.get("calls")),
+    "time": lambda row: show.value("total_s", row.get("total_s")),
+    "share": lambda row: _share(row.get("share")),
+    "grid": lambda row: _extent(row.get("grid")),
+    "block": lambda row: _extent(row.get("block")),
+    "registers": lambda row: show.value("registers", row.get("registers")),
+    "shared memory": lambda row: _sum_of(row, "static_shared_bytes", "dynamic_shared_bytes"),
+    "occupancy": lambda row: _share(_occupancy(row).get("share")),
+    "limited by": lambda row: show.value("limiter", _occupancy(row).get("limiter")),
+}
+"""Columns of the census of kernels, each from a row of `evidence.census.kernels`."""
+
+
+def census_table(kernels: Sequence[Mapping[str, object]]) -> Table:
+    """The kernels that one call ran, those with the most time first; columns that say nothing are left out."""
+    cells = [[(name, text(row)) for name, text in CENSUS.items()] for row in kernels]
+    said = {name for row in cells for name, text in row if text != show.ABSENT}
+    return Table(
+        id="",
+        title="Kernels of one call",
+        columns=[(name, False) for name in CENSUS if name in said],
+        rows=[[Cell(text=text) for name, text in row if name in said] for row in cells],
+    )
+
+
+def _whose(row: Mapping[str, object]) -> str:
+    if row.get("kind") in ("copy", "fill"):
+        return show.line(row["kind"])
+    owner = row.get("owner")
+    return show.line(row.get("library") or owner or "not known", 40)
+
+
+def _share(held: object) -> str:
+    return show.share(held) if isinstance(held, int | float) and not isinstance(held, bool) else show.ABSENT
+
+
+def _extent(held: object) -> str:
+    """`[132, 8, 1]` as `132 x 8`: extents of 1 at the end are left out."""
+    if not isinstance(held, list) or not held or not all(isinstance(item, int) for item in held):
+        return show.ABSENT
+    kept = held[: max(1, max((place for place, item in enumerate(held, 1) if item != 1), default=1))]
+    return " x ".join(str(item) for item in kept)
+
+
+def _sum_of(row: Mapping[str, object], *names: str) -> str:
+    held = [value for name in names if isinstance(value := row.get(name), int)]
+    return show.size(sum(held)) if held else show.ABSENT
+
+
+def _occupancy(row: Mapping[str, object]) -> Mapping[str, object]:
+    held = row.get("occupancy")
+    return held if isinstance(held, Mapping) else {}
