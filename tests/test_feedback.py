@@ -169,13 +169,19 @@ def test_one_race_seen_from_both_threads_is_told_once() -> None:
     assert text.count("data race in k") == 1
 
 
-def test_a_line_of_cuda_text_is_found_in_the_file_only_where_it_stands_there() -> None:
+def test_lines_of_the_solution_are_quoted_and_lines_of_its_texts_are_named() -> None:
     source = 'import torch\nCUDA = r"""\n__global__ void k(float* x) {\n  x[0] = 1;\n}\n"""\n'
-    record = failing(Status.data_race, evidence={"reports": [REPORT]}, solution_digest=digest_text(source))
-    assert "line 3 of the CUDA source is line 4 of the solution:" in feedback(record, source=source)
-    built = "CUDA = '__global__ void k(float* x) {\\n' + \\\n  '  x[0] = 1;\\n}'\n"
-    record = failing(Status.data_race, evidence={"reports": [REPORT]}, solution_digest=digest_text(built))
-    assert "of the solution:" not in feedback(record, source=built)
+    placed = {**REPORT, "file": "1_x.py", "other_file": "1_x.py"}
+    record = failing(Status.data_race, evidence={"reports": [placed]}, solution_digest=digest_text(source))
+    text = feedback(record, source=source)
+    assert "data race in k, line 3 of the solution: racing" in text
+    assert 'line 3 of the solution:\n      2 | CUDA = r"""\n    > 3 | __global__ void k(float* x) {' in text
+    assert "> 5 | }" in text
+    of_a_text = {**REPORT, "file": "cuda source 1", "other_file": "cuda source 1"}
+    record = failing(Status.data_race, evidence={"reports": [of_a_text]}, solution_digest=digest_text(source))
+    text = feedback(record, source=source)
+    assert "data race in k, line 3 of cuda source 1: racing" in text
+    assert "of the solution" not in text
 
 
 def test_a_report_of_compute_sanitizer_is_placed_in_the_file_already() -> None:

@@ -57,6 +57,7 @@ def test_a_race_names_both_accesses_and_leads_with_the_read() -> None:
         "file": "cuda.cu",
         "line": 8,
         "other_line": 7,
+        "other_file": "cuda.cu",
         "count": 1024,
     }
     failure = failure_of_reports([finding.to_report()])
