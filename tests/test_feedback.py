@@ -175,7 +175,7 @@ def test_lines_of_the_solution_are_quoted_and_lines_of_its_texts_are_named() -> 
     record = failing(Status.data_race, evidence={"reports": [placed]}, solution_digest=digest_text(source))
     text = feedback(record, source=source)
     assert "data race in k, line 3 of the solution: racing" in text
-    assert 'line 3 of the solution:\n      2 | CUDA = r"""\n    > 3 | __global__ void k(float* x) {' in text
+    assert 'line 3 of the solution:\n        2 | CUDA = r"""\n      > 3 | __global__ void k(float* x) {' in text
     assert "> 5 | }" in text
     of_a_text = {**REPORT, "file": "cuda source 1", "other_file": "cuda source 1"}
     record = failing(Status.data_race, evidence={"reports": [of_a_text]}, solution_digest=digest_text(source))
