@@ -49,7 +49,8 @@ def sentences(record: Record) -> list[str]:
 
 
 def _without_times(census: Mapping[str, Any]) -> list[str]:
-    launched = [f"{show.line(row.get('name', ''), 80)} ({row.get('calls')}x)" for row in read.rows(census, "kernels")]
+    rows = [row for row in read.rows(census, "kernels") if read.text(row, "name") and read.whole(row, "calls")]
+    launched = [f"{show.line(row['name'], 80)} ({row['calls']}x)" for row in rows]
     return [f"Kernels that ran, with their launches over all calls: {', '.join(launched[:8])}."] if launched else []
 
 
