@@ -397,8 +397,10 @@ def test_annotations_stand_at_the_line_that_the_compiler_or_a_check_names() -> N
     source = 'import torch\nkernels = """\n__global__ void twice(float* x) {\n  x[0] *= 2;\n}\n"""\n'
     assert failing_line(failed, source) == 5
     assert failing_line(failed, "short\n") is None
-    raced = replace(record(Status.data_race), evidence={"reports": [{"kernel": "twice", "line": 3}]})
+    reports = [{"kernel": "twice", "file": "cuda source 1", "line": 2}, {"file": "16_naive.py", "line": 4}]
+    raced = replace(record(Status.data_race), evidence={"reports": reports})
     assert failing_line(raced, source) == 4
+    assert failing_line(replace(raced, evidence={"reports": reports[:1]}), source) is None
     assert failing_line(record(Status.crashed), source) is None
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from harness.ci.gates import FAILED, GateResult, Gates, weigh
 from harness.comparing import Difference
-from harness.feedback.evidence import mapping, rows, whole
-from harness.feedback.source import line_in_file
+from harness.feedback.evidence import mapping, rows, text, whole
 from harness.model import Record, Status
 
 VERDICT_FORMAT = 1
@@ -154,9 +153,8 @@ def failing_line(record: Record, source: str) -> int | None:
     line = whole(mapping(evidence, "error"), "solution_line") or whole(evidence, "line")
     if line is None:
         for report in rows(evidence, "reports"):
-            kernel, inside = report.get("kernel"), whole(report, "line")
-            if isinstance(kernel, str) and inside is not None:
-                line = line_in_file(source, kernel, inside)
+            # Where a report's line counts in a text that is not found in the solution's file, `file` names that text.
+            if text(report, "file").endswith(".py") and (line := whole(report, "line")) is not None:
                 break
     return line if line is not None and 1 <= line <= source.count("\n") + 1 else None
 
