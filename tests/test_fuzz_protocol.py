@@ -21,10 +21,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from harness.census import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, Sources, conclude
+from harness.guest import Guest
 from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_text, one_line
 from harness.referee import Referee
-from harness.sandbox import ExitReport, SandboxReport
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.store import RunStore, timestamp
+from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed, WireError, decode, pair
 from harness.zygote import Zygote
@@ -60,6 +63,9 @@ LOADED = {"type": "loaded", "unmatched": [], "copied": [], "notes": []}
 
 def honest(request: dict[str, Any]) -> dict[str, Any]:
     """The reply that the harness's own contestant would give, if it wrote nothing."""
+    if request["type"] == "take_census":
+        row = ["kernel", "_Z4reluPf", "relu(float*)", [4, 1, 1], [256, 1, 1], 16, 0, 0, 0, 1, 2e-6]
+        return {"type": "census_taken", "rows": [row, row], "complete": True, "lack": ""}
     if request["type"] != "burst":
         return json.loads(json.dumps(LOADED))  # type: ignore[no-any-return]
     leaves = [
@@ -316,6 +322,23 @@ def test_the_truthful_peer_that_writes_nothing_is_caught_by_values(referee: Refe
     # Neither the outputs nor the words of the inputs that are held back until the call are written by it.
     assert outcome.status in (Status.non_finite, Status.wrong_value, Status.mutated_input)
     assert "never written" in outcome.reason or "inputs[0]" in outcome.reason
+
+
+@SETTINGS
+@given(LIES)
+@example(lambda request: frame(honest(request)))
+@example(whole({"type": "census_taken", "rows": [[]], "complete": True, "lack": ""}))
+@example(whole(honest({"type": "take_census"}) | {"lack": "\ud800" * 400}))
+def test_no_lie_about_kernels_harms_the_referee(referee: Referee, stage: Stage, lie: Reply) -> None:
+    """The census is asked for when a verdict stands: whatever comes, something a record can hold is noted."""
+    stage.lies = [lie]
+    bench = referee.bench_for(PROBLEM_VALUE, Workload(name="full"))
+    with Guest(cast("Zygote", stage), SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
+        noted = take_census(guest, bench, coerce=False, timeout_s=0.1)
+    assert bool(noted["lack"]) or noted["rows"] == [] or len(noted["rows"]) == 2
+    concluded = conclude(noted, Sources.of("import torch", None))
+    json.dumps(concluded.evidence, allow_nan=False)
+    assert set(concluded.labels) <= {TORCH_ONLY, NO_CUSTOM_KERNEL, LIBRARY_ONLY}
 
 
 def test_descriptors_sent_along_are_not_kept(referee: Referee, stage: Stage) -> None:
