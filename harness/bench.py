@@ -175,6 +175,13 @@ class Bench:
         self.poison(index)
         self._digests[index] = tuple(digest(target, salt=self._salt) for target in targets)
 
+    def amend(self, index: int) -> None:
+        """Take the inputs of set `index` as they are now for those that were drawn, and poison its outputs."""
+        self.poison(index)
+        self._digests[index] = tuple(
+            digest(target, salt=self._salt) for target in self.tensors(self.sets[index].inputs)
+        )
+
     def poison(self, index: int) -> None:
         held = self.sets[index]
         for slot in (*held.outputs, *held.state):

@@ -37,6 +37,7 @@ from harness.model import DeviceKind, Failure, Status
 from harness.nonstop import LATE_WRITE, Asker, Figures, Nonstop, Nonstops
 from harness.places import placed
 from harness.quiet import Known
+from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
 from harness.roofline import Peaks, SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
@@ -182,6 +183,20 @@ class Session:
         if done.reports:
             self._evidence["reports"] = [dict(report) for report in done.reports]
         self._labels += labels_of_reports(done.reports)
+        return failure or self._timed("refresh", self._refreshed)
+
+    def _refreshed(self) -> Failure | None:
+        """The last call that was answered, once more with an element changed."""
+        refresh = Refresh(
+            bench=self._bench,
+            verifier=self._verifier(),
+            ask=lambda turns: self._burst(turns)[0],
+            secret=self._secret,
+            required=self._task.problem.precision,
+        )
+        failure = refresh.check(self._answered)
+        self._expect_still()
+        self._evidence["refresh"] = refresh.evidence
         return failure
 
     def _reordered(self) -> tuple[Failure | None, BurstDone]:

@@ -1,0 +1,127 @@
+"""An earlier call made again with one influential element changed: does the answer follow?
+
+Trusted side; used by `session`. Every other call has values that are new throughout, so that a solution that remembers
+answers by a few of the inputs' values, their sum or their address is never asked what it knows. Here it is: the
+addresses and all values but one are those of a call that it has just answered. The element is one on which the truth
+depends by more than the limits allow; where no single one does, as many are changed as it takes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.bench import Bench
+from harness.measure import Turn
+from harness.messages import BurstDone, CallMode
+from harness.model import Failure, PrecisionClass, Status
+from harness.numerics import compare, limits_for
+from harness.precision import Limits
+from harness.variants import OWN, restriction
+from harness.verify import Verifier
+
+OUTLIERS = (10.0, 1000.0)
+"""What one element is set to, in spreads of its tensor, where the problem allows large values."""
+
+SHARES = (0.01, 0.5)
+"""Parts of a tensor that are mirrored about its mean where no single element is enough."""
+
+SAMPLE = 4096
+
+NO_LIMITS = Limits(rms=math.inf, max=math.inf)
+
+Ask = Callable[[Sequence[Turn]], BurstDone]
+
+
+@dataclass(slots=True, kw_only=True)
+class Refresh:
+    """The check of one solution. `evidence` says what was changed."""
+
+    bench: Bench
+    verifier: Verifier
+    ask: Ask
+    secret: random.Random
+    required: PrecisionClass
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, answered: Sequence[int]) -> Failure | None:
+        """Ask for one of the sets `answered`, whose inputs still lie there, once more with an element changed."""
+        if self.bench.traits.mutates_inputs:
+            return None
+        index = next((index for index in answered if self.bench.variant(index) == OWN), None)
+        if index is None:
+            index = answered[0]
+            self.bench.draw(index)
+            self._call(index)
+        return self._check(index)
+
+    def _check(self, index: int) -> Failure | None:
+        truth = self.bench.truth(index, ()).answer.leaves
+        # In the outputs' own types: in float64 two truths at once might not fit.
+        before = [leaf.to(dtype) for leaf, dtype in zip(truth, self.bench.traits.dtypes, strict=True)]
+        del truth
+        answered = self.bench.output_digests([index])
+        if (what := self._change(index, before)) is None:
+            return None
+        self.evidence["changed"] = what
+        del before
+        self.bench.amend(index)
+        turns, done = self._call(index)
+        (finding,) = self.verifier.check(turns, done, with_reference=False)
+        failure = finding.failure
+        if failure is not None and self.bench.output_digests([index]) == answered:
+            self.evidence["stale"] = True
+            return Failure(
+                status=Status.wrong_value,
+                reason=f"gives an earlier call's answer when {what} has changed",
+                evidence={**failure.evidence, "refresh": dict(self.evidence)},
+            )
+        return failure
+
+    def _call(self, index: int) -> tuple[list[Turn], BurstDone]:
+        self.bench.hold_back(index)
+        self.bench.mask(index)
+        self.bench.device.synchronize()
+        turns = [Turn(index=index, mode=CallMode.COLD)]
+        return turns, self.ask(turns)
+
+    def _change(self, index: int, before: Sequence[torch.Tensor]) -> str | None:
+        """Change as little as makes a difference to the truth; what that was, None where nothing may be changed."""
+        paths = self.bench.tree.paths("inputs")
+        leaves = self.bench.tensors(self.bench.sets[index].inputs)
+        free = [
+            number
+            for number, leaf in enumerate(leaves)
+            if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1 and restriction(leaf) is None
+        ]
+        rules = self.bench.problem.rules.variants
+        self.secret.shuffle(free)
+        for number in free if rules else ():
+            flat = leaves[number].view(-1)
+            sample = flat[:: max(1, flat.numel() // SAMPLE)].double()
+            mean, spread = float(sample.mean()), float(sample.std())
+            place = self.secret.randrange(flat.numel())
+            kept = flat[place].clone()
+            for outlier in OUTLIERS if "large_values" in rules else ():
+                flat[place] = mean + outlier * spread
+                if self._matters(index, before):
+                    return f"one element of {paths[number]}"
+            flat[place] = kept
+            for share in SHARES:
+                step = round(1 / share)
+                flat[place % step :: step] = 2 * mean - flat[place % step :: step]
+                if self._matters(index, before):
+                    return f"one in {step} elements of {paths[number]}"
+        return None
+
+    def _matters(self, index: int, before: Sequence[torch.Tensor]) -> bool:
+        """Whether the answer of before is no right one on the inputs as they are now."""
+        now = self.bench.truth(index, ()).answer.leaves
+        limits = limits_for(self.required)
+        # Compared to no limit: what is looked for beyond them costs more than the comparison, and nobody reads it here.
+        return any(not compare(old, new, limits=NO_LIMITS).within(limits) for old, new in zip(before, now, strict=True))

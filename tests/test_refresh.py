@@ -1,0 +1,132 @@
+"""What changes in the repeated call is as little as matters, and lies in the problem's domain."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.bench import Bench
+from harness.devices import open_device
+from harness.measure import Turn
+from harness.messages import BurstDone, CallClaim, CallMode, Leaf
+from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
+from harness.refresh import Refresh
+from harness.trees import flatten
+from harness.verify import Verifier
+
+ROW_SUMS = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.sum(dim=1)
+def get_inputs():
+    return [torch.rand(8, 512)]
+def get_init_inputs():
+    return []
+"""
+WHOLE_NUMBERS = ROW_SUMS.replace("torch.rand(8, 512)", "torch.randint(0, 9, (8, 512))")
+IN_PLACE = ROW_SUMS.replace("return x.sum(dim=1)", "return x.add_(1).sum(dim=1)")
+
+
+def bench_of(source: str, variants: Sequence[str]) -> Bench:
+    full = Workload(name="full", sizes={})
+    problem = Problem(
+        id="level1/1",
+        name="row_sums",
+        path=Path("1_row_sums.py"),
+        source=source,
+        digest=source,
+        workloads={"full": full},
+        rules=InputRules(variants=tuple(variants)),
+    )
+    return Bench(problem, full, open_device(DeviceKind.HOST, 0), sets_wanted=2, secret=random.Random(3))
+
+
+class Contestant:
+    """Answers in place of a contestant's process: with the reference, or with what it has said before."""
+
+    def __init__(self, bench: Bench, *, stale: bool) -> None:
+        self._bench = bench
+        self._stale = stale
+        self._said: torch.Tensor | None = None
+        self.asked = 0
+
+    def ask(self, turns: Sequence[Turn]) -> BurstDone:
+        (turn,) = turns
+        self._bench.complete(turn.index)
+        self.asked += 1
+        if self._said is None or not self._stale:
+            self._said = flatten(self._bench.oracle.forward(self._bench.arguments(turn.index)))[0][0].clone()
+        (slot,) = self._bench.sets[turn.index].outputs
+        self._bench.tensor(slot).copy_(self._said)
+        leaf = Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
+        claim = CallClaim(
+            tree=self._bench.traits.tree.to_json(), leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0
+        )
+        return BurstDone(claims=(claim,), reports=())
+
+
+def refresh(bench: Bench, contestant: Contestant) -> Refresh:
+    return Refresh(
+        bench=bench,
+        verifier=Verifier(bench, required=PrecisionClass.FP32, coerce=False),
+        ask=contestant.ask,
+        secret=random.Random(1),
+        required=PrecisionClass.FP32,
+    )
+
+
+def answered(bench: Bench, contestant: Contestant, variant: str = "own") -> list[int]:
+    bench.draw(0, variant)
+    bench.hold_back(0)
+    bench.mask(0)
+    contestant.ask([Turn(index=0, mode=CallMode.COLD)])
+    return [0]
+
+
+@pytest.mark.parametrize(
+    ("variants", "changed"),
+    [
+        (["large_values"], "one element of inputs[0]"),
+        (["zero_mean"], "one in 100 elements of inputs[0]"),
+    ],
+)
+def test_an_answer_that_stays_behind_is_found(variants: list[str], changed: str) -> None:
+    bench = bench_of(ROW_SUMS, variants)
+    contestant = Contestant(bench, stale=True)
+    held = refresh(bench, contestant)
+    failure = held.check(answered(bench, contestant))
+    assert failure is not None
+    assert failure.status is Status.wrong_value
+    assert failure.reason == f"gives an earlier call's answer when {changed} has changed"
+    assert held.evidence == {"changed": changed, "stale": True}
+
+
+@pytest.mark.parametrize("variant", ["own", "structured"])
+def test_an_answer_that_follows_is_right(variant: str) -> None:
+    bench = bench_of(ROW_SUMS, ["large_values", "structured"])
+    contestant = Contestant(bench, stale=False)
+    held = refresh(bench, contestant)
+    assert held.check(answered(bench, contestant, variant)) is None
+    assert held.evidence == {"changed": "one element of inputs[0]"}
+    # Sets that hold no inputs of the problem's own are drawn and answered anew first.
+    assert contestant.asked == (2 if variant == "own" else 3)
+    assert bench.changed_inputs(0) == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "variants"),
+    [(ROW_SUMS, []), (WHOLE_NUMBERS, ["large_values"]), (IN_PLACE, ["large_values"])],
+    ids=["only its own inputs are valid", "no float among the inputs", "changes its inputs"],
+)
+def test_where_nothing_may_be_changed_nothing_is_asked(source: str, variants: list[str]) -> None:
+    bench = bench_of(source, variants)
+    contestant = Contestant(bench, stale=False)
+    held = refresh(bench, contestant)
+    assert held.check(answered(bench, contestant)) is None
+    assert contestant.asked == 1
+    assert held.evidence == {}
