@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -54,8 +54,8 @@ class Harness:
     `device`: "auto" (a GPU where one can be used, else host), "cuda" or "host". `problems`: the folder that ids such
     as "level1/19" are looked up in. `workload`: sizes by name; None is `full` on a GPU, `small` (where declared) on
     the host. `timing`: how long to measure, see `Timing`, or a `TimingConfig`. `results`: a folder to keep as a run
-    (records, logs), created or continued; None keeps nothing on disk. The rest are the command line's settings of the
-    same names; None is its default.
+    (records, logs), created or continued; None keeps nothing on disk. `policy`: as in a configuration file, which right
+    answers to refuse. The rest are the command line's settings of the same names; None is its default.
 
     Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
     block. Every method may be called from any thread. Raises `MachineError` where the device can't be used,
@@ -77,6 +77,7 @@ class Harness:
         audit: AuditMode | None = None,
         checked: bool | None = None,
         allow_degenerate: bool | None = None,
+        policy: Mapping[str, object] | None = None,
         jobs: int | None = None,
         workers: int | None = None,
         compile_timeout_s: float | None = None,
@@ -106,6 +107,7 @@ class Harness:
                 "audit": audit,
                 "checked": checked,
                 "allow_degenerate": allow_degenerate,
+                "policy": policy,
                 "jobs": jobs,
                 "workers": workers,
                 "compile_timeout_s": compile_timeout_s,
