@@ -74,12 +74,13 @@ class Known:
     """What is known of a problem before a solution to it is judged.
 
     `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
-    those without, by manner; None where that is not known.
+    those without, by manner; `process_bytes` how much device memory a process of trusted code has. None is not known.
     """
 
     quiet: Quiet
-    pauses: Calibration | None
-    nonstop: Mapping[Manner, Calibration]
+    pauses: Calibration | None = None
+    nonstop: Mapping[Manner, Calibration] = field(default_factory=dict)
+    process_bytes: int | None = None
 
 
 def measure_quiet(bench: Bench, *, sets: int) -> Quiet:

@@ -288,9 +288,10 @@ class Referee:
                 session = Session(self._terms(task), bench, guest, own, {}, {}, time.perf_counter())
                 pauses = calibrate(session.idle_bursts(sets))
                 nonstop = session.idle_nonstop(quiet.nonstop_sets) if quiet.nonstop_sets else {}
+                process_bytes = session.end_guest(self.device.taken_bytes())
         except GuestFailed:
-            return Known(quiet=quiet, pauses=None, nonstop={})
-        return Known(quiet=quiet, pauses=pauses, nonstop=nonstop)
+            return Known(quiet=quiet)
+        return Known(quiet=quiet, pauses=pauses, nonstop=nonstop, process_bytes=process_bytes)
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(

@@ -44,7 +44,7 @@ from harness.roofline import Peaks, SpeedOfLight, TrustFloor, datasheet, speed_o
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.timing import Settled, judge_times, with_graph
+from harness.timing import Settled, judge_times, peak_memory, with_graph
 from harness.verify import Finding, Verifier, overall, summarise
 
 T = TypeVar("T")
@@ -120,6 +120,7 @@ class Session:
         self._side = side
         self._known = known
         self._nonstops: Nonstops | None = None
+        self._peak_bytes: int | None = None
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
@@ -148,7 +149,7 @@ class Session:
             return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
         with self._terms.hush.held():
             outcome = self._timed("measure", self._measure)
-        return self._graphed(self._counted(outcome))
+        return self._ended(self._counted(outcome))
 
     def _counted(self, outcome: Outcome) -> Outcome:
         """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
@@ -161,13 +162,25 @@ class Session:
         )
         return replace(outcome, evidence={**outcome.evidence, "census": census})
 
-    def _graphed(self, outcome: Outcome) -> Outcome:
-        """`outcome` with the time of a call inside a CUDA graph, for short ones: last, since code may break by it."""
-        if self._nonstops is None or outcome.status is not Status.passed or outcome.timing is None:
+    def _ended(self, outcome: Outcome) -> Outcome:
+        """`outcome` with what is found out last, the contestant being ended by it: the time of a call inside a CUDA
+        graph, which code may break by, and the memory that its process gives back."""
+        if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
             return outcome
         with self._terms.hush.held():
-            timing = with_graph(outcome.timing, self._nonstops.graph)
-        return replace(outcome, timing=timing)
+            before = self._bench.device.taken_bytes()
+            timing = outcome.timing
+            if self._nonstops is not None:
+                timing = with_graph(timing, self._nonstops.graph)
+            process_bytes = self.end_guest(before)
+        memory = peak_memory(self._known, self._peak_bytes, process_bytes)
+        return replace(outcome, timing={**timing, "peak_memory_bytes": memory})
+
+    def end_guest(self, before: int | None) -> int | None:
+        """End the contestant; how much of the device memory that was taken `before` is given back by that."""
+        self._guest.kill()
+        after = self._bench.device.taken_bytes()
+        return None if before is None or after is None else before - after
 
     def close(self) -> None:
         """Leave nothing of it running."""
@@ -307,6 +320,8 @@ class Session:
         timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
         done, wall_s = self._guest.burst(self._request(calls, schedule), timeout_s)
         self._bursts_s["solution"] += wall_s
+        if done.peak_bytes is not None:
+            self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
         return self._placed(done), wall_s
 
     def _placed(self, done: BurstDone) -> BurstDone:

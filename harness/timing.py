@@ -178,6 +178,22 @@ def judge_times(
     )
 
 
+def peak_memory(known: Known, claimed_bytes: int | None, process_bytes: int | None) -> dict[str, int | None]:
+    """Peak device memory as a record has it, in bytes.
+
+    `reference` and `solution`: parameters and what calls allocate, without inputs, by torch's allocator; the solution's
+    is a claim, and does not hold what its own code takes from the driver. `solution_process`: what the driver got back
+    as the contestant was ended, CUDA's context and the harness's flush included; `trusted_process`: the same of one
+    that allocates outputs alone.
+    """
+    return {
+        "reference": known.quiet.peak_bytes,
+        "solution": claimed_bytes,
+        "solution_process": process_bytes,
+        "trusted_process": known.process_bytes,
+    }
+
+
 def with_graph(
     timing: Mapping[str, Any], graph: Callable[[float], tuple[float | None, str | None]]
 ) -> Mapping[str, Any]:
