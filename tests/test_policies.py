@@ -99,6 +99,11 @@ def test_a_run_repeats_with_its_policy(tmp_path: Path) -> None:
     assert again.policy == held.policy
 
 
+def test_from_python_a_wrong_policy_is_told_as_well() -> None:
+    with pytest.raises(ConfigError, match="nearest: falls_back"):
+        harness.Harness(device="host", policy={"refuse_labels": ["fall_back"]})
+
+
 def test_every_label_in_the_code_is_known() -> None:
     """A constant explained as "Label: ..." must be in the list that policies are checked against."""
     found = set()

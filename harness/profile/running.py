@@ -7,6 +7,7 @@ profiler must not get into a trusted process.
 from __future__ import annotations
 
 import ast
+import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness import peaks
 from harness.bench import Bench
 from harness.build import BuildOutcome
 from harness.census import Sources, conclude
@@ -113,8 +115,6 @@ def profile(config: RunConfig, job: Job, built: BuildOutcome, *, tool: str | Non
 
     Raises `ProfileError`; a solution that fails is told of in its `Side`.
     """
-    import random
-
     settings = replace(referee_config(config, None), sanitizer=None)
     try:
         device = open_device(config.device)
@@ -138,10 +138,10 @@ def profile(config: RunConfig, job: Job, built: BuildOutcome, *, tool: str | Non
             )
         ]
         flops, traffic = bench.costs
-        peaks = datasheet(device.name or "")
+        rates = peaks.ensure(device, config.cache_dir) or datasheet(device.name or "")
         light = None
-        if peaks is not None:
-            light = speed_of_light(flops.total, traffic.total_bytes, peaks, job.problem.precision).to_json()
+        if rates is not None:
+            light = speed_of_light(flops.total, traffic.total_bytes, rates, job.problem.precision).to_json()
         return Profile(
             problem=job.problem.id,
             workload=job.workload.name,
