@@ -57,9 +57,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One baseline, measured or not. Seconds; `device` and `eager` are summaries of calls with a cold cache, side by
-    side, by the device's clock; `over_eager` how many times faster than eager it is. `held_to` is the precision class
-    that its values were held to: the problem's, or tf32 where that is coarser and the baseline allows TF32."""
+    """One baseline, measured or not.
+
+    Seconds. `device` and `eager` are summaries of calls with a cold cache, side by side, by the device's clock;
+    `over_eager` how many times faster than eager it is. `held_to` is the precision class that its values were held to:
+    the problem's, or tf32 where that is coarser and the baseline allows TF32. `graphs` is how many pieces torch
+    compiled it in: more than one where it had to go back to Python between them.
+    """
 
     baseline: Baseline
     outcome: Outcome
@@ -68,13 +72,14 @@ class Entry:
     matmul_tf32: bool
     cudnn_tf32: bool
     compile_s: float | None = None
+    graphs: int | None = None
     device: Mapping[str, Any] | None = None
     eager: Mapping[str, Any] | None = None
     latency_s: float | None = None
     eager_latency_s: float | None = None
     over_eager: SpeedupEstimate | None = None
-    samples_s: Sequence[Sequence[float]] = ()
-    eager_samples_s: Sequence[Sequence[float]] = ()
+    samples_s: tuple[tuple[float, ...], ...] = ()
+    eager_samples_s: tuple[tuple[float, ...], ...] = ()
     rounds: int = 0
     stopped_by: str | None = None
     measured_at: str = ""
@@ -116,10 +121,16 @@ class Entry:
                     "baseline": Baseline(value["baseline"]),
                     "outcome": Outcome(value["outcome"]),
                     "over_eager": None if over is None else SpeedupEstimate(**over),
+                    "samples_s": _bursts(value["samples_s"]),
+                    "eager_samples_s": _bursts(value["eager_samples_s"]),
                 }
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a baseline's entry: {error!r}") from error
+
+
+def _bursts(value: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(time_s) for time_s in burst) for burst in value)
 
 
 def with_baselines(
@@ -165,6 +176,7 @@ def _row(entry: Entry, estimate: SpeedupEstimate | None, check: Mapping[str, Any
         "eager_s": entry.eager_s,
         "over_eager": None if entry.over_eager is None else entry.over_eager.to_json(),
         "compile_s": entry.compile_s,
+        "graphs": entry.graphs,
         "held_to": entry.held_to,
         "matmul_tf32": entry.matmul_tf32,
         "cudnn_tf32": entry.cudnn_tf32,

@@ -190,8 +190,8 @@ def _timed(subject: Subject, series: _Series, place: int) -> Entry:
         latency_s=statistics.median(latency) if latency else None,
         eager_latency_s=statistics.median(series.eager_latency) if series.eager_latency else None,
         over_eager=over,
-        samples_s=own,
-        eager_samples_s=series.eager,
+        samples_s=tuple(map(tuple, own)),
+        eager_samples_s=tuple(map(tuple, series.eager)),
         rounds=len(own),
         stopped_by=series.stopped_by,
     )
@@ -206,6 +206,7 @@ def _entry(subject: Subject, **values: Any) -> Entry:
         matmul_tf32=flags[0],
         cudnn_tf32=flags[1],
         compile_s=subject.compile_s,
+        graphs=subject.graphs,
         measured_at=timestamp(),
         **values,
     )

@@ -58,6 +58,10 @@ class Turnstile:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
+class NothingCompiledError(Exception):
+    """`torch.compile` gave up on the whole of a reference, as it does without saying so."""
+
+
 class _Inductor:
     """What `torch.compile(mode=...)` compiles with, its runs behind the turnstile and its compiling before it."""
 
@@ -66,10 +70,12 @@ class _Inductor:
 
         self._options = list_mode_options(mode)
         self._turnstile = turnstile
+        self.graphs = 0
 
     def __call__(self, graph: Any, inputs: Any) -> Callable[..., Any]:
         from torch._inductor.compile_fx import compile_fx
 
+        self.graphs += 1
         compiled: Any = compile_fx(graph, inputs, config_patches=dict(self._options))
 
         def run(*arguments: Any) -> Any:
@@ -85,6 +91,8 @@ class Subject:
     def __init__(self, baseline: Baseline, bench: Bench, turnstile: Turnstile) -> None:
         self.baseline = baseline
         self.compile_s: float | None = None
+        self.graphs: int | None = None
+        """How many pieces torch compiled it in; None for eager."""
         self.bench = bench
         self._turnstile = turnstile
         self._model: Callable[..., object] = bench.oracle.model
@@ -123,6 +131,9 @@ class Subject:
                 else:
                     self._call()
                 self.compile_s = time.perf_counter() - begin
+                self.graphs = backend.graphs
+                if not backend.graphs:
+                    raise NothingCompiledError("torch.compile found nothing that it could compile, and ran it eagerly")
             with self._turnstile:
                 for _ in range(WARM_CALLS):
                     self._call()

@@ -11,7 +11,8 @@ bytes and flops in base units; absent values are empty.
     over_eager, over_eager_low, ..._high    how many times faster than eager, 95 % interval; of eager itself: the same
                                             thing measured twice, which says what a ratio near 1 is worth
     latency_s, eager_latency_s              one call from an idle device, by the host's clock
-    compile_s                               first call; short where inductor's cache held the code
+    compile_s, graphs                       first call; short where inductor's cache held the code. Pieces that torch
+                                            compiled it in, more than one where it goes back to Python between them
     held_to, matmul_tf32, cudnn_tf32        the class that the values were held to; where TF32 was allowed
     rounds, stopped_by                      rounds of bursts, and the rule that ended them
     sol_time_s, bound, sol_fraction         speed of light, what sets it, the share of it that device_s reaches
@@ -55,6 +56,7 @@ COLUMNS = (
     "latency_s",
     "eager_latency_s",
     "compile_s",
+    "graphs",
     "held_to",
     "matmul_tf32",
     "cudnn_tf32",
@@ -103,6 +105,7 @@ def row_of(problem: Problem, workload: Workload, entry: Entry, light: SpeedOfLig
         latency_s=entry.latency_s,
         eager_latency_s=entry.eager_latency_s,
         compile_s=entry.compile_s,
+        graphs=entry.graphs,
         held_to=entry.held_to,
         matmul_tf32=entry.matmul_tf32,
         cudnn_tf32=entry.cudnn_tf32,

@@ -1,0 +1,580 @@
+"""Baselines: their names, what is kept, how they enter a record, and real ones compiled and timed on the CPU.
+
+The same measurements run on a GPU with `-m gpu`.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import random
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from harness.baselines import BaselineProcess, BaselinesLost, BaselineStore, Entry, Keeper, Outcome, Request
+from harness.baselines.entry import with_baselines
+from harness.baselines.keeper import spot_check
+from harness.baselines.measuring import measure
+from harness.baselines.pool import Pool
+from harness.baselines.store import key_for
+from harness.baselines.subject import Turnstile
+from harness.bench import Bench
+from harness.cli import main
+from harness.config import parse_baselines
+from harness.devices import open_device
+from harness.environment import find_gxx
+from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
+from harness.report import baselines as pages
+from harness.stats import SpeedupEstimate
+
+needs_gxx = pytest.mark.skipif(find_gxx() is None, reason="inductor needs a C++ compiler, and there is none")
+
+LINEAR = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(33, 17)
+        def forward(self, x):
+            return torch.softmax(self.linear(x), dim=1) * 3.0
+    def get_inputs():
+        return [torch.rand(29, 33)]
+    def get_init_inputs():
+        return []
+"""
+
+BATCH_NORM = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(8)
+        def forward(self, x):
+            return self.norm(x)
+    def get_inputs():
+        return [torch.rand(64, 8)]
+    def get_init_inputs():
+        return []
+"""
+
+REFUSES_TO_COMPILE = """
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            if torch.compiler.is_compiling():
+                raise RuntimeError("not while compiling")
+            return x * 2.0
+    def get_inputs():
+        return [torch.rand(64, 8)]
+    def get_init_inputs():
+        return []
+"""
+
+WRONG_WHEN_COMPILED = REFUSES_TO_COMPILE.replace('raise RuntimeError("not while compiling")', "return x * 2.01")
+
+
+def problem(source: str = LINEAR, number: int = 1, **changes: object) -> Problem:
+    text = textwrap.dedent(source)
+    return Problem(
+        id=f"level1/{number}",
+        name="test",
+        path=Path(f"{number}_test.py"),
+        source=text,
+        digest=digest_text(text),
+        rules=InputRules(variants=("zero_mean",)),
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+FULL = Workload(name="full")
+
+
+@pytest.fixture(params=[DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+def kind(request: pytest.FixtureRequest) -> DeviceKind:
+    held: DeviceKind = request.param
+    return held
+
+
+def estimate(speedup: float, spread: float = 1.01) -> SpeedupEstimate:
+    return SpeedupEstimate(
+        speedup=speedup,
+        low=speedup / spread,
+        high=speedup * spread,
+        confidence=0.95,
+        pairs=8,
+        method="signed-rank",
+    )
+
+
+def entry(baseline: Baseline = Baseline.COMPILE, over: float = 2.0, eager_s: float = 1e-3, **changes: Any) -> Entry:
+    fields: dict[str, Any] = {
+        "baseline": baseline,
+        "outcome": Outcome.measured,
+        "held_to": "fp32",
+        "matmul_tf32": False,
+        "cudnn_tf32": True,
+        "compile_s": 3.0,
+        "device": {"median_s": eager_s / over, "mad_s": 1e-6, "samples": 64},
+        "eager": {"median_s": eager_s},
+        "over_eager": estimate(over),
+        "rounds": 8,
+        "stopped_by": "interval",
+        "measured_at": "2026-01-01T00:00:00+00:00",
+    }
+    return Entry(**{**fields, **changes})
+
+
+def failed_entry(reason: str = "no") -> Entry:
+    return entry(outcome=Outcome.failed, reason=reason, device=None, eager=None, over_eager=None)
+
+
+class TestNames:
+    def test_modes_and_flags_follow_from_the_name(self) -> None:
+        assert {item: (item.mode, item.tf32) for item in Baseline} == {
+            Baseline.EAGER: (None, None),
+            Baseline.EAGER_TF32: (None, True),
+            Baseline.EAGER_NO_TF32: (None, False),
+            Baseline.COMPILE: ("default", None),
+            Baseline.COMPILE_TF32: ("default", True),
+            Baseline.COMPILE_MAX_AUTOTUNE: ("max-autotune", None),
+            Baseline.COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS: ("max-autotune-no-cudagraphs", None),
+        }
+
+    def test_torch_knows_every_mode(self) -> None:
+        known = torch._inductor.list_mode_options()  # type: ignore[attr-defined]
+        assert {item.mode for item in Baseline if item.mode} <= set(known)
+
+    def test_options_take_hyphens_commas_and_a_short_name(self) -> None:
+        assert parse_baselines("eager, compile,max-autotune") == (
+            Baseline.EAGER,
+            Baseline.COMPILE,
+            Baseline.COMPILE_MAX_AUTOTUNE,
+        )
+        assert parse_baselines(["eager_tf32"]) == (Baseline.EAGER_TF32,)
+
+    @pytest.mark.parametrize("bad", ["", "compiled", "eager,eager", 3, [], None, [3]])
+    def test_what_is_no_baseline_is_refused_with_the_names_there_are(self, bad: object) -> None:
+        with pytest.raises(ValueError, match="one or several of eager"):
+            parse_baselines(bad)
+
+    def test_kernelbenchs_files_carry_names_of_the_same_enum(self) -> None:
+        from harness.kernelbench.formats import BASELINE_SUFFIXES
+
+        assert set(BASELINE_SUFFIXES) <= {item.value for item in Baseline}
+
+
+class TestKept:
+    def test_an_entry_is_found_by_the_same_key_only(self, tmp_path: Path) -> None:
+        device = open_device(DeviceKind.HOST)
+        store, made = BaselineStore(tmp_path), entry()
+        key = key_for(Baseline.COMPILE, problem(), FULL, device)
+        store.put(key, made)
+        assert store.get(key) == made
+        assert BaselineStore(tmp_path / "elsewhere").get(key) is None
+        others: list[Callable[[], object]] = [
+            lambda: key_for(Baseline.EAGER, problem(), FULL, device),
+            lambda: key_for(Baseline.COMPILE, problem(BATCH_NORM), FULL, device),
+            lambda: key_for(Baseline.COMPILE, problem(precision=PrecisionClass.BF16), FULL, device),
+            lambda: key_for(Baseline.COMPILE, problem(), Workload(name="full", sizes={"N": 3}), device),
+            lambda: replace(key, torch="1.0"),
+            lambda: replace(key, driver="580"),
+            lambda: replace(key, processor="another"),
+            lambda: replace(key, units=key.units + 1),
+        ]
+        for other in others:
+            assert store.get(other()) is None  # type: ignore[arg-type]
+
+    def test_what_failed_is_kept_with_its_reason(self, tmp_path: Path) -> None:
+        key = key_for(Baseline.COMPILE, problem(), FULL, open_device(DeviceKind.HOST))
+        BaselineStore(tmp_path).put(key, failed_entry("it would not"))
+        found = BaselineStore(tmp_path).get(key)
+        assert found is not None
+        assert (found.outcome, found.reason, found.median_s) == (Outcome.failed, "it would not", None)
+
+    @pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"format": 1, "entry": {"baseline": "fastest"}}'])
+    def test_a_damaged_file_is_as_none(self, tmp_path: Path, damage: str) -> None:
+        store = BaselineStore(tmp_path)
+        key = key_for(Baseline.COMPILE, problem(), FULL, open_device(DeviceKind.HOST))
+        store.put(key, entry())
+        next(store.folder.glob("*.json")).write_text(damage)
+        assert store.get(key) is None
+
+    def test_times_stand_only_beside_right_values(self) -> None:
+        with pytest.raises(ValueError, match="timed if and only if"):
+            entry(outcome=Outcome.wrong)
+        with pytest.raises(ValueError, match="timed if and only if"):
+            entry(over_eager=None)
+
+
+class TestSpotCheck:
+    @pytest.mark.parametrize(
+        ("then_s", "now_s", "drifted"),
+        [
+            (1e-3, 1.015e-3, False),
+            (1e-3, 1.025e-3, True),
+            (1e-3, 0.975e-3, True),
+            (5e-6, 5.2e-6, False),  # 4 %, and below what an event's clock tells
+            (5e-6, 5.5e-6, True),
+        ],
+    )
+    def test_two_percent_and_a_third_of_a_microsecond(self, then_s: float, now_s: float, drifted: bool) -> None:
+        found = spot_check(entry(eager_s=then_s), now_s, DeviceKind.CUDA)
+        assert found["drifted"] is drifted
+        assert found["drift"] == pytest.approx(now_s / then_s - 1)
+
+    def test_what_has_no_time_can_not_drift(self) -> None:
+        assert spot_check(failed_entry(), 1e-3, DeviceKind.CUDA)["drifted"] is False
+
+
+class TestInARecord:
+    TIMING: ClassVar[dict[str, Any]] = {"baseline": "eager", "speedup": estimate(3.0).to_json(), "rounds": 8}
+
+    def test_a_speedup_over_compile_is_the_one_over_eager_by_its_own(self) -> None:
+        speedup, timing = with_baselines(
+            self.TIMING, (Baseline.EAGER, Baseline.COMPILE), {Baseline.COMPILE: entry(over=2.0)}
+        )
+        assert speedup == 3.0
+        assert timing["baseline"] == "eager"
+        assert timing["speedup"] == self.TIMING["speedup"]
+        row = timing["baselines"]["compile"]
+        assert row["speedup"] == pytest.approx(1.5)
+        assert row["low"] < 1.5 < row["high"]
+        # Half widths of independent ratios add in squares.
+        assert row["high"] / 1.5 == pytest.approx(1.01 ** (2**0.5), rel=1e-6)
+        assert timing["speedups"] == {"eager": 3.0, "compile": pytest.approx(1.5)}
+        assert (row["matmul_tf32"], row["cudnn_tf32"], row["held_to"]) == (False, True, "fp32")
+
+    def test_the_first_named_decides_the_speedup(self) -> None:
+        speedup, timing = with_baselines(
+            self.TIMING, (Baseline.COMPILE, Baseline.EAGER), {Baseline.COMPILE: entry(over=2.0)}
+        )
+        assert speedup == pytest.approx(1.5)
+        assert timing["baseline"] == "compile"
+        assert timing["speedup"]["speedup"] == pytest.approx(1.5)
+        assert timing["baselines"]["eager"]["speedup"] == 3.0
+
+    def test_a_baseline_that_failed_says_why_and_gives_no_speedup(self) -> None:
+        speedup, timing = with_baselines(
+            self.TIMING, (Baseline.EAGER, Baseline.COMPILE), {Baseline.COMPILE: failed_entry("graph break")}
+        )
+        assert speedup == 3.0
+        assert timing["speedups"] == {"eager": 3.0, "compile": None}
+        assert timing["baselines"]["compile"]["reason"] == "graph break"
+        speedup, timing = with_baselines(self.TIMING, (Baseline.COMPILE,), {Baseline.COMPILE: failed_entry()})
+        assert speedup is None
+        assert timing["speedup"] is None
+
+    def test_eager_alone_leaves_the_timing_as_it_is(self) -> None:
+        assert with_baselines(self.TIMING, (Baseline.EAGER,), {}) == (3.0, self.TIMING)
+
+    def test_a_record_holds_no_nan_and_no_enum(self) -> None:
+        _, timing = with_baselines(self.TIMING, (Baseline.EAGER, Baseline.COMPILE), {Baseline.COMPILE: entry()})
+        assert json.loads(json.dumps(timing, allow_nan=False)) == timing
+
+
+def made_bench(source: str, kind: DeviceKind, **changes: object) -> Bench:
+    return Bench(problem(source, **changes), FULL, open_device(kind), sets_wanted=6, secret=random.Random(3))
+
+
+def measured(source: str, *wanted: Baseline, kind: DeviceKind = DeviceKind.HOST, **changes: object) -> list[Entry]:
+    bench = made_bench(source, kind, **changes)
+    try:
+        return measure(bench, wanted, secret=random.Random(4), budget_s=0.5)
+    finally:
+        bench.close()
+
+
+class TestMeasured:
+    def test_eager_against_itself_is_the_noise(self, kind: DeviceKind) -> None:
+        (found,) = measured(LINEAR, Baseline.EAGER, kind=kind)
+        assert found.outcome is Outcome.measured
+        assert found.median_s is not None
+        assert found.over_eager is not None
+        assert found.rounds == len(found.samples_s) == len(found.eager_samples_s) >= 4
+        assert found.rounds % 2 == 0
+        assert Entry.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+
+    @needs_gxx
+    def test_compiled_is_right_and_timed_beside_eager(self, kind: DeviceKind) -> None:
+        found = measured(LINEAR, Baseline.COMPILE, Baseline.COMPILE_MAX_AUTOTUNE, kind=kind)
+        assert [item.baseline for item in found] == [Baseline.COMPILE, Baseline.COMPILE_MAX_AUTOTUNE]
+        for item in found:
+            assert (item.outcome, item.reason) == (Outcome.measured, None)
+            assert item.compile_s is not None
+            assert item.graphs == 1
+            assert item.eager_s is not None
+
+    @needs_gxx
+    def test_state_that_the_reference_updates_is_compared_and_put_back(self, kind: DeviceKind) -> None:
+        bench = made_bench(BATCH_NORM, kind)
+        before = {name: value.clone() for name, value in bench.oracle.model.state_dict().items()}
+        (found,) = measure(bench, [Baseline.COMPILE], secret=random.Random(4), budget_s=0.3)
+        assert found.outcome is Outcome.measured, found.reason
+        for name, value in bench.oracle.model.state_dict().items():
+            assert torch.equal(value, before[name]), name
+        bench.close()
+
+    @needs_gxx
+    def test_a_wrong_compilation_is_found_out(self) -> None:
+        wrong, eager = measured(WRONG_WHEN_COMPILED, Baseline.COMPILE, Baseline.EAGER)
+        assert wrong.outcome is Outcome.wrong
+        assert wrong.reason
+        assert wrong.median_s is None
+        assert eager.outcome is Outcome.measured
+
+    @needs_gxx
+    def test_torch_giving_up_without_a_word_is_no_compiled_baseline(self) -> None:
+        failed, eager = measured(REFUSES_TO_COMPILE, Baseline.COMPILE, Baseline.EAGER)
+        assert failed.outcome is Outcome.failed
+        assert "ran it eagerly" in str(failed.reason)
+        assert failed.graphs == 0
+        assert eager.outcome is Outcome.measured
+        assert eager.graphs is None
+
+    def test_tf32_is_held_to_its_own_class_and_stated(self) -> None:
+        fast, exact, usual = measured(LINEAR, Baseline.EAGER_TF32, Baseline.EAGER_NO_TF32, Baseline.EAGER)
+        assert (fast.held_to, fast.matmul_tf32, fast.cudnn_tf32) == ("tf32", True, True)
+        assert (exact.held_to, exact.matmul_tf32, exact.cudnn_tf32) == ("fp32", False, False)
+        assert (usual.held_to, usual.matmul_tf32, usual.cudnn_tf32) == ("fp32", False, True)
+        (coarser,) = measured(LINEAR, Baseline.EAGER_TF32, precision=PrecisionClass.BF16)
+        assert coarser.held_to == "bf16"
+
+    @pytest.mark.gpu
+    def test_tf32_is_faster_where_tensor_cores_are(self) -> None:
+        source = LINEAR.replace("33, 17", "4096, 4096").replace("29, 33", "4096, 4096")
+        (fast,) = measured(source, Baseline.EAGER_TF32, kind=DeviceKind.CUDA)
+        assert fast.outcome is Outcome.measured, fast.reason
+        assert fast.over_eager is not None
+        assert fast.over_eager.low is not None
+        assert fast.over_eager.low > 1.5
+
+
+class TestTheTurnstile:
+    def test_one_at_a_time_and_again_inside_itself(self, tmp_path: Path) -> None:
+        import fcntl
+        import os
+
+        gate = Turnstile(tmp_path / "gate")
+        other = os.open(tmp_path / "gate", os.O_RDWR)
+        with gate:
+            with gate:
+                pass
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(other)
+
+    def test_without_a_path_it_lets_everyone_pass(self) -> None:
+        gate = Turnstile()
+        assert not gate.shared
+        with gate, Turnstile():
+            pass
+
+    def test_inductors_own_benchmarks_can_be_guarded_by_this_torch(self, tmp_path: Path) -> None:
+        from torch._inductor.select_algorithm import AlgorithmSelectorCache
+
+        from harness.baselines.subject import _guarded
+
+        before = AlgorithmSelectorCache.__dict__["benchmark_in_current_process"]
+        try:
+            gate = Turnstile(tmp_path / "gate")
+            assert _guarded(gate)
+            assert _guarded(gate)
+            assert AlgorithmSelectorCache.__dict__["benchmark_in_current_process"] is not before
+        finally:
+            AlgorithmSelectorCache.benchmark_in_current_process = before
+
+
+@functools.cache
+def listed(*baselines: Baseline) -> Request:
+    return Request(problem=problem(), workload=FULL, baselines=baselines, budget_s=0.3)
+
+
+class TestTheProcess:
+    def test_measures_keeps_and_finds_again(self, tmp_path: Path, kind: DeviceKind) -> None:
+        with BaselineProcess(kind, tmp_path, tmp_path / "log", threads=1) as process:
+            (first,) = process.measure(listed(Baseline.EAGER))
+            (again,) = process.measure(listed(Baseline.EAGER))
+            (anew,) = process.measure(replace(listed(Baseline.EAGER), refresh=True))
+            assert (process.peaks is None) == (kind is DeviceKind.HOST)
+        assert first == again
+        assert anew.samples_s != first.samples_s
+
+    def test_a_problem_that_does_not_load_is_told_and_the_next_is_measured(self, tmp_path: Path) -> None:
+        broken = replace(listed(Baseline.EAGER), problem=problem("import torch\nboom = 1 / 0\n"))
+        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
+            with pytest.raises(BaselinesLost, match="division by zero"):
+                process.measure(broken)
+            (found,) = process.measure(listed(Baseline.EAGER))
+        assert found.outcome is Outcome.measured
+
+    def test_a_failing_compiler_is_a_result(self, tmp_path: Path) -> None:
+        own = {"CXX": "/bin/false"}
+        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1, env=own) as process:
+            failed, eager = process.measure(listed(Baseline.COMPILE, Baseline.EAGER))
+        assert failed.outcome is Outcome.failed
+        assert "/bin/false" in str(failed.reason)
+        assert eager.outcome is Outcome.measured
+
+    def test_a_reference_that_ends_the_process_is_lost_with_a_reason(self, tmp_path: Path) -> None:
+        deadly = LINEAR.replace("return torch.softmax", "import os; os._exit(7); return torch.softmax")
+        with (
+            BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process,
+            pytest.raises(BaselinesLost, match="died or hangs"),
+        ):
+            process.measure(replace(listed(Baseline.EAGER), problem=problem(deadly)))
+
+    def test_a_keeper_takes_what_is_kept_and_measures_what_drifted(self, tmp_path: Path) -> None:
+        bench = made_bench(LINEAR, DeviceKind.HOST)
+        keeper = Keeper((Baseline.EAGER, Baseline.EAGER_TF32), bench.device, tmp_path)
+        assert keeper.lacks(bench)
+        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        assert not keeper.lacks(bench)
+        first = keeper.entries[Baseline.EAGER_TF32]
+        assert first.outcome is Outcome.measured
+        assert not keeper.checks
+        key = key_for(Baseline.EAGER_TF32, bench.problem, bench.workload, bench.device)
+        # Eager was never a thousand times slower: this entry is of another machine in all but name.
+        BaselineStore(tmp_path).put(key, entry(Baseline.EAGER_TF32, eager_s=1e3 * (first.eager_s or 0.0)))
+        second = Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
+        second.ready(bench, random.Random(1), tmp_path / "log")
+        assert second.checks[Baseline.EAGER_TF32]["drifted"]
+        assert second.entries[Baseline.EAGER_TF32].rounds >= 4
+        assert second.entries[Baseline.EAGER_TF32] == BaselineStore(tmp_path).get(key)
+        bench.close()
+
+    def test_eager_alone_needs_no_keeping(self, tmp_path: Path) -> None:
+        bench = made_bench(LINEAR, DeviceKind.HOST)
+        assert not Keeper((Baseline.EAGER,), bench.device, tmp_path).lacks(bench)
+        bench.close()
+
+
+class TestThePool:
+    def test_several_processes_share_a_device(self, tmp_path: Path) -> None:
+        requests = [
+            Request(problem=problem(source, number), workload=FULL, baselines=[Baseline.EAGER], budget_s=0.2)
+            for number, source in enumerate((LINEAR, BATCH_NORM, "boom = 1 / 0\n"), 1)
+        ]
+        told = list(Pool(DeviceKind.HOST, tmp_path, tmp_path / "logs", jobs=2).run(requests))
+        assert sorted(item.request.problem.id for item in told) == ["level1/1", "level1/2", "level1/3"]
+        for item in told:
+            if item.request.problem.id == "level1/3":
+                assert "division by zero" in str(item.reason)
+            else:
+                assert [found.outcome for found in item.entries] == [Outcome.measured]
+
+    def test_nothing_begins_after_the_budget(self, tmp_path: Path) -> None:
+        assert not list(Pool(DeviceKind.HOST, tmp_path, tmp_path, jobs=1).run([listed(Baseline.EAGER)], budget_s=-1.0))
+
+
+class TestFiles:
+    def rows(self) -> list[pages.Row]:
+        made = [
+            pages.row_of(problem(number=16), FULL, entry(eager_s=20e-3), None),
+            pages.row_of(problem(number=9), FULL, entry(Baseline.EAGER, over=1.0, eager_s=0.04e-3), None),
+            pages.row_of(problem(number=16), FULL, entry(Baseline.EAGER, over=1.0, eager_s=20e-3), None),
+            pages.row_of(problem(number=10), FULL, entry(Baseline.EAGER, over=1.0, eager_s=1e-3), None),
+            pages.lost_row(problem(number=11), FULL, Baseline.COMPILE, "=cmd, died", None),
+        ]
+        return made
+
+    def test_rows_come_back_from_csv_in_the_order_of_levels_and_numbers(self) -> None:
+        text = pages.to_csv(self.rows())
+        found = pages.from_csv(text)
+        assert [(row["problem"], row["baseline"]) for row in found] == [
+            ("level1/9", "eager"),
+            ("level1/10", "eager"),
+            ("level1/11", "compile"),
+            ("level1/16", "eager"),
+            ("level1/16", "compile"),
+        ]
+        assert pages.to_csv(found) == text
+        assert next(csv.reader(io.StringIO(text))) == list(pages.COLUMNS)
+        assert pages.number(found[3], "device_s") == pytest.approx(20e-3)
+        assert pages.number(found[2], "device_s") is None
+
+    def test_what_lies_outside_the_wanted_times_is_named(self) -> None:
+        assert pages.outside(pages.from_csv(pages.to_csv(self.rows()))) == [
+            ("level1/9", pytest.approx(0.04e-3)),
+            ("level1/16", pytest.approx(20e-3)),
+        ]
+
+    @pytest.mark.parametrize(
+        "text", ["", "a,b\n1,2\n", "problem,workload,baseline,outcome,device_s\nlevel1/1,full,no,,\n"]
+    )
+    def test_another_file_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="baseline"):
+            pages.from_csv(text)
+
+
+PROBLEM_FILE = textwrap.dedent(LINEAR)
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "problems" / "level1"
+        folder.mkdir(parents=True)
+        for number in (1, 2):
+            (folder / f"{number}_test.py").write_text(PROBLEM_FILE + f"# {number}\n")
+        return tmp_path
+
+    def call(self, root: Path, *more: str) -> int:
+        settled = ["--problems", str(root / "problems"), "--device", "host", "--workload", "full"]
+        return main(["baseline", *settled, "--cache", str(root / "cache"), "--baseline", "eager", *more])
+
+    def test_measures_writes_and_resumes(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out = root / "out"
+        assert self.call(root, "level1/1", "--out", str(out)) == 0
+        (first,) = pages.from_csv((out / "baselines.csv").read_text())
+        assert first["outcome"] == "measured"
+        assert self.call(root, "--out", str(out)) == 2
+        assert "--resume" in capsys.readouterr().err
+        assert self.call(root, "--out", str(out), "--resume", "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [row["problem"] for row in told["rows"]] == ["level1/2"]
+        assert pages.from_csv((out / "baselines.csv").read_text())[0] == first
+        held = json.loads((out / "environment.json").read_text())
+        assert held["format"] == 1
+        assert len(held["sessions"]) == 2
+
+    def test_a_file_of_another_machine_is_not_continued(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out = root / "out"
+        assert self.call(root, "level1/1", "--out", str(out)) == 0
+        held = json.loads((out / "environment.json").read_text())
+        held["environment"]["torch"] = "0.4"
+        (out / "environment.json").write_text(json.dumps(held))
+        assert self.call(root, "--out", str(out), "--resume") == 2
+        assert "another machine (torch differ)" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            (["--baseline", "fastest"], "one or several of"),
+            (["level7/1"], "level7"),
+            (["--workload", "huge"], "huge"),
+            (["--device", "tpu"], "auto, cuda or host"),
+            (["--solved", "nowhere"], "nowhere"),
+        ],
+    )
+    def test_wrong_calls_are_refused(
+        self, root: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+    ) -> None:
+        assert self.call(root, *more) == 2
+        assert said in capsys.readouterr().err
+
+    def test_a_problem_that_fails_is_a_row_and_exit_code_3(self, root: Path) -> None:
+        (root / "problems" / "level1" / "2_test.py").write_text(PROBLEM_FILE.replace("29, 33", "29, 34"))
+        out = root / "out"
+        assert self.call(root, "--out", str(out)) == 3
+        good, bad = pages.from_csv((out / "baselines.csv").read_text())
+        assert (good["outcome"], bad["outcome"]) == ("measured", "lost")
+        assert "forward failed" in bad["reason"]
