@@ -194,7 +194,7 @@ def conclude(claimed: Mapping[str, Any], sources: Sources) -> Concluded:
     total_s = math.fsum(row.total_s for row in rows)
     evidence: dict[str, Any] = {
         "kernels": [_described(row, owner, library, sources, total_s, limits) for row, owner, library in owned],
-        "device_s": total_s,
+        "device_s": total_s or None,
         "launches": sum(row.calls for row in rows if row.kind == "kernel"),
         "own_share": _share(owned, Owner.OWN, total_s),
         "library_share": _share(owned, Owner.LIBRARY, total_s),
