@@ -45,6 +45,7 @@ def test_an_interval_stands_beside_its_speedup() -> None:
     assert show.speedup_with_interval(1.31, 1.294, 1.331) == "1.31x (1.29 to 1.33)"
     assert show.speedup_with_interval(1.31, None, None) == "1.31x"
     assert show.speedup_with_interval(None, 1.0, 2.0) == "-"
+    assert show.speedup_with_interval(1.002, 0.999, 1.003, 0.004) == "same as the reference (within 0.40 %)"
 
 
 def test_shares() -> None:

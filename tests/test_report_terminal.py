@@ -58,6 +58,15 @@ def test_a_line_says_who_what_and_how_fast() -> None:
     assert words == "[ 3/40] ✓ passed level1/16 m/level1/16_tiled.py 1.31x (1.29 to 1.33) [static_buffer]"
 
 
+def test_a_speedup_inside_the_noise_is_the_same() -> None:
+    near = {"speedup": {"speedup": 1.004, "low": 1.002, "high": 1.006}, "noise_floor": {"log_width": 0.005}}
+    shown = text_of(terminal.record_line(replace(PASSED, speedup=1.004, timing=near), number=3, total=40))
+    assert "same as the reference (within 0.60 %)" in " ".join(shown.split())
+    quiet = near | {"noise_floor": {"log_width": 0.001}}
+    shown = text_of(terminal.record_line(replace(PASSED, speedup=1.004, timing=quiet), number=3, total=40))
+    assert "1.00x (1.00 to 1.01)" in " ".join(shown.split())
+
+
 def test_a_line_of_a_failure_gives_the_reason_and_no_speedup() -> None:
     shown = text_of(terminal.record_line(FAILED, number=1, total=1))
     assert 'x.cu:12: expected ";"' in shown

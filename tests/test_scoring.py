@@ -245,6 +245,12 @@ class TestRanks:
         # c overlaps b but not a, the first of the rank.
         assert [(row.author, row.rank) for row in rows] == [("a", 1), ("b", 1), ("c", 3), ("d", 4)]
 
+    def test_noise_floors_widen_the_intervals(self) -> None:
+        for floor, ranks in ((0.001, [1, 2]), (0.02, [1, 1])):
+            timing: dict[str, object] = {"noise_floor": {"log_width": floor}}
+            rows = [record(name, speedup=s, half=0.005, timing=timing) for name, s in (("a", 1.52), ("b", 1.48))]
+            assert [row.rank for row in leaderboard(rows, by=By.solution)] == ranks
+
     def test_without_intervals_only_equal_values_tie(self) -> None:
         rows = leaderboard([record("a", speedup=2.0), record("b", speedup=1.999), record("c", speedup=2.0)])
         assert [(row.author, row.rank) for row in rows] == [("a", 1), ("c", 1), ("b", 3)]

@@ -14,6 +14,7 @@ from harness.ci.gates import FAILED, PASSED, SKIPPED
 from harness.ci.verdict import Scored, Verdict
 from harness.model import VERDICT_FREE, Status
 from harness.report import format as show
+from harness.scoring import entries_of
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
 MAX_ROWS = 500
@@ -70,9 +71,8 @@ def summary(verdict: Verdict, leaderboard: str = "") -> str:
 def _row(item: Scored) -> str:
     record = item.record
     mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
-    timing = (record.timing or {}).get("speedup")
-    ends = (timing.get("low"), timing.get("high")) if isinstance(timing, dict) else (None, None)
-    speed = show.speedup_with_interval(record.speedup, *ends)
+    (entry,) = entries_of([record])
+    speed = show.speedup_with_interval(record.speedup, entry.low, entry.high, entry.same_within)
     before = show.speedup(item.difference.before_speedup) if item.difference else item.change
     rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
     cells = [mark, _cell(item.path), _cell(record.problem), record.status.value, speed, before, rules]

@@ -12,6 +12,7 @@ from harness.feedback import evidence as read
 from harness.feedback import kernels
 from harness.model import DeviceKind, Record
 from harness.report import format as show
+from harness.stats import same_within
 
 Section = tuple[str, Sequence[str]]
 
@@ -49,7 +50,8 @@ def _result(record: Record) -> list[str]:
         cpu = record.device is DeviceKind.HOST
         lines.append("Right. Not timed, since GPU code ran on the CPU." if cpu else "Right. Not timed.")
     else:
-        lines.append(f"Right, and {_ratio(record.speedup, speed)}.")
+        floor = read.number(read.mapping(timing, "noise_floor"), "log_width")
+        lines.append(f"Right, and {_ratio(record.speedup, speed, floor)}.")
         own, reference = _device(timing, "solution"), _device(timing, "reference")
         if (mine := read.number(own, "median_s")) is not None:
             took = f"A call takes {show.duration(mine)}"
@@ -76,8 +78,10 @@ def _audit(record: Record) -> list[str]:
     return lines + ([f"Not looked over by {', '.join(missed)}: see the record's audit."] if missed else [])
 
 
-def _ratio(speedup: float, speed: Mapping[str, Any]) -> str:
+def _ratio(speedup: float, speed: Mapping[str, Any], floor: float | None) -> str:
     low, high = read.number(speed, "low"), read.number(speed, "high")
+    if floor is not None and (same := same_within(speedup, low, high, floor=floor)) is not None:
+        return f"the {show.speedup_with_interval(speedup, low, high, same)}"
     shown = show.speedup_with_interval(speedup, low, high)
     if low is not None and high is not None and low <= 1.0 <= high:
         return f"as fast as eager: {shown}, and the 95 % interval holds 1"

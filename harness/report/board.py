@@ -28,7 +28,7 @@ Cell = Callable[[LeaderboardRow], str]
 def _speedup(row: LeaderboardRow) -> str:
     if row.speedup is None and row.untimed:
         return "not timed"
-    return show.speedup_with_interval(row.speedup, row.low, row.high)
+    return show.speedup_with_interval(row.speedup, row.low, row.high, row.same_within)
 
 
 def _text(name: str) -> Cell:

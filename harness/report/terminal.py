@@ -56,7 +56,7 @@ def result_of(record: Record) -> str:
         )
     where = " on the CPU" if record.device is DeviceKind.HOST else ""
     (entry,) = entries_of([record])
-    shown = show.speedup_with_interval(record.speedup, entry.low, entry.high) + where
+    shown = show.speedup_with_interval(record.speedup, entry.low, entry.high, entry.same_within) + where
     labels = f"  [{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
     return shown + labels
 

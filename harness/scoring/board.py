@@ -5,6 +5,7 @@ Imports `model` and `scoring.scores`, which says what is compared with what. Pur
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,9 @@ class LeaderboardRow:
 
     Boards of authors and of problems end with a row for each disqualified solution, with its name, status and reason.
     For an author `speedup` is the geometric mean over the problems solved; for a problem it is its best solution's,
-    whose author and name stand beside it. `to_json` gives the columns of the CSV, in order; they are a promise.
+    whose author and name stand beside it, with the noise floor of its session (a difference of logs) and the share
+    within which it is as fast as the baseline, where it is. `to_json` gives the columns of the CSV, in order; they are
+    a promise.
     """
 
     group: LikeGroup
@@ -49,6 +52,8 @@ class LeaderboardRow:
     speedup: float | None = None
     low: float | None = None
     high: float | None = None
+    floor: float = 0.0
+    same_within: float | None = None
     sol_fraction: float | None = None
     results: int
     passed: int
@@ -98,7 +103,8 @@ def leaderboard(
     By author: one row each, ranked by `metric`. By problem: one row each with its best solution, and so unranked. Both
     end with the disqualified solutions, a row each, unranked, with their reasons. By solution: one row a record, ranked
     within its problem, by the share of the speed of light where that is the `metric`, else by speedup. Rows whose
-    intervals overlap the interval of the first of their rank share it ("1, 1, 3"); fast_1 and sol tie on equal values.
+    intervals, widened by their noise floors, overlap that of the first of their rank share it ("1, 1, 3"); fast_1 and
+    sol tie on equal values.
     """
     groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
@@ -166,6 +172,8 @@ def _problem_rows(group: LikeGroup, entries: Sequence[Entry]) -> list[Leaderboar
                 speedup=best.speedup if best else None,
                 low=best.low if best else None,
                 high=best.high if best else None,
+                floor=best.floor if best else 0.0,
+                same_within=best.same_within if best else None,
                 sol_fraction=best.sol_fraction if best else None,
                 **_counts(own),
                 reason=best.reason if best else "no solution passed",
@@ -195,6 +203,8 @@ def _solution_row(group: LikeGroup, entry: Entry) -> LeaderboardRow:
         speedup=entry.speedup,
         low=entry.low,
         high=entry.high,
+        floor=entry.floor,
+        same_within=entry.same_within,
         sol_fraction=entry.sol_fraction,
         **_counts([entry]),
         reason=entry.reason,
@@ -239,4 +249,4 @@ def _tied(a: tuple[LeaderboardRow, float | None], b: tuple[LeaderboardRow, float
         return True
     if not intervals or a[0].low is None or b[0].high is None:
         return False
-    return b[0].high >= a[0].low
+    return b[0].high * math.exp(b[0].floor) >= a[0].low * math.exp(-a[0].floor)

@@ -1,6 +1,6 @@
 """From records to scores: what is compared with what, fast_p, geometric means, pass@k.
 
-Imports `model` and the standard library. Pure; records are trusted, what is in their texts is not.
+Imports `model`, `stats` and the standard library. Pure; records are trusted, what is in their texts is not.
 
 **Like with like.** Results fall into groups that are never compared: device kind, processor (GPU model, for the host
 its CPU), workload, baseline, precision (what each problem declares, or the one class that a run asked for instead). A
@@ -17,9 +17,10 @@ geometric mean over correct ones (A. Ouyang et al., "KernelBench: Can LLMs Write
 arXiv:2502.10517). pass@k is the unbiased estimator 1 - C(n-c, k) / C(n, k) of M. Chen et al., "Evaluating Large
 Language Models Trained on Code", 2021, arXiv:2107.03374, section 2.1.
 
-**Where figures are read from.** Against eager: `speedup` of the record, its interval from `timing.speedup.low` and
-`.high` (or `timing.speedup_interval`). Against another baseline: `timing.baselines.<name>` with `speedup`, `low`,
-`high`. The speed-of-light fraction: `timing.speed_of_light.fraction`.
+**Where figures are read from.** Against the baseline that `timing.baseline` names (eager where it names none):
+`speedup` of the record, its interval from `timing.speedup.low` and `.high` (or `timing.speedup_interval`). Against
+another: `timing.baselines.<name>` with `speedup`, `low`, `high`. The speed-of-light fraction:
+`timing.speed_of_light.fraction`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from enum import StrEnum
 from typing import Any
 
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.stats import same_within
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p for which fast_p is reported, as KernelBench does."""
@@ -88,7 +90,10 @@ class LikeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One record as far as scoring goes. `speedup` is None where it did not pass or was not timed."""
+    """One record as far as scoring goes. `speedup` is None where it did not pass or was not timed.
+
+    `floor` is the noise floor of its session, a difference of logs; 0 where none was measured.
+    """
 
     group: LikeGroup
     problem: str
@@ -103,6 +108,14 @@ class Entry:
     high: float | None = None
     sol_fraction: float | None = None
     labels: tuple[str, ...] = ()
+    floor: float = 0.0
+
+    @property
+    def same_within(self) -> float | None:
+        """The share within which it is as fast as the baseline; None where it is not, or no noise floor tells."""
+        if self.speedup is None or self.floor == 0.0:
+            return None
+        return same_within(self.speedup, self.low, self.high, floor=self.floor)
 
     @property
     def passed(self) -> bool:
@@ -151,6 +164,7 @@ def _entry(record: Record, baseline: str) -> Entry:
         high=high,
         sol_fraction=_number(_inner(record.timing, "speed_of_light"), "fraction"),
         labels=record.labels,
+        floor=_number(_inner(record.timing, "noise_floor"), "log_width") or 0.0,
     )
 
 
@@ -158,7 +172,7 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
     """Speedup against the baseline with its interval, of a passed record."""
     if record.status is not Status.passed:
         return None, None, None
-    if baseline != EAGER:
+    if baseline != _main_baseline(record):
         held = _inner(_inner(record.timing, "baselines"), baseline)
         speedup = _number(held, "speedup")
         return (None, None, None) if speedup is None else (speedup, _number(held, "low"), _number(held, "high"))
@@ -172,10 +186,18 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
     return record.speedup, low, high
 
 
+def _main_baseline(record: Record) -> str:
+    """The baseline that the record's own speedup is against."""
+    named = (record.timing or {}).get("baseline")
+    return named if isinstance(named, str) else EAGER
+
+
 def baselines_of(record: Record) -> tuple[str, ...]:
     """Baselines beside eager that a record has a speedup against."""
     held = _inner(record.timing, "baselines") or {}
-    return tuple(name for name in held if _number(_inner(held, name), "speedup") is not None)
+    main = [_main_baseline(record)] if record.speedup is not None else []
+    others = [name for name in held if _number(_inner(held, name), "speedup") is not None]
+    return tuple(name for name in (*main, *others) if name != EAGER)
 
 
 def _inner(held: Any, key: str) -> Mapping[str, Any] | None:
