@@ -19,6 +19,7 @@ from harness.ci.gates import FAILED, PASSED, SKIPPED, weigh
 from harness.ci.revision import Entry, Repository, RevisionError
 from harness.ci.verdict import failing_line
 from harness.cli import main
+from harness.cli.ci import _settled
 from harness.cli.evaluate import Ran, View
 from harness.config import ConfigError, RunConfig
 from harness.environment import Environment, MachineError
@@ -344,6 +345,7 @@ def test_statuses_labels_and_what_has_no_verdict() -> None:
         ("require_passed: 1", "true or false"),
         ("no_regression: {tolerance: 1.5}", "from 0 to below 1"),
         ("minimum_speedup: {baseline: 3, speedup: 1}", "minimum_speedup.baseline"),
+        ("minimum_speedup: {baseline: compiled, speedup: 1}", "nearest: compile"),
         ("refused_labels: unexplained_time", "a list of names"),
         ("{", "not valid YAML"),
     ],
@@ -358,6 +360,16 @@ def test_rules_are_read_as_documented() -> None:
     gates = read_gates(text, "gates.yaml")
     assert gates == Gates(baseline="compile", minimum_speedup=1.1, regression_tolerance=0.02, refused_labels=("a",))
     assert read_gates("", "gates.yaml") == Gates()
+    assert read_gates("minimum_speedup: {baseline: max-autotune, speedup: 1}", "g").baseline == "compile_max_autotune"
+
+
+def test_the_baseline_of_the_rules_is_measured_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else no submission could meet a rule about it. The host device times none of what the rule is about."""
+    monkeypatch.setattr("harness.environment.cuda_unusable", lambda found: None)
+    rules = read_gates("minimum_speedup: {baseline: compile, speedup: 1}", "gates.yaml")
+    for device, wanted in (("cuda", ["eager", "compile"]), ("host", ["eager"])):
+        settled = _settled(rules, tmp_path, [tmp_path], tmp_path, {"device": device})
+        assert [item.value for item in settled.baselines] == wanted
 
 
 HOSTILE = "x | y\n::error::owned\x1b[31m<script>&@someone https://example.org `%0A"

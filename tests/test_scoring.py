@@ -19,6 +19,7 @@ from harness.scoring import (
     By,
     Metric,
     Selection,
+    baselines_of,
     entries_of,
     fast_p,
     geometric_mean,
@@ -168,6 +169,13 @@ class TestLikeWithLike:
         assert rows[1].untimed == 1
         assert rows[1].fast_p[1.0] is None
         assert rows[0].group.baseline == "compile"
+
+    def test_the_records_own_speedup_is_against_the_baseline_that_it_names(self) -> None:
+        timing = {"baseline": "compile", "baselines": {"eager": {"speedup": 3.0}}}
+        held = record("a", speedup=1.5, timing=timing)
+        assert [entry.speedup for entry in entries_of([held])] == [3.0]
+        assert [entry.speedup for entry in entries_of([held], baseline="compile")] == [1.5]
+        assert baselines_of(held) == ("compile",)
 
     def test_figures_of_a_foreign_record_that_make_no_sense_are_absent(self) -> None:
         odd = record(

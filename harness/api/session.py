@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +27,17 @@ from harness.catalog.solutions import MAX_SOURCE_BYTES
 from harness.config import AuditMode, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
-from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Record, Solution, Workload, digest_text
+from harness.model import (
+    Baseline,
+    DeviceKind,
+    InputRules,
+    PrecisionClass,
+    Problem,
+    Record,
+    Solution,
+    Workload,
+    digest_text,
+)
 from harness.planning import Job
 from harness.store import RunStore, is_run, new_run_id
 
@@ -55,7 +65,8 @@ class Harness:
     as "level1/19" are looked up in. `workload`: sizes by name; None is `full` on a GPU, `small` (where declared) on
     the host. `timing`: how long to measure, see `Timing`, or a `TimingConfig`. `results`: a folder to keep as a run
     (records, logs), created or continued; None keeps nothing on disk. `policy`: as in a configuration file, which right
-    answers to refuse. The rest are the command line's settings of the same names; None is its default.
+    answers to refuse. `baselines`: names such as "eager" and "compile", of which the first decides the speedup. The
+    rest are the command line's settings of the same names; None is its default.
 
     Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
     block. Every method may be called from any thread. Raises `MachineError` where the device can't be used,
@@ -71,6 +82,7 @@ class Harness:
         timing: Timing | TimingConfig = "quick",
         results: Path | str | None = None,
         precision: PrecisionClass | str | None = None,
+        baselines: Sequence[Baseline | str] | None = None,
         seeds: int | None = None,
         device_policy: DevicePolicy | None = None,
         sandbox: SandboxMode | None = None,
@@ -101,6 +113,7 @@ class Harness:
                 "precision": str(precision.value if isinstance(precision, PrecisionClass) else precision)
                 if precision is not None
                 else None,
+                "baselines": None if baselines is None else [str(name) for name in baselines],
                 "seeds": seeds,
                 "device_policy": device_policy,
                 "sandbox": sandbox,

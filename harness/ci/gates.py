@@ -6,7 +6,7 @@ which is optional:
     format: 1
     require_passed: true            # status passed (default true)
     minimum_speedup:                # none by default
-      baseline: eager               # or another that records name: timing.baselines.<name>
+      baseline: eager               # or compile, max-autotune, ...: measured too, on a GPU
       speedup: 1.0                  # the low end of the 95 % interval has to reach it
     no_regression:                  # none by default
       tolerance: 0.02               # a changed solution may take so much longer than its record at the base
@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from harness.comparing import Difference, Outcome, compare_records
-from harness.config import ConfigError
+from harness.config import ConfigError, parse_baselines
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.scoring import EAGER, entries_of
 
@@ -89,11 +89,13 @@ def read_gates(text: str, name: str) -> Gates:
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ConfigError(f"{name}: refused_labels is a list of names, not {labels!r:.80}")
     baseline = EAGER if fast is None else fast.get("baseline", EAGER)
-    if not isinstance(baseline, str) or not baseline:
-        raise ConfigError(f"{name}: minimum_speedup.baseline is a name such as {EAGER}, not {baseline!r:.80}")
+    try:
+        (named,) = parse_baselines([baseline])
+    except ValueError as error:
+        raise ConfigError(f"{name}: minimum_speedup.baseline: {error}, not {baseline!r:.80}") from error
     return Gates(
         require_passed=required,
-        baseline=baseline,
+        baseline=named.value,
         minimum_speedup=None if fast is None else _number(f"{name}: minimum_speedup.speedup", fast.get("speedup")),
         regression_tolerance=None
         if slow is None

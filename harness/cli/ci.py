@@ -12,6 +12,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from harness.cli.evaluate import Evaluate, carry_out
 from harness.cli.output import Json, option, print_json, print_text, put, say
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import MachineError
-from harness.model import DeviceKind, Record, Solution
+from harness.model import Baseline, DeviceKind, Record, Solution
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.scoring import By, leaderboard
@@ -92,6 +93,7 @@ def ci_command(
         taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
         found, rejected = _submitted(repo, entries, submitted, catalog, taken)
         settled = _settled(
+            rules,
             trusted / problems,
             [item.path for item in found] or [submitted],
             out,
@@ -217,7 +219,8 @@ def _submitted(
     return found, rejected
 
 
-def _settled(problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
+def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
+    """The run's configuration. Where the device times, the baseline that the rules name is measured beside eager."""
     found = environment.collect()
     settled = resolve(
         machine=environment.machine(found),
@@ -227,6 +230,9 @@ def _settled(problems: Path, paths: list[Path], out: Path, options: dict[str, ob
     why = environment.cuda_unusable(found)
     if settled.device is DeviceKind.CUDA and why:
         raise MachineError(f"{why}; --device host checks values on the CPU")
+    if rules.minimum_speedup is not None and settled.device is DeviceKind.CUDA:
+        baselines = dict.fromkeys((Baseline.EAGER, Baseline(rules.baseline)))
+        settled = replace(settled, baselines=tuple(baselines))
     return settled
 
 

@@ -240,5 +240,6 @@ def _stats(record: Record, series: Any) -> dict[str, Any]:
     if flat:
         times = {"mean": statistics.fmean(flat), "std": statistics.pstdev(flat), "min": min(flat), "max": max(flat)}
         return {**times, "num_trials": len(flat), **_where(record)}
-    mean = positive(summary.get("mean_s")) or positive(summary.get("median_s"))
+    # Of a baseline beside eager a record keeps the median alone.
+    mean = positive(summary.get("mean_s")) or positive(summary.get("median_s")) or positive(series.get("device_s"))
     return {"mean": mean * MS_PER_S, **_where(record)} if mean is not None else {}
