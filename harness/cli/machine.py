@@ -7,30 +7,52 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness import doctor, environment
 from harness.build import open_toolchain
 from harness.cli.output import UNABLE, Json, console, fail, option, print_json, put, say
-from harness.config import resolve
+from harness.config import cache_root, resolve
+from harness.environment import Environment, MachineError
+from harness.gpus import visible_gpus
+from harness.model import DeviceKind
 from harness.report import format as show
 from harness.report import terminal
+from harness.report.details import details
+from harness.report.peaks import peaks_facts
 from harness.sandbox import probe
 from harness.store import new_run_id
 
+if TYPE_CHECKING:
+    from harness.roofline import Peaks
 
-def doctor_command(as_json: Json = False) -> None:
+
+def doctor_command(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the peaks of the GPUs (idle ones) anew: about 2 s each.")
+    ] = False,
+    cache: Annotated[
+        Path | None, option("--cache", "Folder of caches.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Say what this machine has, what that enables, and what to do where something is missing.
 
-    Exit code 0 if at least one device (cuda or host) can be used, else 3.
+    Speed-of-light times are reckoned with peaks measured on the GPU, by the first timed evaluation or by --measure;
+    those there are shown here. Exit code 0 if at least one device (cuda or host) can be used, else 3.
 
     \b
-    Example:
+    Examples:
       harness doctor
+      harness doctor --measure
     """
     found = environment.collect()
+    cache_dir = (cache or cache_root()).expanduser()
+    if measure and (why := environment.cuda_unusable(found)):
+        raise MachineError(f"{why}; --measure is for GPUs")
+    known = _peaks(found, cache_dir, measure=measure)
     diagnosis = doctor.diagnose(
         found,
         probe(),
@@ -38,11 +60,33 @@ def doctor_command(as_json: Json = False) -> None:
         sanitizer=doctor.sanitizer_version(),
     )
     if as_json:
-        print_json({**diagnosis.to_json(), "environment": found.to_json()})
+        told = {name: peaks.to_json() for name, (peaks, _) in known.items()}
+        print_json({**diagnosis.to_json(), "environment": found.to_json(), "peaks": told})
     else:
         put(terminal.doctor_page(diagnosis))
+        for name, (peaks, sheet) in known.items():
+            put(f"\npeaks measured on {show.line(name)}", details(peaks_facts(peaks, sheet)))
     if diagnosis.device is None:
         fail("no device can be used: see above", UNABLE)
+
+
+def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, tuple[Peaks, Peaks | None]]:
+    """What is known of each GPU's peaks, and its datasheet's, by a title of the GPU; measured now where asked for."""
+    if not (measure or (cache_dir / "peaks").is_dir()):
+        return {}
+    # Not at the top: these import torch, for which nobody should wait who asks for help.
+    from harness import peaks
+    from harness.devices import open_device
+    from harness.roofline import datasheet
+
+    if measure:
+        for index in range(len(visible_gpus(found))):
+            peaks.ensure(open_device(DeviceKind.CUDA, index), cache_dir, refresh=True)
+    known = {}
+    for gpu, key in zip(found.gpus, peaks.keys_of_machine(found), strict=True):
+        if (held := peaks.held(key, cache_dir)) is not None:
+            known[f"GPU {gpu.index} {gpu.name}"] = (held, datasheet(gpu.name))
+    return known
 
 
 def warmup_command(

@@ -12,7 +12,7 @@ import typer
 
 from harness.catalog import Catalog, CatalogError, load_problems
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put
-from harness.config import ConfigError
+from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
 from harness.model import Problem, Workload
 from harness.report import problems as pages
@@ -25,7 +25,11 @@ ASSUMED_GPU = "H200"
 
 GpuName = Annotated[
     str | None,
-    option("--gpu", f"GPU that the speed of light is of, by its datasheet.  [this machine's, else {ASSUMED_GPU}]"),
+    option(
+        "--gpu",
+        "GPU that the speed of light is of, by its datasheet.  "
+        f"[this machine's, by its measured peaks where there are any; else {ASSUMED_GPU}]",
+    ),
 ]
 
 
@@ -91,7 +95,9 @@ def problems_show(
 
 
 def _peaks(wanted: str | None) -> Peaks:
-    """The datasheet of the GPU asked for, of this machine's first, or of the assumed one."""
+    """The datasheet of the GPU asked for; where none is, the peaks measured on this machine's first GPU, its datasheet,
+    or that of the assumed one."""
+    from harness.peaks import held, keys_of_machine
     from harness.roofline import DATASHEETS, datasheet
 
     if wanted is not None:
@@ -100,6 +106,9 @@ def _peaks(wanted: str | None) -> Peaks:
             known = ", ".join(peaks.name for _, peaks in DATASHEETS)
             raise ConfigError(f"--gpu {wanted!r:.60}: no datasheet of such a GPU here; there are {known}")
         return found
+    for key in keys_of_machine()[:1]:
+        if (measured := held(key, cache_root())) is not None:
+            return measured
     for name in (*(item.name for item in query_gpus()[0]), ASSUMED_GPU):
         if (found := datasheet(name)) is not None:
             return found

@@ -115,7 +115,9 @@ def _workload_facts(problem: Problem, known: Costed) -> dict[str, Any]:
     facts["least traffic"] = f"{show.size(known.sketch.total_bytes)} ({by})"
     by = "declared" if "flops" in known.sketch.declared else "products, convolutions and attention of the reference"
     facts["flops"] = f"{show.count(known.sketch.flops, 'flop')} ({by})"
-    facts["speed_of_light"] = f"{show.duration(known.light.sol_time_s)} on {known.gpu}, bound by {known.light.bound}"
+    by = {"measured": "by peaks measured on it", "datasheet": "by its datasheet"}[known.light.peaks_source]
+    light_s = show.duration(known.light.sol_time_s)
+    facts["speed_of_light"] = f"{light_s} on {known.gpu}, {by}, bound by {known.light.bound}"
     return facts
 
 
