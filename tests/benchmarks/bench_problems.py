@@ -1,10 +1,13 @@
-"""Times eager of every problem on this machine's GPU and checks the references there; needs CUDA.
+"""Whether the shipped problems have the right size and precision on this machine's GPU.
 
-    python tests/benchmarks/bench_problems.py --json problems.json            # all, at full size
-    python tests/benchmarks/bench_problems.py --check level1 level3/102       # also against float64, on every variant
+    python tests/benchmarks/bench_problems.py --json problems.json              # eager of all, at full size
+    python tests/benchmarks/bench_problems.py --float64 level1 level3/102       # also against float64, on every variant
+    python tests/benchmarks/bench_problems.py --check                           # which are too short or too long
+    python tests/benchmarks/bench_problems.py --check --from results/h200-baselines/baselines.csv    # no GPU needed
 
-Sizes are right where eager takes 0.05 to 10 ms; the table marks the others. A call is timed by events after a write of
-512 MiB has emptied the L2 cache. `--check` compares the reference with its float64 self on the problem's own
+Sizes are right where eager takes 0.05 to 10 ms; `--check` names the others and ends with exit code 1 where there are
+any. The times are this script's quick ones, or those that `harness baseline` wrote. A call is timed by events after a
+write of 512 MiB has emptied the L2 cache. `--float64` compares the reference with its float64 self on the problem's own
 inputs and on every variant it allows: finite, and how much of its class's limit the error takes. Problems fail one
 by one, lack of memory included.
 """
@@ -15,6 +18,7 @@ import argparse
 import gc
 import json
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,11 +30,11 @@ from harness.inputs import draw
 from harness.model import PrecisionClass, Problem, Workload
 from harness.numerics import LIMITS, compare
 from harness.reference import ReferenceModule, load_reference
+from harness.report.baselines import LONGEST_S, SHORTEST_S, from_csv, outside
 from harness.trees import flatten, unflatten
 
 ROOT = Path(__file__).parents[2] / "problems"
 FLUSH_BYTES = 512 * 2**20
-SHORTEST_S, LONGEST_S = 0.05e-3, 10e-3
 MODEL_SEED, INPUT_SEED, CALL_SEED = 1, 2, 3
 
 
@@ -106,10 +110,15 @@ def main() -> None:
     parser.add_argument("wanted", nargs="*", help="level1, level1/16; default: all")
     parser.add_argument("--workload", default="full")
     parser.add_argument("--calls", type=int, default=20)
-    parser.add_argument("--check", action="store_true", help="compare with float64 on every variant")
+    parser.add_argument("--check", action="store_true", help="name the problems outside 0.05 to 10 ms; exit code 1")
+    parser.add_argument("--from", dest="given", type=Path, help="take the times from this baselines.csv")
+    parser.add_argument("--float64", action="store_true", help="compare with float64 on every variant")
     parser.add_argument("--budget", type=float, default=85.0, help="seconds after which no further problem is begun")
     parser.add_argument("--json", type=Path, help="write the results here")
     options = parser.parse_args()
+    if options.given is not None:
+        rows_given = from_csv(options.given.read_text(encoding="utf-8"))
+        sys.exit(told(outside(rows_given, workload=options.workload)) if options.check else 0)
     begin = time.perf_counter()
     device = torch.device("cuda", torch.cuda.current_device())
     rows: list[dict[str, Any]] = []
@@ -129,7 +138,7 @@ def main() -> None:
         try:
             reference = load_reference(problem, workload)
             row |= timed(reference, device, options.calls)
-            if options.check:
+            if options.float64:
                 row["check"] = checked(problem, workload, reference, device)
         except Exception as error:
             row["error"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -141,6 +150,18 @@ def main() -> None:
     if options.json:
         held = {"gpu": torch.cuda.get_device_name(device), "torch": torch.__version__, "problems": rows}
         options.json.write_text(json.dumps(held, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if options.check:
+        times = [(row["problem"], row["median_s"]) for row in rows if "median_s" in row]
+        sys.exit(told([(key, time_s) for key, time_s in times if not SHORTEST_S <= time_s <= LONGEST_S]))
+
+
+def told(strays: list[tuple[str, float]]) -> int:
+    """Print which problems are too short or too long; the exit code."""
+    for key, time_s in strays:
+        wrong = "shorter than 0.05 ms" if time_s < SHORTEST_S else "longer than 10 ms"
+        print(f"{key:12} {time_s * 1e3:9.4f} ms: {wrong}")
+    print(f"{len(strays)} problems outside 0.05 to 10 ms")
+    return 1 if strays else 0
 
 
 def line(row: dict[str, Any]) -> str:
