@@ -18,7 +18,10 @@ from harness.messages import (
     CallMode,
     Leaf,
     Loaded,
+    Manner,
     MessageError,
+    Prepare,
+    Ready,
     Slot,
     Stage,
     parse_reply,
@@ -34,11 +37,12 @@ CLAIM = CallClaim(
 REPLIES = [
     Loaded(unmatched=("a",), copied=("b", "c"), notes=()),
     BurstDone(claims=(CLAIM, CLAIM), reports=({"kind": "data_race"},)),
+    BurstDone(claims=(CLAIM,), reports=(), peak_bytes=2**33),
     Broken(stage=Stage.CALL, kind="RuntimeError", message="no", trace="Traceback", call=3),
 ]
 
 
-@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("reply", [*REPLIES, Ready(), Ready(refused="not captured")])
 def test_replies_come_back_unchanged(reply: Any) -> None:
     assert parse_reply(reply.to_json()) == reply
 
@@ -93,6 +97,26 @@ def test_a_time_that_is_no_number_is_refused(time: object) -> None:
     value["claims"][0]["device_s"] = time
     with pytest.raises(MessageError):
         parse_reply(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "ready", "refused": 3},
+        {"type": "ready", "refused": "x" * 300_000},
+        BurstDone(claims=(CLAIM,), reports=(), peak_bytes=-1).to_json(),
+    ],
+)
+def test_short_replies_are_checked_too(value: dict[str, Any]) -> None:
+    with pytest.raises(MessageError):
+        parse_reply(value)
+
+
+def test_preparing_carries_the_whole_burst() -> None:
+    burst = Burst(calls=(), input_tree={"format": 1}, state_names=(), restore_state=False, coerce_device=True)
+    value = Prepare(burst=burst, manner=Manner.QUEUED, number=7).to_json()
+    assert Burst.from_json(value) == burst
+    assert (value["type"], Manner(value["manner"]), value["number"]) == ("prepare", Manner.QUEUED, 7)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.integers())))

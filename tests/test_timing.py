@@ -1,10 +1,30 @@
-"""The reference's times beside a solution against those before it was started."""
+"""From rounds to a speedup and its record: baselines that were disturbed, noise, what calls without a pause add."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from harness.timing import DISTURBED_FACTOR, _undisturbed
+from harness.claims import QUEUED, Calibration, judge_back_to_back
+from harness.devices import CallTime
+from harness.measure import ReferenceBurst, Round, Rounds, Turn
+from harness.messages import BurstDone, CallClaim, CallMode, Manner
+from harness.model import DeviceKind, Status
+from harness.nonstop import Figures
+from harness.quiet import Known, Quiet, halves
+from harness.stats import NoiseFloor
+from harness.timing import (
+    DISTURBED_FACTOR,
+    UNEXPLAINED,
+    Judged,
+    _undisturbed,
+    judge_times,
+    peak_memory,
+    with_graph,
+)
 
 BURSTS = [[1.0, 1.02, 0.98], [1.01, 0.99, 1.0]]
 
@@ -19,3 +39,148 @@ def test_a_baseline_that_a_solution_slowed_counts_as_it_was_before() -> None:
 @pytest.mark.parametrize("quiet_s", [None, 1.0, 2.0, 1.0 / DISTURBED_FACTOR + 1e-6])
 def test_small_differences_and_slower_beginnings_change_nothing(quiet_s: float | None) -> None:
     assert _undisturbed(BURSTS, quiet_s) == (BURSTS, False)
+
+
+OVERHEAD_S = 200e-6
+CALLS = 8
+NONSTOP_CALLS = 32
+
+
+def rounds(reference_s: float, solution_s: float, number: int = 4) -> Rounds:
+    """Rounds of calls that take as long as they say, with a little scatter."""
+    turns = tuple(Turn(index=i, mode=CallMode.LATENCY if i == CALLS - 1 else CallMode.COLD) for i in range(CALLS))
+    held = []
+    for n in range(number):
+        scatter = [1 + 0.001 * ((i + n) % 3 - 1) for i in range(CALLS)]
+        mine = [solution_s * s for s in scatter]
+        claims = tuple(CallClaim(device_s=t, window_s=t + 30e-6, tree={}, leaves=(), state_missing=()) for t in mine)
+        times = tuple(CallTime(device_s=reference_s * s, window_s=reference_s * s + 30e-6) for s in scatter)
+        wall_s = sum(mine) + CALLS * OVERHEAD_S
+        held.append(
+            Round(
+                turns=turns,
+                reference=ReferenceBurst(times=times, wall_s=reference_s * CALLS + CALLS * OVERHEAD_S),
+                solution=BurstDone(claims=claims, reports=()),
+                solution_wall_s=wall_s,
+                reference_first=n % 2 == 0,
+            )
+        )
+    return Rounds(held=held, stopped_by="interval", spent_s=0.2)
+
+
+KNOWN = Known(
+    quiet=Quiet(
+        reference_s=10e-6,
+        floor=NoiseFloor(log_width=0.006, pairs=6),
+        measured_log_width=0.002,
+        peak_bytes=4096,
+        nonstop_sets=NONSTOP_CALLS,
+        back_to_back_s=30e-6,
+        queued_s=9e-6,
+        graph_s=8e-6,
+    ),
+    pauses=Calibration(per_call_s=OVERHEAD_S, spread_s=5e-6, bursts=6, least_s=0.95 * OVERHEAD_S),
+    nonstop={Manner.QUEUED: Calibration(per_call_s=2e-6, spread_s=0.1e-6, bursts=4)},
+    process_bytes=700 * 2**20,
+)
+
+
+def figures(claimed_s: float, true_s: float) -> Figures:
+    verdict = judge_back_to_back(
+        [NONSTOP_CALLS * (2e-6 + true_s)],
+        calls=NONSTOP_CALLS,
+        claimed_s=claimed_s,
+        latency_s=None,
+        calibration=KNOWN.nonstop[Manner.QUEUED],
+        tolerance=QUEUED,
+    )
+    return Figures(manner=Manner.QUEUED, data="cached", verdict=verdict, seconds={Manner.QUEUED: true_s}, refused={})
+
+
+def judged(reference_s: float, solution_s: float, **more: Any) -> Judged:
+    found = judge_times(rounds(reference_s, solution_s), device=DeviceKind.CUDA, known=KNOWN, **more)
+    json.dumps(found.timing, allow_nan=False)
+    return found
+
+
+def test_honest_short_calls_keep_their_speedup_and_get_a_tight_bound() -> None:
+    found = judged(10e-6, 5e-6, nonstop=figures(5e-6, 4.8e-6))
+    assert found.labels == ()
+    assert found.speedup == pytest.approx(2.0, rel=1e-3)
+    assert found.timing["hidden_per_call_s"] == pytest.approx(6.8e-6 - 5e-6, rel=0.01)
+    assert found.timing["hidden_per_call_s"] < 0.05 * found.timing["claims"]["worst"]["hidden_per_call_s"]
+    assert found.timing["solution"]["queued_s"] == 4.8e-6
+    assert found.timing["reference"]["queued_s"] == 9e-6
+    assert found.timing["back_to_back"]["manner"] == "queued"
+    assert found.timing["noise_floor"]["log_width"] == 0.006
+
+
+def test_a_lie_that_the_bursts_would_let_pass_is_charged() -> None:
+    """Claimed 5 us, truly 40 us: far below what the flushes hide, far above what queued calls do."""
+    assert judged(10e-6, 5e-6).labels == ()
+    found = judged(10e-6, 5e-6, nonstop=figures(5e-6, 40e-6))
+    assert found.labels == (UNEXPLAINED,)
+    assert found.speedup == pytest.approx(0.25, rel=0.01)
+    assert found.timing["solution"]["claimed_samples_s"][0][0] == pytest.approx(5e-6, rel=0.01)
+    assert found.timing["solution"]["device"]["median_s"] == pytest.approx(40e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("solution_s", "words"),
+    [(10.03e-6, "the same as eager (within 0."), (9e-6, "1.11x eager"), (11e-6, "0.909x eager")],
+)
+def test_inside_the_noise_floor_it_is_the_same(solution_s: float, words: str) -> None:
+    found = judged(10e-6, solution_s)
+    assert words in found.reason
+    assert found.speedup == pytest.approx(10e-6 / solution_s, rel=1e-3)
+
+
+def test_on_the_host_nothing_of_it_is_known() -> None:
+    found = judge_times(rounds(1e-3, 1e-3), device=DeviceKind.HOST)
+    assert found.failure is None
+    assert "noise_floor" not in found.timing
+    assert "back_to_back" not in found.timing
+
+
+def test_a_graph_s_time_is_added_or_why_there_is_none() -> None:
+    timing = judged(10e-6, 5e-6, nonstop=figures(5e-6, 4.8e-6)).timing
+    asked: list[float] = []
+
+    def graph(claimed_s: float) -> tuple[float | None, str | None]:
+        asked.append(claimed_s)
+        return (3e-6, None) if len(asked) == 1 else (None, "it waits")
+
+    assert with_graph(timing, graph)["solution"]["graph_s"] == 3e-6
+    refused = with_graph(timing, graph)
+    assert refused["solution"]["graph_s"] is None
+    assert refused["back_to_back"]["refused"] == {"graph": "it waits"}
+    assert timing["back_to_back"]["refused"] == {}
+    assert asked == [pytest.approx(5e-6, rel=0.01)] * 2
+    without = judged(10e-6, 5e-6).timing
+    assert with_graph(without, graph) == without
+
+
+def test_peak_memory_says_whose_word_it_is() -> None:
+    found = peak_memory(KNOWN, 8192, 900 * 2**20)
+    assert found == {
+        "reference": 4096,
+        "solution": 8192,
+        "solution_process": 900 * 2**20,
+        "trusted_process": 700 * 2**20,
+    }
+
+
+def test_a_burst_against_itself_takes_its_calls_by_turns() -> None:
+    a, b = halves([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0]])
+    assert a == [[1.0, 3.0], [6.0]]
+    assert b == [[2.0, 4.0], [5.0, 7.0]]
+
+
+def test_impossible_claims_still_disqualify() -> None:
+    held = rounds(10e-6, 5e-6)
+    first = held.held[0]
+    claims = tuple(replace(claim, device_s=-1.0) for claim in first.solution.claims)
+    held.held[0] = replace(first, solution=BurstDone(claims=claims, reports=()))
+    found = judge_times(held, device=DeviceKind.CUDA, known=KNOWN)
+    assert found.failure is not None
+    assert found.failure.status is Status.disqualified
