@@ -15,7 +15,7 @@ import pytest
 from harness.build import default_root
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.build import prepare_headers
-from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
+from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.zygote import Zygote
 
@@ -381,3 +381,23 @@ def test_a_precision_class_is_the_problem_s(referee: Referee, tmp_path: Path) ->
     outcome = judge(referee, half, tmp_path, held=held)
     assert outcome.status is Status.passed, outcome
     assert outcome.evidence["precision_reached"] in ("tf32", "fp16")
+
+
+def test_a_speedup_over_another_baseline_stands_beside_the_one_over_eager(
+    device: DeviceKind, zygote: Zygote, tmp_path: Path
+) -> None:
+    asked = config(device, baselines=(Baseline.EAGER, Baseline.EAGER_TF32), cache_dir=str(tmp_path / "cache"))
+    with Referee(asked, zygote) as referee:
+        first = judge(referee, model("return torch.softmax(x, dim=1)"), tmp_path, timed=True)
+        second = judge(referee, model("return x.softmax(1)"), tmp_path, timed=True)
+    for outcome in (first, second):
+        assert outcome.status is Status.passed, outcome
+        assert outcome.timing is not None
+        row = outcome.timing["baselines"]["eager_tf32"]
+        assert row["matmul_tf32"]
+        assert row["held_to"] == "tf32"
+        assert outcome.timing["speedups"] == {"eager": outcome.speedup, "eager_tf32": row["speedup"]}
+        assert row["speedup"] == pytest.approx(outcome.speedup / row["over_eager"]["speedup"])
+    # Measured once for a problem, before its first solution, and out of that solution's time.
+    assert first.evidence["stages_s"]["baselines"] > 0.0
+    assert "baselines" not in second.evidence["stages_s"]
