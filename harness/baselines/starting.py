@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.baselines.entry import Entry
+from harness.interpreter import python, search_path
 from harness.model import Baseline, DeviceKind, Problem, Workload
 from harness.roofline import Peaks
 from harness.tasks import problem_json
@@ -100,9 +100,9 @@ class BaselineProcess:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.baselines.process", str(theirs.fileno())],
+                python("-m", "harness.baselines.process", str(theirs.fileno())),
                 pass_fds=(theirs.fileno(),),
-                env={**inherited, **own, **(env or {})},
+                env={**inherited, **search_path(os.environ), **own, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -14,12 +14,12 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.environment import MachineError, torch_build
+from harness.interpreter import python
 
 _ASK_TIMEOUT_S = 120.0
 
@@ -124,7 +124,7 @@ def _pybind_defines(folder: str) -> list[str]:
     question = f"import json, torch._C as c; print(json.dumps([getattr(c, n, None) for n in {names!r}]))"
     try:
         done = subprocess.run(
-            [sys.executable, "-c", f"import torch; {question}"],
+            python("-c", f"import torch; {question}"),
             capture_output=True,
             check=True,
             timeout=_ASK_TIMEOUT_S,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.building import LocalBuilders, was_killed
 from harness.executors.worker import MAX_TASK_BYTES
 from harness.gpus import visible_gpus
+from harness.interpreter import python, search_path
 from harness.model import DeviceKind, Status, one_line
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, WireError, pair
@@ -69,9 +69,9 @@ class RefereeProcess:
         ours, theirs = pair()
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *command, str(theirs.fileno())],
+                python(*command, str(theirs.fileno())),
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **ALLOCATOR, **QUIET_THREADS, **env},
+                env={**os.environ, **search_path(os.environ), **ALLOCATOR, **QUIET_THREADS, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -76,7 +76,7 @@ def ask_torch() -> TorchInstallation:
     kept = default_cache() / f"torch-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
     with contextlib.suppress(OSError, ValueError, TypeError):
         return TorchInstallation(**_tuples(json.loads(kept.read_text())))
-    done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BuildError(f"torch can't be imported by {sys.executable}: {done.stderr.strip()[-400:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])

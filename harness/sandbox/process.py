@@ -1,6 +1,6 @@
 """Starts the process of a zygote: the same code, a scrubbed environment, one socket.
 
-Imports the environment rules. Trusted side. What is in this environment is in every child's memory.
+Imports the environment rules and `interpreter`. Trusted side. What is in this environment is in every child's memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import harness
+from harness.interpreter import python, search_path
 from harness.sandbox.environment import scrub
 from harness.sandbox.tool import HOST_PID
 
@@ -35,22 +35,18 @@ def start(theirs: socket.socket, what: Start) -> subprocess.Popen[bytes]:
     The kernel ends it when the calling thread ends. Raises `OSError`.
     """
     env = what.env
-    # The folder that leads to this package first, so that the zygote runs the same code.
-    paths = [str(Path(harness.__file__).resolve().parent.parent)]
-    paths += [env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
     # Its threads would make forking unsafe; children compute with torch's, not with these.
     environment = scrub(os.environ) | {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"} | dict(env)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    environment |= search_path({**os.environ, **env})
     # The tools that came with this Python (ninja), whether or not its environment was activated.
     own_tools = os.path.dirname(sys.executable)
     environment["PATH"] = os.pathsep.join([own_tools, environment.get("PATH", os.defpath)])
     environment["HOME"] = os.path.expanduser("~")  # known to be hidden; children get another
-    python = [sys.executable, "-P", "-m"]
     place = f"enclosed:{HOST_PID}" if what.enclosed else "own"
-    command = [*python, "harness.zygote", str(theirs.fileno()), place, *what.preload]
+    command = python("-m", "harness.zygote", str(theirs.fileno()), place, *what.preload)
     command = [*what.wrapper, *command]
     if what.enclosed:
-        command = [*python, "harness.sandbox.enclosure", *command]
+        command = python("-m", "harness.sandbox.enclosure", *command)
     with open(what.log_path or os.devnull, "ab") as log:
         return subprocess.Popen(
             command,
