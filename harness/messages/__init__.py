@@ -1,0 +1,49 @@
+"""What the referee and a contestant say to each other, as typed values over `wire` frames.
+
+Pure; both sides of the trust boundary use it. Requests go from the referee to the contestant, replies come back.
+Every `from_json` is strict about types and sizes, because the other side may be hostile; it raises `MessageError`.
+"""
+
+from harness.messages.fields import MAX_ITEMS, MAX_TEXT, MessageError
+from harness.messages.replies import Broken, BurstDone, CallClaim, Leaf, Loaded, Ready, Reply, Stage, parse_reply
+from harness.messages.requests import (
+    Attach,
+    Burst,
+    Call,
+    CallMode,
+    Collect,
+    Go,
+    Load,
+    Manner,
+    Prepare,
+    Request,
+    Slot,
+    TakeCensus,
+)
+
+__all__ = [
+    "MAX_ITEMS",
+    "MAX_TEXT",
+    "Attach",
+    "Broken",
+    "Burst",
+    "BurstDone",
+    "Call",
+    "CallClaim",
+    "CallMode",
+    "Collect",
+    "Go",
+    "Leaf",
+    "Load",
+    "Loaded",
+    "Manner",
+    "MessageError",
+    "Prepare",
+    "Ready",
+    "Reply",
+    "Request",
+    "Slot",
+    "Stage",
+    "TakeCensus",
+    "parse_reply",
+]

@@ -1,0 +1,82 @@
+"""Reading the fields of a message, strictly: of the type asked for, and of a size that can be, or `MessageError`.
+
+Pure; imports nothing of the harness. The other side may be hostile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+MAX_ITEMS = 4096
+"""Most calls, leaves, names or reports accepted in one reply."""
+
+MAX_TEXT = 200_000
+"""Longest text (a traceback) accepted in one reply; longer ones are cut by the sender."""
+
+T = TypeVar("T")
+
+
+class MessageError(Exception):
+    """A frame whose contents are not the message that the protocol asks for."""
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or len(value) > MAX_ITEMS:
+        raise MessageError(f"an object was expected, not {type(value).__name__}")
+    return value
+
+
+def sequence(value: Any, length: int) -> Sequence[Any]:
+    if not isinstance(value, list) or len(value) != length:
+        raise MessageError(f"a list of {length} was expected")
+    return value
+
+
+def items(held: Mapping[str, Any], key: str, parse: Callable[[Any], T]) -> tuple[T, ...]:
+    value = held.get(key)
+    if not isinstance(value, list) or len(value) > MAX_ITEMS:
+        raise MessageError(f"{key} must be a list of at most {MAX_ITEMS}")
+    return tuple(parse(item) for item in value)
+
+
+def integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**64:
+        raise MessageError(f"an integer was expected, not {type(value).__name__}")
+    return value
+
+
+def count(value: Any) -> int:
+    if (number := integer(value)) < 0:
+        raise MessageError(f"a number from 0 up was expected, not {number}")
+    return number
+
+
+def pair(value: Any) -> tuple[int, int]:
+    first, second = sequence(value, 2)
+    return integer(first), integer(second)
+
+
+def integers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > 64:
+        raise MessageError("a list of at most 64 integers was expected")
+    return tuple(integer(item) for item in value)
+
+
+def number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise MessageError(f"a finite number was expected, not {type(value).__name__}")
+    return float(value)
+
+
+def boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise MessageError(f"true or false was expected, not {type(value).__name__}")
+    return value
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise MessageError(f"a text of at most {MAX_TEXT} characters was expected")
+    return value

@@ -1,0 +1,217 @@
+"""What a contestant answers. A reply's contents are claims: parsing says that they are well-formed, never that they are
+true.
+
+Pure; both sides of the trust boundary use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness.census import CensusTaken
+from harness.messages.fields import (
+    MAX_TEXT,
+    MessageError,
+    count,
+    integer,
+    integers,
+    items,
+    mapping,
+    number,
+    sequence,
+    text,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A claim about one output tensor: its exact Python type, shape, dtype and device, and its address."""
+
+    type: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    address: int
+
+    def to_json(self) -> list[Any]:
+        return [self.type, list(self.shape), self.dtype, self.device, self.address]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Leaf:
+        type_, shape, dtype, device, address = sequence(value, 5)
+        return cls(
+            type=text(type_),
+            shape=integers(shape),
+            dtype=text(dtype),
+            device=text(device),
+            address=integer(address),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallClaim:
+    """What the contestant says of one call: its times (seconds) and what it returned."""
+
+    device_s: float
+    window_s: float
+    tree: Mapping[str, Any]
+    leaves: tuple[Leaf, ...]
+    state_missing: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "device_s": self.device_s,
+            "window_s": self.window_s,
+            "tree": dict(self.tree),
+            "leaves": [leaf.to_json() for leaf in self.leaves],
+            "state_missing": list(self.state_missing),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> CallClaim:
+        held = mapping(value)
+        return cls(
+            device_s=number(held.get("device_s")),
+            window_s=number(held.get("window_s")),
+            tree=mapping(held.get("tree")),
+            leaves=items(held, "leaves", Leaf.from_json),
+            state_missing=items(held, "state_missing", text),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """`ModelNew` stands. `unmatched` names the reference's state that it has no equal place for."""
+
+    unmatched: tuple[str, ...]
+    copied: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "loaded",
+            "unmatched": list(self.unmatched),
+            "copied": list(self.copied),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Loaded:
+        return cls(
+            unmatched=items(value, "unmatched", text),
+            copied=items(value, "copied", text),
+            notes=items(value, "notes", text),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstDone:
+    """All calls were made. `reports` are the findings of the host device's checks, claims like the rest.
+
+    `peak_bytes` is the most device memory that torch's allocator held during the burst; None where there is no such.
+    """
+
+    claims: tuple[CallClaim, ...]
+    reports: tuple[Mapping[str, Any], ...]
+    peak_bytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "burst_done",
+            "claims": [claim.to_json() for claim in self.claims],
+            "reports": [dict(report) for report in self.reports],
+            "peak_bytes": self.peak_bytes,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> BurstDone:
+        peak = value.get("peak_bytes")
+        return cls(
+            claims=items(value, "claims", CallClaim.from_json),
+            reports=items(value, "reports", mapping),
+            peak_bytes=None if peak is None else count(peak),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """`Prepare` or `Go` is done. `refused` says why calls can't be made in the manner asked for, None otherwise."""
+
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "ready", "refused": self.refused}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Ready:
+        refused = value.get("refused")
+        return cls(refused=None if refused is None else text(refused))
+
+
+class Stage(StrEnum):
+    """Where in the contestant something went wrong."""
+
+    ATTACH = "attach"
+    IMPORT = "import"
+    CONSTRUCT = "construct"
+    CALL = "call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """An exception ended a request. `kind` is the exception's class name, `trace` the traceback's text."""
+
+    stage: Stage
+    kind: str
+    message: str
+    trace: str
+    call: int | None = None
+    reports: tuple[Mapping[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "broken",
+            "stage": self.stage.value,
+            "kind": self.kind,
+            "message": self.message[-MAX_TEXT:],
+            "trace": self.trace[-MAX_TEXT:],
+            "call": self.call,
+            "reports": [dict(report) for report in self.reports],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Broken:
+        call = value.get("call")
+        return cls(
+            stage=Stage(text(value.get("stage"))),
+            kind=text(value.get("kind")),
+            message=text(value.get("message")),
+            trace=text(value.get("trace")),
+            call=None if call is None else integer(call),
+            reports=items(value, "reports", mapping),
+        )
+
+
+Reply = Loaded | CensusTaken | BurstDone | Ready | Broken
+_REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
+    "loaded": Loaded.from_json,
+    "census_taken": CensusTaken.from_json,
+    "burst_done": BurstDone.from_json,
+    "ready": Ready.from_json,
+    "broken": Broken.from_json,
+}
+
+
+def parse_reply(message: Mapping[str, Any]) -> Reply:
+    """The reply that a frame holds. Raises `MessageError` where it is none."""
+    kind = message.get("type")
+    parse = _REPLIES.get(kind) if isinstance(kind, str) else None
+    if parse is None:
+        raise MessageError(f"a reply of unknown type {str(kind)[:50]!r}")
+    try:
+        return parse(message)
+    except ValueError as error:
+        raise MessageError(str(error)) from error
