@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -22,6 +22,7 @@ from harness.model import Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
 from harness.roofline import FlopCount, Traffic, count_flops, least_traffic
+from harness.sizes import evaluate
 from harness.trees import flatten, unflatten
 
 CUDA_SHARE = 0.4
@@ -262,12 +263,18 @@ class Bench:
 
     @functools.cached_property
     def costs(self) -> tuple[FlopCount, Traffic]:
-        """Flops of one call of the reference by torch's formulas, and the least bytes it must move."""
+        """Flops of one call of the reference by torch's formulas and the least bytes it must move; as the problem
+        declares them, where it does."""
         arguments = self.arguments(0)
         results: list[object] = []
         flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
         self.oracle.restore_state()
-        return flops, least_traffic(arguments, list(self.oracle.model.state_dict().values()), results[0])
+        traffic = least_traffic(arguments, list(self.oracle.model.state_dict().values()), results[0])
+        if (declared := self.problem.costs.flops) is not None:
+            flops = replace(flops, total=int(evaluate(declared, self._reference.sizes)))
+        if (declared := self.problem.costs.bytes) is not None:
+            traffic = replace(traffic, declared_bytes=int(evaluate(declared, self._reference.sizes)))
+        return flops, traffic
 
     def close(self) -> None:
         self.arena.close()

@@ -208,6 +208,17 @@ class InputRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Declared work of one call as arithmetic over the problem's constants; None where nothing is declared.
+
+    `harness.sizes.evaluate` gives the number, with `ReferenceModule.sizes` as names.
+    """
+
+    flops: str | None = None
+    bytes: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A reference to be matched. `id` is `level1/16`; `digest` is the SHA-256 of the file and its declarations."""
 
@@ -219,6 +230,7 @@ class Problem:
     precision: PrecisionClass = PrecisionClass.FP32
     workloads: Mapping[str, Workload] = field(default_factory=lambda: {"full": Workload(name="full")})
     rules: InputRules = field(default_factory=InputRules)
+    costs: Costs = field(default_factory=Costs)
     notes: str = ""
 
 

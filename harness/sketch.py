@@ -71,8 +71,8 @@ class Sketch:
         }
 
 
-def sketch(problem: Problem, workload: Workload, *, flops: str | None = None, bytes_: str | None = None) -> Sketch:
-    """The shapes and costs of `problem` at `workload`; `flops` and `bytes_` are its declarations (`catalog.Costs`).
+def sketch(problem: Problem, workload: Workload) -> Sketch:
+    """The shapes and costs of `problem` at `workload`, what it declares (`model.Costs`) in place of what is counted.
 
     Raises `ProblemError` where the code can't run without data; the message says what stopped it.
     """
@@ -82,6 +82,7 @@ def sketch(problem: Problem, workload: Workload, *, flops: str | None = None, by
         model = reference.model(0, None)
         results: list[object] = []
         counted = _told(problem, "forward", lambda: count_flops(lambda: results.append(model(*inputs))))
+    flops, bytes_ = problem.costs.flops, problem.costs.bytes
     inputs, parameters, result = _plain([inputs, list(model.state_dict().values()), results[0]])
     traffic = least_traffic(inputs, parameters, result)
     return Sketch(

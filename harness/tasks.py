@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
+from harness.model import Baseline, Costs, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
 from harness.sandbox import Mode
 
 
@@ -125,6 +125,7 @@ def problem_json(problem: Problem) -> dict[str, Any]:
         "digest": problem.digest,
         "precision": problem.precision.value,
         "variants": list(problem.rules.variants),
+        "costs": asdict(problem.costs),
     }
 
 
@@ -137,6 +138,7 @@ def problem_of(value: Mapping[str, Any]) -> Problem:
         digest=value["digest"],
         precision=PrecisionClass(value["precision"]),
         rules=InputRules(variants=tuple(value["variants"])),
+        costs=Costs(**value["costs"]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from harness.bench import POISON, Bench
 from harness.devices import open_device
-from harness.model import DeviceKind, InputRules, Problem, Workload, digest_text
+from harness.model import Costs, DeviceKind, InputRules, Problem, Workload, digest_text
 from harness.reference import ProblemError
 
 MATMUL = """
@@ -197,3 +198,13 @@ def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
 def test_too_large_a_problem_says_so() -> None:
     with pytest.raises((ProblemError, RuntimeError)):
         bench(MATMUL.replace("N = 32", "N = 400000"))
+
+
+def test_what_a_problem_declares_takes_the_place_of_what_is_counted() -> None:
+    plain = bench(MATMUL)
+    assert [plain.costs[0].total, plain.costs[1].total_bytes] == [2 * 32**3, 3 * 4 * 32 * 32]
+    declares = replace(problem(MATMUL), costs=Costs(flops="7 * N", bytes="N * N"))
+    held = Bench(declares, Workload(name="small"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
+    assert [held.costs[0].total, held.costs[1].total_bytes] == [7 * 32, 32 * 32]
+    plain.close()
+    held.close()

@@ -110,8 +110,8 @@ class TestProblems:
         }
         assert problem.rules.variants == ("zero_mean",)
         assert problem.notes == "a note"
-        assert catalog.costs["level1/16"].flops == "2 * N * M"
-        assert catalog.costs["level1/17"].flops is None
+        assert catalog["level1/16"].costs.flops == "2 * N * M"
+        assert catalog["level1/17"].costs.flops is None
 
     def test_a_workload_may_have_a_class_of_its_own(self, root: Path) -> None:
         declare(root, "  16: {workloads: {half: {N: 7}}, precisions: {half: bf16}}\n")

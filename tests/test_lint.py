@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.catalog import Costs, load_problems
+from harness.catalog import load_problems
 from harness.cli import main
 from harness.devices import open_device
 from harness.lint import RULES, ProblemReport, Verdict, lint_problem
 from harness.lint.samples import Drawer, make_sample
-from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
+from harness.model import Costs, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
 from harness.numerics import compare, judge
 from harness.oracle import Oracle
 from harness.reference import load_reference
@@ -53,8 +53,9 @@ def lint(
         digest=digest_text(text),
         precision=precision,
         rules=InputRules(variants=variants),
+        costs=Costs(flops=flops),
     )
-    return lint_problem(problem, Workload(name="full"), Costs(flops=flops), open_device(DeviceKind.HOST))
+    return lint_problem(problem, Workload(name="full"), open_device(DeviceKind.HOST))
 
 
 def broken(report: ProblemReport) -> dict[str, str]:
@@ -65,7 +66,7 @@ def broken(report: ProblemReport) -> dict[str, str]:
 def test_the_first_problems_keep_every_rule(number: str) -> None:
     catalog = load_problems(ROOT / "problems")
     problem = catalog[f"level1/{number}"]
-    report = lint_problem(problem, problem.workloads["small"], catalog.costs[problem.id], open_device(DeviceKind.HOST))
+    report = lint_problem(problem, problem.workloads["small"], open_device(DeviceKind.HOST))
     assert broken(report) == {}
     assert report.tried >= 10
     assert {check.rule for check in report.checks} == set(RULES)
@@ -256,7 +257,7 @@ def test_wrong_calls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_first_problems_keep_every_rule_at_full_size(number: str) -> None:
     catalog = load_problems(ROOT / "problems")
     problem = catalog[f"level1/{number}"]
-    report = lint_problem(problem, problem.workloads["full"], catalog.costs[problem.id], open_device(DeviceKind.CUDA))
+    report = lint_problem(problem, problem.workloads["full"], open_device(DeviceKind.CUDA))
     assert broken(report) == {}
 
 
@@ -265,7 +266,7 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
 ) -> None:
     out, table = tmp_path / "kept" / "lint.jsonl", tmp_path / "lint.md"
     call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]
-    assert main([*call, "--budget", "1e-9"]) == 3
+    assert main([*call, "--budget-s", "1e-9"]) == 3
     assert "3 of 3 left undone; go on with --resume" in capsys.readouterr().err
     assert main([*call, "--shard", "1/3"]) == 0
     assert main([*call, "--resume", "--markdown", str(table)]) == 1
@@ -304,7 +305,7 @@ def test_a_file_of_findings_that_is_none(folder: Path, tmp_path: Path, capsys: p
     assert "newer harness" in capsys.readouterr().err
     assert main(["problems", "lint", str(folder), "--resume"]) == 2
     assert main(["problems", "lint", str(folder), "--shard", "3/2"]) == 2
-    assert main(["problems", "lint", str(folder), "--budget", "0"]) == 2
+    assert main(["problems", "lint", str(folder), "--budget-s", "0"]) == 2
 
 
 def test_workloads_by_name_where_they_are_declared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

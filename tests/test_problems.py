@@ -135,11 +135,7 @@ def test_the_declaration_is_complete(problem: Problem) -> None:
 
 def test_sizes_of_every_workload_are_what_they_are_for(problem: Problem) -> None:
     """Every workload runs, large ones on tensors without data."""
-    costs = CATALOG.costs[problem.id]
-    made = {
-        name: sketch(problem, workload, flops=costs.flops, bytes_=costs.bytes)
-        for name, workload in problem.workloads.items()
-    }
+    made = {name: sketch(problem, workload) for name, workload in problem.workloads.items()}
     assert made["full"].input_bytes <= MAX_FULL_BYTES
     assert max(torch.Size(leaf.shape).numel() for leaf in made["small"].inputs) <= MAX_SMALL_ELEMENTS
     assert made["small"].flops <= MAX_SMALL_FLOPS

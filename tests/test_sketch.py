@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from harness.model import PrecisionClass, Problem, Workload
+from harness.model import Costs, PrecisionClass, Problem, Workload
 from harness.reference import ProblemError
 from harness.roofline import datasheet
 from harness.sketch import Leaf, sketch
@@ -68,7 +69,8 @@ def test_shapes_bytes_and_flops_are_those_of_a_real_call() -> None:
 
 
 def test_sizes_of_the_workload_and_declarations_count() -> None:
-    made = sketch(problem(LINEAR), Workload(name="small", sizes={"rows": 3}), flops="10 * rows", bytes_="wide")
+    declares = replace(problem(LINEAR), costs=Costs(flops="10 * rows", bytes="wide"))
+    made = sketch(declares, Workload(name="small", sizes={"rows": 3}))
     assert made.inputs[0].shape == (3, 11)
     assert (made.flops, made.total_bytes, made.declared) == (30, 11, ("flops", "bytes"))
 

@@ -6,14 +6,13 @@ Trusted side. Files are read as text: nothing of a problem or a solution is impo
 """
 
 from harness.catalog.needs import unmet_need
-from harness.catalog.problems import Catalog, CatalogError, Costs, load_problems
+from harness.catalog.problems import Catalog, CatalogError, load_problems
 from harness.catalog.solutions import Author, find_authors, find_solutions, solution_path
 
 __all__ = [
     "Author",
     "Catalog",
     "CatalogError",
-    "Costs",
     "find_authors",
     "find_solutions",
     "load_problems",

@@ -31,13 +31,13 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.model import InputRules, PrecisionClass, Problem, Workload, digest_text, one_line
+from harness.model import Costs, InputRules, PrecisionClass, Problem, Workload, digest_text, one_line
 from harness.sizes import SizeError, check_size, constants, evaluate
 
 WORKLOADS_FORMAT = 1
@@ -68,24 +68,12 @@ class CatalogError(Exception):
         super().__init__("\n".join(shown))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """Declared work of one call as arithmetic over the problem's constants; None where nothing is declared.
-
-    `harness.sizes.evaluate` gives the number, with `ReferenceModule.sizes` as names.
-    """
-
-    flops: str | None = None
-    bytes: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog(Mapping[str, Problem]):
     """The problems below one folder, by id."""
 
     root: Path
     problems: Mapping[str, Problem]
-    costs: Mapping[str, Costs] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Problem:
         return self.problems[key]
@@ -130,10 +118,9 @@ def load_problems(root: Path) -> Catalog:
         raise CatalogError([f"no folder of problems at {root}: name one by --problems"])
     findings: list[str] = []
     problems: dict[str, Problem] = {}
-    costs: dict[str, Costs] = {}
     below = sorted(entry for entry in root.iterdir() if entry.is_dir() and _FOLDER.fullmatch(entry.name))
     for folder in (root, *below):
-        _load_folder(folder, problems, costs, findings)
+        _load_folder(folder, problems, findings)
     if not problems and not findings:
         inner = next((entry for entry in (root / "KernelBench", root / "problems") if entry.is_dir()), None)
         findings.append(
@@ -143,10 +130,10 @@ def load_problems(root: Path) -> Catalog:
     if findings:
         raise CatalogError(findings)
     ordered = sorted(problems, key=lambda key: (key.partition("/")[0], int(key.partition("/")[2])))
-    return Catalog(root=root, problems={key: problems[key] for key in ordered}, costs=costs)
+    return Catalog(root=root, problems={key: problems[key] for key in ordered})
 
 
-def _load_folder(folder: Path, problems: dict[str, Problem], costs: dict[str, Costs], findings: list[str]) -> None:
+def _load_folder(folder: Path, problems: dict[str, Problem], findings: list[str]) -> None:
     level = folder.resolve().name
     files: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
@@ -180,9 +167,9 @@ def _load_folder(folder: Path, problems: dict[str, Problem], costs: dict[str, Co
             precision=reader.precision(),
             workloads=reader.workloads(),
             rules=reader.rules(),
+            costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes")),
             notes=reader.text("notes") or "",
         )
-        costs[key] = Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes"))
 
 
 def read_source(path: Path) -> str:

@@ -93,7 +93,6 @@ def baseline_command(
     cache_dir = (cache or cache_root()).expanduser()
     done = _measure(
         [(held, names) for held, names in ahead if names],
-        catalog=catalog,
         kind=kind,
         files=files,
         cache_dir=cache_dir,
@@ -158,7 +157,6 @@ def _chosen(catalog: Catalog, wanted: Sequence[str], solved: Path | None, worklo
 def _measure(
     ahead: Sequence[tuple[_Chosen, Sequence[Baseline]]],
     *,
-    catalog: Catalog,
     kind: DeviceKind,
     files: _Files | None,
     cache_dir: Path,
@@ -190,7 +188,7 @@ def _measure(
         peaks = told.peaks or peaks
         problem = told.request.problem
         done.add(problem.id)
-        light = _light(catalog, told.request, peaks)
+        light = _light(told.request, peaks)
         own = [pages.row_of(problem, told.request.workload, entry, light) for entry in told.entries]
         if told.reason is not None:
             own = [
@@ -215,15 +213,14 @@ def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Ro
     say(f"[{number}/{total}] {problem.id} {problem.name}: {', '.join(parts)}; {wall_s:.1f} s")
 
 
-def _light(catalog: Catalog, request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
+def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
     from harness.reference import ProblemError
     from harness.sketch import sketch
 
     if peaks is None:
         return None
-    costs = catalog.costs[request.problem.id]
     try:
-        made = sketch(request.problem, request.workload, flops=costs.flops, bytes_=costs.bytes)
+        made = sketch(request.problem, request.workload)
     except ProblemError:
         return None
     return made.light(request.problem, request.workload, peaks)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import environment
-from harness.catalog import Catalog, Costs, load_problems
+from harness.catalog import Catalog, load_problems
 from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
 from harness.config import SHARD, ConfigError
 from harness.environment import MachineError
@@ -54,7 +54,9 @@ def problems_lint(
     resume: Annotated[
         bool, typer.Option("--resume", help="Take from --out what it has already, check the rest.")
     ] = False,
-    budget: Annotated[float | None, option("--budget", "Begin no problem after so many seconds.  [no limit]")] = None,
+    budget: Annotated[
+        float | None, option("--budget-s", "Seconds after which no further problem begins.  [none]")
+    ] = None,
     markdown: Annotated[Path | None, option("--markdown", "File that gets a table of all findings.")] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
     as_json: Json = False,
@@ -63,14 +65,14 @@ def problems_lint(
 
     Zeros, constants, another call's output, half an output, neighbouring indices, unused inputs and parameters, lower
     precision, and the reference with one operation left out must all be rejected. Exit code 1 where a problem is at
-    fault, 3 where problems are left (--budget; or the GPU broke down under one): go on with --resume.
+    fault, 3 where problems are left (--budget-s; or the GPU broke down under one): go on with --resume.
 
     \b
     Examples:
       harness problems lint
       harness problems lint level1/16 level1/23 --device cpu
       harness problems lint --problems ../KernelBench/KernelBench --json
-      harness problems lint --device cuda --out lint.jsonl --resume --budget 300 --markdown lint.md
+      harness problems lint --device cuda --out lint.jsonl --resume --budget-s 300 --markdown lint.md
     """
     if rules:
         _list_rules(as_json=as_json)
@@ -80,7 +82,7 @@ def problems_lint(
     if out is not None and not resume and out.exists():
         raise ConfigError(f"{out} exists: --resume goes on with it, or name another")
     if budget is not None and not budget > 0:
-        raise ConfigError(f"--budget {budget:g}: a number of seconds above 0")
+        raise ConfigError(f"--budget-s {budget:g}: a number of seconds above 0")
     kind = _kind(device)
     tasks = part(list(_tasks(_chosen(paths or [], problems), workload or [], kind)), _shard(shard))
     from harness.lint import LedgerError
@@ -111,19 +113,18 @@ class _Task:
     """One problem at one of its workloads, by name; `workload` is None where it declares none of that name."""
 
     problem: Problem
-    costs: Costs
     name: str
     workload: Workload | None
 
 
-def _tasks(chosen: Iterable[tuple[Problem, Costs, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
+def _tasks(chosen: Iterable[tuple[Problem, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
     """Every problem at every workload asked for; a problem that was named gets one also where it lacks the workload."""
-    for problem, costs, named in chosen:
+    for problem, named in chosen:
         small = kind is DeviceKind.HOST and "small" in problem.workloads
         for name in names or ["small" if small else "full"]:
             workload = problem.workloads.get(name)
             if workload is not None or named or not names:
-                yield _Task(problem=problem, costs=costs, name=name, workload=workload)
+                yield _Task(problem=problem, name=name, workload=workload)
 
 
 def _checked(
@@ -160,30 +161,30 @@ def _checked(
     return reports, len(tasks) - len(reports)
 
 
-def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, Costs, bool]]:
-    """The problems asked for, each once, with their declared costs, and whether they were named one by one."""
+def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, bool]]:
+    """The problems asked for, each once, and whether they were named one by one."""
     seen: set[Path] = set()
-    found: list[tuple[Catalog, Problem, bool]] = []
+    found: list[tuple[Problem, bool]] = []
     default: Catalog | None = None
     for wanted in paths or [str(root or "problems")]:
         path = Path(wanted)
         if path.is_dir():
             catalog = load_problems(path)
-            found += [(catalog, problem, False) for problem in catalog.values()]
+            found += [(problem, False) for problem in catalog.values()]
         elif path.is_file():
             # The folder of its level, so that the id and the declarations beside it are found.
             catalog = load_problems(path.parent)
             here = [problem for problem in catalog.values() if problem.path.resolve() == path.resolve()]
             if not here:
                 raise ConfigError(f"{path}: a problem's file is named like 16_matmul.py")
-            found += [(catalog, problem, True) for problem in here]
+            found += [(problem, True) for problem in here]
         else:
             default = default or load_problems(root or Path("problems"))
-            found.append((default, default.resolve(wanted), True))
-    for catalog, problem, named in found:
+            found.append((default.resolve(wanted), True))
+    for problem, named in found:
         if problem.path.resolve() not in seen:
             seen.add(problem.path.resolve())
-            yield problem, catalog.costs.get(problem.id, Costs()), named
+            yield problem, named
 
 
 def _kind(device: str) -> DeviceKind:
@@ -232,7 +233,7 @@ def _lint(task: _Task, device: Device) -> ProblemReport:
     if on_host and task.name == "small":
         torch.set_num_threads(1)  # handing out such small pieces would cost more than it gains
     try:
-        return lint_problem(task.problem, task.workload, task.costs, device)
+        return lint_problem(task.problem, task.workload, device)
     except (torch.OutOfMemoryError, MemoryError) as error:
         return _at_fault(task, device, f"not enough memory to check it: {error}")
 

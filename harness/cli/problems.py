@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.catalog import Catalog, CatalogError, load_problems
+from harness.catalog import CatalogError, load_problems
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put
 from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
@@ -65,7 +65,7 @@ def problems_list(
     costed = {}
     if not quick:
         peaks = _peaks(gpu)
-        costed = {item.id: _cost(catalog, item, item.workloads[workload], peaks) for item in chosen}
+        costed = {item.id: _cost(item, item.workloads[workload], peaks) for item in chosen}
     if as_json:
         print_json([pages.as_json(item, [costed[item.id]] if costed else []) for item in chosen])
     else:
@@ -87,7 +87,7 @@ def problems_show(
     catalog = load_problems(problems or Path("problems"))
     held = catalog.resolve(problem)
     peaks = _peaks(gpu)
-    costed = [_cost(catalog, held, workload, peaks) for workload in held.workloads.values()]
+    costed = [_cost(held, workload, peaks) for workload in held.workloads.values()]
     if as_json:
         print_json({**pages.as_json(held, costed), "source": held.source})
     else:
@@ -115,13 +115,12 @@ def _peaks(wanted: str | None) -> Peaks:
     raise AssertionError(f"the assumed GPU {ASSUMED_GPU} has a datasheet")
 
 
-def _cost(catalog: Catalog, problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:
+def _cost(problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:
     from harness.reference import ProblemError
     from harness.sketch import sketch
 
-    costs = catalog.costs[problem.id]
     try:
-        made = sketch(problem, workload, flops=costs.flops, bytes_=costs.bytes)
+        made = sketch(problem, workload)
     except ProblemError as error:
         return pages.Costed(workload=workload, sketch=None, light=None, gpu=peaks.name, reason=str(error))
     return pages.Costed(workload=workload, sketch=made, light=made.light(problem, workload, peaks), gpu=peaks.name)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from harness.catalog import Costs
 from harness.devices import Device
 from harness.lint.blind import blind, blind_thorough
 from harness.lint.computed import coarser, run_model, unread_tiles, unused_inputs, unused_parameters
@@ -58,13 +57,13 @@ _RULES_OF_TRIALS = (
 )
 
 
-def lint_problem(problem: Problem, workload: Workload, costs: Costs, device: Device) -> ProblemReport:
+def lint_problem(problem: Problem, workload: Workload, device: Device) -> ProblemReport:
     """Check every rule. Only a fault of the machine raises (out of memory); whatever the problem does is a finding."""
     begin = time.perf_counter()
     checks: list[Check] = []
     notes: list[str] = []
     try:
-        linted = _Linted(problem, workload, costs, device)
+        linted = _Linted(problem, workload, device)
         checks.append(Check(rule="loads", verdict=Verdict.KEPT))
         checks += linted.checks()
         notes += linted.notes
@@ -99,10 +98,9 @@ def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
 class _Linted:
     """One problem made ready."""
 
-    def __init__(self, problem: Problem, workload: Workload, costs: Costs, device: Device) -> None:
+    def __init__(self, problem: Problem, workload: Workload, device: Device) -> None:
         self.problem = problem
         self.required = workload.precision or problem.precision
-        self.costs = costs
         self.device = device
         self.notes: list[str] = []
         self.reference: ReferenceModule = load_reference(problem, workload)
@@ -209,10 +207,10 @@ class _Linted:
         return _check("deterministic", broken)
 
     def _flops(self) -> Check:
-        if self.costs.flops is None:
+        if self.problem.costs.flops is None:
             return _unchecked("flops", "none declared")
         try:
-            declared = evaluate(self.costs.flops, self.reference.sizes)
+            declared = evaluate(self.problem.costs.flops, self.reference.sizes)
         except SizeError as error:
             return _broken("flops", [str(error)])
         first = self.first
