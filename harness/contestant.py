@@ -30,7 +30,6 @@ from harness.messages import (
     Call,
     CallClaim,
     CallMode,
-    Leaf,
     Loaded,
     Manner,
     Ready,
@@ -38,7 +37,8 @@ from harness.messages import (
     Stage,
 )
 from harness.model import DeviceKind
-from harness.trees import TreeSpec, flatten, unflatten
+from harness.snapshot import Snapshot
+from harness.trees import TreeSpec, unflatten
 from harness.wire import Channel, ChannelClosed
 
 MODULE_NAME = "solution"
@@ -90,7 +90,7 @@ class Contestant:
         self._checked = False
         self._own_allocations = False
         self._prepared: BackToBack | None = None
-        self._snapshots: list[_Snapshot] = []
+        self._snapshots: list[Snapshot] = []
         self._gate: StreamGate | None = None
         self._took = CallTime(device_s=0.0, window_s=0.0)
 
@@ -231,7 +231,7 @@ class Contestant:
         return Ready()
 
     def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> Step:
-        snapshot = _Snapshot([self._tensor(slot) for slot in call.outputs], self._shim)
+        snapshot = Snapshot([self._tensor(slot) for slot in call.outputs], self._shim)
         state_slots = [self._tensor(slot) for slot in call.state]
         arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
         self._snapshots.append(snapshot)
@@ -316,7 +316,7 @@ class Contestant:
             self._restore_state()
         if call.seed is not None:
             self._device.reseed(call.seed)
-        snapshot = _Snapshot(outputs, self._shim)
+        snapshot = Snapshot(outputs, self._shim)
 
         def forward() -> object:
             result = self._model(*arguments) if around is None else around(lambda: self._model(*arguments))
@@ -362,58 +362,6 @@ class Contestant:
 
     def _reports(self) -> tuple[dict[str, Any], ...]:
         return tuple(self._shim.collect_reports()) if self._shim is not None else ()
-
-
-class _Snapshot:
-    """Takes down what a call returned: its structure, and its bytes into the referee's buffers."""
-
-    def __init__(self, slots: Sequence[torch.Tensor], shim: Any) -> None:
-        self._slots = slots
-        self._shim = shim
-        self.tree = flatten(None)[1]
-        self.leaves: tuple[Leaf, ...] = ()
-        self.result: object = None
-        self.missing: list[str] = []
-        self._devices: list[str] | None = None
-
-    def _device_of(self, leaf: torch.Tensor) -> str:
-        return str(self._shim.device_of(leaf)) if self._shim is not None else leaf.device.type
-
-    def coerce(self, result: object) -> object:
-        """`result` with every tensor on the device of the buffer it goes to."""
-        leaves, tree = flatten(result)
-        if len(leaves) != len(self._slots):
-            return result
-        self._devices = [self._device_of(leaf) for leaf in leaves]
-        moved = []
-        for leaf, slot in zip(leaves, self._slots, strict=True):
-            if self._shim is not None:
-                moved.append(leaf if self._device_of(leaf) == "cuda" else leaf.to("cuda"))
-            else:
-                moved.append(leaf.to(slot.device))
-        return unflatten(tree, moved)
-
-    def take(self, result: object) -> None:
-        self.result = result
-        leaves, self.tree = flatten(result)
-        described = []
-        for index, leaf in enumerate(leaves):
-            # Where the solution left it, even if it was brought over since.
-            device = self._devices[index] if self._devices is not None else self._device_of(leaf)
-            described.append(
-                Leaf(
-                    type=type(leaf).__name__,
-                    shape=tuple(leaf.shape),
-                    dtype=str(leaf.dtype).removeprefix("torch."),
-                    device=device,
-                    address=leaf.data_ptr() if leaf.layout is torch.strided else 0,
-                )
-            )
-            if index < len(self._slots):
-                slot = self._slots[index]
-                if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
-                    slot.copy_(leaf)
-        self.leaves = tuple(described)
 
 
 def _host_shim(runtime: Path, *, checked: bool) -> Any:

@@ -102,7 +102,9 @@ class Asker:
         with opened_after(gate, PATIENCE_S):
             refused = self.guest.prepare(request, self.limit_s, gate.fd)
         if refused is None and gate.is_open:
-            return "they wait for the device, or take long to submit"
+            refused = "they wait for the device, or take long to submit"
+        if refused is not None:
+            gate.open()  # whatever was queued must not stand before what comes next
         return refused
 
     def _open(self) -> float | None:

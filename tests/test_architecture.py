@@ -21,7 +21,7 @@ LAYERS = {
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench peaks reference sketch "
     "sources split store",
     "stages": "audit backtoback baselines bench build contention contestant guest health hush idle measure nonstop "
-    "oracle places quiet refresh reordering sandbox session sidecheck signature tally tasks timing tracing "
+    "oracle places quiet refresh reordering sandbox session sidecheck signature snapshot tally tasks timing tracing "
     "verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",
@@ -30,6 +30,7 @@ LAYERS = {
 
 UNTRUSTED = (
     "harness.contestant",
+    "harness.snapshot",
     "harness.tracing",
     "harness.build.harvest",
     "harness.build.pretend",

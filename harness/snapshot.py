@@ -1,0 +1,66 @@
+"""What a call returned, taken down before anything else can happen to it.
+
+The untrusted side: runs in one process with a submission, and is imported by `contestant` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from harness.messages import Leaf
+from harness.trees import flatten, unflatten
+
+
+class Snapshot:
+    """Takes down what a call returned: its structure, and its bytes into the referee's buffers."""
+
+    def __init__(self, slots: Sequence[torch.Tensor], shim: Any) -> None:
+        self._slots = slots
+        self._shim = shim
+        self.tree = flatten(None)[1]
+        self.leaves: tuple[Leaf, ...] = ()
+        self.result: object = None
+        self.missing: list[str] = []
+        self._devices: list[str] | None = None
+
+    def _device_of(self, leaf: torch.Tensor) -> str:
+        return str(self._shim.device_of(leaf)) if self._shim is not None else leaf.device.type
+
+    def coerce(self, result: object) -> object:
+        """`result` with every tensor on the device of the buffer it goes to."""
+        leaves, tree = flatten(result)
+        if len(leaves) != len(self._slots):
+            return result
+        self._devices = [self._device_of(leaf) for leaf in leaves]
+        moved = []
+        for leaf, slot in zip(leaves, self._slots, strict=True):
+            if self._shim is not None:
+                moved.append(leaf if self._device_of(leaf) == "cuda" else leaf.to("cuda"))
+            else:
+                moved.append(leaf.to(slot.device))
+        return unflatten(tree, moved)
+
+    def take(self, result: object) -> None:
+        self.result = result
+        leaves, self.tree = flatten(result)
+        described = []
+        for index, leaf in enumerate(leaves):
+            # Where the solution left it, even if it was brought over since.
+            device = self._devices[index] if self._devices is not None else self._device_of(leaf)
+            described.append(
+                Leaf(
+                    type=type(leaf).__name__,
+                    shape=tuple(leaf.shape),
+                    dtype=str(leaf.dtype).removeprefix("torch."),
+                    device=device,
+                    address=leaf.data_ptr() if leaf.layout is torch.strided else 0,
+                )
+            )
+            if index < len(self._slots):
+                slot = self._slots[index]
+                if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
+                    slot.copy_(leaf)
+        self.leaves = tuple(described)
