@@ -17,18 +17,18 @@ from typing import Any
 
 import torch
 
-from harness import idle, peaks
+from harness import peaks
 from harness.audit import Auditor, Subject
 from harness.baselines import Keeper
 from harness.bench import Bench
-from harness.claims import calibrate
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
+from harness.learning import learn
 from harness.lint import taken_for_right
 from harness.model import DeviceKind, Problem, Status, Workload, one_line
-from harness.quiet import NONSTOP_SETS, Known, measure_quiet
+from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
 from harness.roofline import Peaks
 from harness.sandbox import SandboxPolicy
@@ -172,7 +172,7 @@ class Referee:
             )
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
-                self._known = self._learn(bench, task)
+                self._known = learn(self._terms(task), bench, task, self._guest)
                 if self._peaks is None and self.config.cache_dir:
                     self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
         if task.timed and self._baselines is not None and self._baselines.lacks(bench):
@@ -187,9 +187,7 @@ class Referee:
             evidence["taken_for_right"] = list(degenerate)
         guest: Guest | None = None
         try:
-            with Guest(
-                self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
-            ) as guest:
+            with self._guest(task) as guest:
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
                     side = self._begin_side(task, workload)
                 session = Session(
@@ -247,9 +245,7 @@ class Referee:
         begin = time.perf_counter()
         try:
             bench = self._side_bench_for(task.problem, task.workload)
-            with Guest(
-                self._zygote, self._policy(task), task.log_path, memory_limit_bytes=self.config.memory_limit_bytes
-            ) as guest:
+            with self._guest(task) as guest:
                 session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=AUDITED_CALLS)
                 return session.run()
         except GuestFailed as refused:
@@ -266,32 +262,10 @@ class Referee:
             baselines=self._baselines,
         )
 
-    def _learn(self, bench: Bench, task: Task) -> Known:
-        """The reference on its own, and what bursts cost beside their calls, by a contestant of the harness's own code.
-
-        Where that contestant fails, the first solution shows why.
-        """
-        sets = min(len(bench.sets), self.config.sets_per_burst + EXTRA_SETS)
-        quiet = measure_quiet(bench, sets=sets)
-        own = replace(
-            task,
-            source=idle.source(bench.traits, bench.oracle.initial_state),
-            filename="idle.py",
-            modules=(),
-            parts=(),
-            readable=(),
-        )
-        try:
-            with Guest(
-                self._zygote, self._policy(own), own.log_path, memory_limit_bytes=self.config.memory_limit_bytes
-            ) as guest:
-                session = Session(self._terms(task), bench, guest, own, {}, {}, time.perf_counter())
-                pauses = calibrate(session.idle_bursts(sets))
-                nonstop = session.idle_nonstop(quiet.nonstop_sets) if quiet.nonstop_sets else {}
-                process_bytes = session.end_guest(self.device.taken_bytes())
-        except GuestFailed:
-            return Known(quiet=quiet)
-        return Known(quiet=quiet, pauses=pauses, nonstop=nonstop, process_bytes=process_bytes)
+    def _guest(self, task: Task) -> Guest:
+        """A contestant for this solution, in its sandbox."""
+        limit = self.config.memory_limit_bytes
+        return Guest(self._zygote, self._policy(task), task.log_path, memory_limit_bytes=limit)
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from harness.baselines import Keeper, with_baselines
 from harness.bench import Bench
-from harness.claims import Calibration, calibrate
 from harness.disturbance import DISTURBED
 from harness.gpustate import GpuMonitor, Watch
 from harness.guest import Guest, GuestFailed
@@ -29,12 +28,11 @@ from harness.measure import (
     Rounds,
     Turn,
     calls_of,
-    plan_turns,
     run_rounds,
 )
-from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load, Manner
+from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.model import DeviceKind, Failure, Status
-from harness.nonstop import LATE_WRITE, Asker, Figures, Nonstop, Nonstops
+from harness.nonstop import LATE_WRITE, Asker, Figures, Nonstops
 from harness.places import placed
 from harness.quiet import Known
 from harness.refresh import Refresh
@@ -48,10 +46,6 @@ from harness.timing import Settled, judge_times, peak_memory, with_graph
 from harness.verify import Finding, Verifier, overall, summarise
 
 T = TypeVar("T")
-
-CALIBRATION_BURSTS = 6
-NONSTOP_CALIBRATION_BURSTS = 4
-"""Bursts of a trusted contestant by which those of a solution are measured: with pauses, and in each manner without."""
 
 WORTH_A_GAP_S = 0.05
 """Checking answers for longer than this, the referee lets audits go on between bursts."""
@@ -273,32 +267,6 @@ class Session:
             self._expect_still()
             wall_s += max(0.0, (middle - begin) - (time.perf_counter() - middle))
         return done, wall_s
-
-    def idle_bursts(self, sets: int) -> list[tuple[float, list[float]]]:
-        """Wall seconds and claimed device seconds of bursts over `sets` sets, by a solution that is trusted."""
-        self._load()
-        bursts = []
-        for number in range(CALIBRATION_BURSTS + 1):
-            turns = plan_turns(sets, self._secret, number + 1)
-            for turn in turns:
-                self._bench.mask(turn.index)
-            self._bench.device.synchronize()
-            done, wall_s = self._burst(turns)
-            bursts.append((wall_s, [claim.device_s for claim in done.claims]))
-        return bursts[1:]  # the first one loads and allocates
-
-    def idle_nonstop(self, sets: int) -> dict[Manner, Calibration]:
-        """What calls back to back over the first `sets` sets, as drawn, take by the same solution.
-
-        Its device times are taken as nothing: what its launches take counts as what launches take.
-        """
-        found: dict[Manner, Calibration] = {}
-        for manner in (Manner.QUEUED, Manner.LAUNCHED):
-            bursts = [self._asker().run(range(sets), manner, drawn=True) for _ in range(NONSTOP_CALIBRATION_BURSTS + 1)]
-            walls_s = [held.wall_s for held in bursts[1:] if isinstance(held, Nonstop)]
-            if walls_s:
-                found[manner] = calibrate([(wall_s, [0.0] * sets) for wall_s in walls_s])
-        return found
 
     def _asker(self) -> Asker:
         return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())

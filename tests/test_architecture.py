@@ -15,14 +15,14 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "census claims comparing comparison comparison_kernel digest digest_kernel disturbance extract holdback "
-    "kernel_names labels messages numerics nvrtc occupancy patterns policies precision reports rewards "
-    "roofline sanitizers scoring screen sizes stats trees variants wire",
-    "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench peaks reference sketch "
-    "sources split store",
-    "stages": "audit backtoback baselines bench build contention contestant guest health hush idle measure nonstop "
-    "oracle places quiet refresh reordering sandbox session sidecheck signature snapshot tally tasks timing tracing "
-    "verify zygote",
+    "pure": "census claims comparing comparison comparison_kernel digest digest_kernel disturbance extract "
+    "holdback kernel_names labels messages numerics nvrtc occupancy patterns policies precision reports "
+    "rewards roofline sanitizers scoring screen sizes stats trees variants wire",
+    "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
+    "peaks reference sketch sources split store",
+    "stages": "audit backtoback baselines bench build contention contestant guest health hush idle learning "
+    "measure nonstop oracle places quiet refresh reordering sandbox session sidecheck signature "
+    "snapshot tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",
 }
