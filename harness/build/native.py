@@ -19,7 +19,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class NvccToolchain:
     """g++ and nvcc, for one compute capability. Without one (None) it builds C++ only.
 
     `cache` is the folder below which what builds share is kept. `lean_headers=False` always uses the full headers,
-    `quick_ways=False` compiles every unit as torch writes it.
+    `quick_ways` names those of `quick.WAYS` that are tried before that.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class NvccToolchain:
         *,
         torch: TorchBuild | None = None,
         lean_headers: bool = True,
-        quick_ways: bool = True,
+        quick_ways: Collection[str] = quick.WAYS,
         jobs: int | None = None,
     ) -> None:
         self._torch = torch or find_torch()
@@ -86,7 +86,7 @@ class NvccToolchain:
             self._cuda_home = cuda_home(self._nvcc)
         self._ninja = _find_ninja()
         self._jobs = jobs or _max_jobs()
-        self._quick = quick_ways and lean_headers
+        self._ways = tuple(sorted(quick_ways)) if lean_headers else ()
         cuda = None if self._cuda_home is None else (self._cuda_home / "include", str(nvcc_version(self._nvcc)))
         self._headers = (
             SharedHeaders(cache / "headers", self._torch, self._cxx, self._compiler(), cuda) if lean_headers else None
@@ -100,7 +100,7 @@ class NvccToolchain:
                 f"native {FORMAT}",
                 self._compiler(),
                 f"nvcc {nvcc_version(self._nvcc)} arch {arch}",
-                f"lean headers {'off' if self._headers is None else lean.FORMAT} quick {self._quick}",
+                f"lean headers {'off' if self._headers is None else lean.FORMAT} quick {self._ways}",
                 f"cuda libraries {self._torch.has_cuda_libraries}",
             )
         )
@@ -235,7 +235,7 @@ class NvccToolchain:
 
     def _quick_command(self, spec: ExtensionSpec, unit: Unit, folder: Path) -> str | None:
         """How a unit is tried before all else, its files written; None where it is not."""
-        if self._headers is None or not self._quick:
+        if self._headers is None or ("split" if unit.cuda else "prebuilt") not in self._ways:
             return None
         own = f"{OWN}/quick-{unit.file}"
         header = self._headers.unit(unit.text, python=False)

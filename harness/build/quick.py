@@ -19,6 +19,9 @@ from harness.build.spec import ExtensionSpec
 from harness.build.units import Unit
 from harness.split import flags
 
+WAYS = ("prebuilt", "split")
+"""Bindings from the compiled library, CUDA sources in two parts; in the words of `BuildReport`."""
+
 _UNIT_SCRIPT = Path(flags.__file__).parent / "unit.py"
 _CHANGES_ABI = re.compile(r"_GLIBCXX_|-fno-|-fsanitize|-flto|-m32|-include|-x$|-fabi|-std=.*98")
 _MENTIONS_PYTHON = re.compile(r"\bpybind11|\bPYBIND11|\bpy::|\bPyObject\b|\bTHP|torch/python\.h|wrap_pybind_function")

@@ -254,6 +254,8 @@ class _Splitter:
                 if name is None:
                     raise self._refusal(node, "a device variable of an unusual form")
                 self._variables.append((node, name, b"__constant__" in of))
+                if not of & {b"const", b"constexpr"}:
+                    self._uninitialise(declarator)
         elif b"__device__" in of:
             if b"__host__" not in of:
                 self._drop(self._host, outer)
@@ -262,6 +264,22 @@ class _Splitter:
             constant = b"constexpr" in of or (b"const" in of and b"std::" not in text)
             if is_function or not constant or _OF_TORCH.search(text):
                 self._drop(self._device, outer)
+
+    def _uninitialise(self, declarator: Node) -> None:
+        """The host's copy of a device variable is only an address; its initialiser may name device functions."""
+        if declarator.type != "init_declarator":
+            return
+        inner, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
+        if inner is None or value is None:
+            return
+        open_ended = [node for node in walk(inner) if node.type == "array_declarator" and not _sized(node)]
+        if len(open_ended) > 1 or (open_ended and value.type != "initializer_list"):
+            return
+        for node in open_ended:
+            count = sum(item.type != "comment" for item in value.named_children)
+            self._host.append(_Edit(node.end_byte - 1, node.end_byte - 1, b"%d" % count))
+        lines = self._data.count(b"\n", inner.end_byte, declarator.end_byte)
+        self._host.append(_Edit(inner.end_byte, declarator.end_byte, b"\n" * lines))
 
     def _shared_variables(self) -> Iterator[tuple[str, bool]]:
         """Variables of the device that host code names: both parts must call them alike."""
@@ -360,3 +378,7 @@ class _Splitter:
             position = edit.end
         out += self._data[position:]
         return bytes(out).decode("utf-8", "surrogatepass")
+
+
+def _sized(array: Node) -> bool:
+    return array.child_by_field_name("size") is not None

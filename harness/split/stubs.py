@@ -42,15 +42,16 @@ def stub(data: bytes, tree: Tree, node: Node, template: Node | None) -> tuple[by
             named = b"harness_p%d" % number
             inserted.append((item.end_byte, b" " + named))
         pack = b"..." if item.type == "variadic_parameter_declaration" else b""
-        types.append(b"decltype(" + named + b")" + pack)
-        values.append(named + pack)
+        types.append(b"::harness_split::passed<decltype(" + named + b")>" + pack)
+        values.append(b"(void*)__builtin_addressof(" + named + b")" + pack)
     function = name
     if template is not None:
         function += b"<" + b", ".join(_arguments(data, tree, template)) + b">"
     # The cast chooses among kernels of one name.
     address = b"static_cast<void (*)(" + b", ".join(types) + b")>(&" + function + b")"
     body = b"{ static ::harness_split::Kernel " + MARK + b"(" + address + b"); "
-    return body + MARK + b".launch(" + b", ".join(values) + b"); }", inserted
+    body += b"void* harness_arguments[] = {" + b", ".join([*values, b"nullptr"]) + b"}; "
+    return body + MARK + b".launch(harness_arguments); }", inserted
 
 
 def _arguments(data: bytes, tree: Tree, template: Node) -> list[bytes]:

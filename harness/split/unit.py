@@ -29,7 +29,7 @@ _PRELUDE = "#include <cstdint>\n#include <cmath>\n#include <algorithm>\n#include
 """Of what torch's headers bring, what device code is written with."""
 
 
-class _Failed(Exception):
+class Failed(Exception):
     """A command that failed; the message is its first error."""
 
 
@@ -38,15 +38,15 @@ def main(arguments: Sequence[str]) -> int:
     settings: dict[str, Any] = json.loads(Path(settings_path).read_text(encoding="utf-8"))
     try:
         parts = split(Path(source).read_text(encoding="utf-8", errors="surrogatepass"))
-        report = _Build(Path(source), Path(target), settings, nvcc, given).build(parts)
-    except (Unsplittable, flags.UnknownFlag, LookupError, _Failed) as reason:
+        report = Build(Path(source), Path(target), settings, nvcc, given).run(parts)
+    except (Unsplittable, flags.UnknownFlag, LookupError, Failed) as reason:
         sys.stdout.write(f"{reason}\n")
         return 1
     sys.stdout.write(report)
     return 0
 
 
-class _Build:
+class Build:
     def __init__(
         self, source: Path, target: Path, settings: dict[str, Any], nvcc: str, arguments: Sequence[str]
     ) -> None:
@@ -57,8 +57,8 @@ class _Build:
         self._arguments = arguments
         self._folder = Path(f"{target}.split")
 
-    def build(self, parts: Parts) -> str:
-        """Make the object; what nvcc said. Raises `_Failed`, `UnknownFlag` and `LookupError`."""
+    def run(self, parts: Parts) -> str:
+        """Make the object; what nvcc said. Raises `Failed`, `UnknownFlag` and `LookupError`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         host_flags = flags.for_host(self._arguments)
         if parts.templates:
@@ -71,7 +71,7 @@ class _Build:
                 report = device.result()
         used = symbols.kernels_in(listing)
         if missing := set(used) - symbols.entries_in(report):
-            raise _Failed(f"the device part lacks {min(missing)}")
+            raise Failed(f"the device part lacks {min(missing)}")
         table = [*(symbols.Symbol(name=name) for name in used), *symbols.variables_in(listing, parts.variables)]
         self._join(table)
         return report
@@ -116,7 +116,7 @@ def _run(command: Sequence[str]) -> str:
     )
     if done.returncode != 0:
         first = next((line for line in done.stdout.splitlines() if "error" in line), done.stdout[:200])
-        raise _Failed(first.strip())
+        raise Failed(first.strip())
     return done.stdout
 
 

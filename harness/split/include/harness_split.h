@@ -5,6 +5,7 @@
 #pragma once
 #include <cuda_runtime.h>
 #include <cstdlib>
+#include <type_traits>
 
 #ifndef __launch_bounds__
 #define __launch_bounds__(...)
@@ -38,6 +39,22 @@ extern __attribute__((visibility("hidden"))) const harness_split_symbol harness_
 
 namespace harness_split {
 
+// A parameter's type as a function's type has it. g++ keeps `restrict` where the parameter's type is asked for.
+template <class T>
+struct Passed {
+  using type = std::remove_cv_t<T>;
+};
+template <class T>
+struct Passed<T* __restrict__> {
+  using type = T*;
+};
+template <class T>
+struct Passed<T* __restrict__ const> {
+  using type = T*;
+};
+template <class T>
+using passed = typename Passed<T>::type;
+
 [[noreturn]] inline void never() { std::abort(); }
 
 // Launched as nvcc's stubs of this toolkit do it.
@@ -52,19 +69,15 @@ class Kernel {
 #endif
   }
 
-  template <class... A>
-  void launch(A&... arguments) {
+  void launch(void** arguments) {
     dim3 grid, block;
     size_t shared;
     cudaStream_t stream;
-    void* pointers[sizeof...(A) + 1] = {
-        const_cast<void*>(reinterpret_cast<const volatile void*>(&reinterpret_cast<const volatile char&>(arguments)))...,
-        nullptr};
     if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) != cudaSuccess) return;
 #if CUDART_VERSION >= 13000
-    (void)__cudaLaunchKernel(handle_, grid, block, pointers, shared, stream);
+    (void)__cudaLaunchKernel(handle_, grid, block, arguments, shared, stream);
 #else
-    (void)cudaLaunchKernel(handle_, grid, block, pointers, shared, stream);
+    (void)cudaLaunchKernel(handle_, grid, block, arguments, shared, stream);
 #endif
   }
 

@@ -1,0 +1,188 @@
+"""What each way of building brings: one solution alone, and many different ones at once, from an empty cache.
+
+    python tests/benchmarks/bench_builds.py                          # all ways; on 16 cores about 3 minutes
+    python tests/benchmarks/bench_builds.py --ways quick --count 64 --json builds.json
+
+Makes `--count` different solutions of the examples (each with a constant of its own), and builds them by
+the real builders: zygote, harvest, sandbox, compilers, cache. Shared headers are warmed up first, which is timed apart.
+The GPU is not used; without nvcc the examples in plain C++ are built.
+
+Ways: `full` torch's own headers; `lean` lean headers; `prebuilt` and `split` one of the quick ways beside lean headers;
+`quick` both, which is what the harness does. Of `full` only the one alone is built. Processor seconds are those of the
+whole machine, which should have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.build import BuildCache, BuildOutcome, NvccToolchain
+from harness.environment import find_nvcc
+from harness.executors import Order
+from harness.executors.building import LocalBuilders
+
+ROOT = Path(__file__).parent.parent.parent
+
+WAYS = {
+    "full": {"lean_headers": False},
+    "lean": {"quick_ways": ()},
+    "prebuilt": {"quick_ways": ("prebuilt",)},
+    "split": {"quick_ways": ("split",)},
+    "quick": {},
+}
+ALONE_ONLY = ("full",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One way of building. `alone_s` and `alone_cpu_s` are of one typical solution with the machine to itself; of
+    `count` solutions at once, `wall_s` is all of them, `cpu_s` their processor time, `typical_s` the median of one."""
+
+    way: str
+    alone_s: float
+    alone_cpu_s: float
+    alone_units: dict[str, str]
+    count: int = 0
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    typical_s: float | None = None
+    compile_s: float | None = None
+    units: dict[str, int] | None = None
+    failed: int = 0
+
+
+def solutions(count: int, cuda: bool) -> list[tuple[str, str]]:
+    """Name and text of `count` different solutions."""
+    found = []
+    for path in sorted((ROOT / "solutions" / "examples").glob("*/level*/*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "load_inline" in text and "does_not_compile" not in path.name and cuda == ("__global__" in text):
+            found.append((path.stem, text))
+    made = []
+    for number in range(count):
+        name, text = found[number % len(found)]
+        constant = f"constexpr int copy_of_benchmark = {time.time_ns() % 10**9 + number};"
+        changed = re.sub(r"^(#include .*)$", rf"\1\n{constant}", text, count=1, flags=re.MULTILINE)
+        made.append((f"{name}_{number}.py", changed))
+    return made
+
+
+def busy_s() -> float:
+    """Processor seconds of the whole machine since it started."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _wait, interrupt, soft = (int(field) for field in fields[:7])
+    return (user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
+
+
+class Builders:
+    """The real builders with one way and an empty cache."""
+
+    def __init__(self, way: str, shared: Path, folder: Path, capability: tuple[int, int] | None) -> None:
+        self.toolchain = NvccToolchain(capability, shared, **WAYS[way])  # type: ignore[arg-type]
+        self._folder = folder
+        self._builders = LocalBuilders(
+            self.toolchain, BuildCache(folder / "cache"), timeout_s=600.0, sandbox="auto", log=folder / "zygote.log"
+        )
+
+    def build(self, solution: tuple[str, str]) -> BuildOutcome:
+        name, text = solution
+        order = Order(source=text, filename=name, arguments=None, log_path=self._folder / f"{name}.log")
+        return self._builders.build(order)
+
+    def close(self) -> None:
+        self._builders.close()
+
+
+def measure(
+    way: str, count: int, jobs: int, shared: Path, folder: Path, capability: tuple[int, int] | None
+) -> Measured:
+    """Build one alone, then `count` at once."""
+    chosen = solutions(count + 2, capability is not None)
+    builders = Builders(way, shared, folder, capability)
+    try:
+        builders.build(("start.py", "from torch import nn\nclass ModelNew(nn.Module): pass\n"))  # the zygote starts
+        before, begin = busy_s(), time.perf_counter()
+        alone = builders.build(chosen[count])
+        alone_s, alone_cpu_s = time.perf_counter() - begin, busy_s() - before
+        if alone.failure is not None:
+            raise SystemExit(f"{chosen[count][0]} does not build: {alone.failure.reason}")
+        units = dict(alone.modules[0].report.headers)
+        if way in ALONE_ONLY:
+            return Measured(way=way, alone_s=alone_s, alone_cpu_s=alone_cpu_s, alone_units=units)
+        before, begin = busy_s(), time.perf_counter()
+        with ThreadPoolExecutor(jobs) as pool:
+            outcomes = list(pool.map(builders.build, chosen[:count]))
+        wall_s, cpu_s = time.perf_counter() - begin, busy_s() - before
+    finally:
+        builders.close()
+    taken: dict[str, int] = {}
+    for outcome in outcomes:
+        for module in outcome.modules:
+            for unit in module.report.headers.values():
+                taken[unit] = taken.get(unit, 0) + 1
+    return Measured(
+        way=way,
+        alone_s=alone_s,
+        alone_cpu_s=alone_cpu_s,
+        alone_units=units,
+        count=count,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        typical_s=statistics.median(outcome.wall_s for outcome in outcomes),
+        compile_s=statistics.median(outcome.compile_s for outcome in outcomes),
+        units=taken,
+        failed=sum(outcome.failure is not None for outcome in outcomes),
+    )
+
+
+def line(held: Measured) -> str:
+    text = f"{held.way:9} alone {held.alone_s:6.1f} s ({held.alone_cpu_s:5.1f} s of processors)"
+    if held.wall_s is not None:
+        text += f"   {held.count} at once {held.wall_s:6.1f} s ({held.cpu_s:6.1f} s of processors), "
+        text += f"each {held.typical_s:.1f} s, {held.failed} failed; units {held.units}"
+    return text
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ways", default="quick,split,prebuilt,lean,full", help=", ".join(WAYS))
+    parser.add_argument("--count", type=int, default=64)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="builders at once")
+    parser.add_argument("--arch", default="9.0", help="compute capability")
+    parser.add_argument("--cache", type=Path, help="where shared headers are; a new folder if absent")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    major, minor = map(int, options.arch.split("."))
+    capability = (major, minor) if find_nvcc() is not None else None
+    with tempfile.TemporaryDirectory() as scratch:
+        shared = options.cache or Path(scratch) / "shared"
+        begin = time.perf_counter()
+        NvccToolchain(capability, shared).warm_up()
+        warm_up_s = time.perf_counter() - begin
+        sys.stdout.write(f"warm-up {warm_up_s:.1f} s, {os.cpu_count()} processors, {options.jobs} builders\n")
+        held = []
+        for way in options.ways.split(","):
+            folder = Path(scratch) / way
+            folder.mkdir()
+            held.append(measure(way, options.count, options.jobs, shared, folder, capability))
+            sys.stdout.write(f"{line(held[-1])}\n")
+            sys.stdout.flush()
+    if options.json is not None:
+        value = {"warm_up_s": warm_up_s, "cpu_count": os.cpu_count(), "jobs": options.jobs}
+        options.json.write_text(json.dumps({**value, "ways": [asdict(item) for item in held]}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
