@@ -39,10 +39,10 @@ PROBLEMS = {"level1": (1, 4, 16, 17, 19, 33, 36, 40, 47), "level2": (106,)}
 @dataclass(frozen=True, kw_only=True)
 class As:
     """What is run for a command that is shown. `lines`: with what stands for its placeholders; empty: as it is shown.
-    `code` is the exit code; `said` a part of its output."""
+    `codes` are the exit codes that are right; `said` a part of its output."""
 
     lines: tuple[str, ...] = ()
-    code: int = 0
+    codes: tuple[int, ...] = (0,)
     said: str = ""
     gpu: bool = False
 
@@ -82,7 +82,8 @@ RUNS: dict[str, As] = {
     "harness report results/* -o report.html": As(said="report.html"),
     "harness plot results/* --out figures --format pdf": As(said="figures/"),
     "harness compare results/yesterday results/today": As(said="same"),
-    "harness compare mine_v1.py mine_v2.py --problem level1/16": As(said="level1/16"),
+    # Two ways to write one product: which is faster on this machine's CPU is not for a test to say.
+    "harness compare mine_v1.py mine_v2.py --problem level1/16": As(codes=(0, 1), said="level1/16"),
     "harness problems list | show | lint": As(
         lines=("harness problems list", "harness problems show level1/16", "harness problems lint level1/19")
     ),
@@ -92,6 +93,33 @@ RUNS: dict[str, As] = {
     "harness problems lint": As(said="10 checked, none breaks a rule"),
     "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
     "harness problems lint --rules": As(said="dropped_operation"),
+    "harness problems lint --workload odd --out lint.jsonl --resume --budget-s 300 --markdown lint.md": As(
+        lines=(
+            "harness problems lint my_problems --workload full --out lint.jsonl --resume --budget-s 300 --markdown "
+            "lint.md",
+        )
+        * 2,
+        codes=(0, 1),
+        said="1 checked",
+    ),
+    "harness baseline level1 --baseline eager,compile": As(
+        lines=("harness baseline level1/19 --baseline eager,compile",), said="compile"
+    ),
+    "harness eval --baseline eager,compile": As(
+        lines=("harness eval solution.py --problem level1/19 --baseline eager,compile --run-id compiled",),
+        said="1 passed",
+    ),
+    "harness eval solution.py --problem level1/19 --baseline eager,compile": As(said="1 passed"),
+    "harness leaderboard --baseline compile": As(
+        lines=("harness leaderboard results/compiled --baseline compile",), said="compile"
+    ),
+    "harness profile solutions/someone/level1/16_fast.py": As(
+        gpu=True, lines=("harness profile solutions/mine/level1/19_vectorised.py",), said="relu"
+    ),
+    "harness profile my_kernel.py --problem level1/16 --json": As(
+        gpu=True, lines=("harness profile solution.py --problem level1/19 --json",), said="kernel"
+    ),
+    "harness show --feedback": As(lines=(f"harness show {EXAMPLE} --feedback",), said="What to do"),
     "harness problems lint my_problems/level1/7_row_scale.py": As(said="none breaks a rule"),
     "harness problems show level1/7 --problems my_problems": As(said="row_scale"),
     "harness problems show level1/19": As(said="relu"),
@@ -132,6 +160,7 @@ RUNS: dict[str, As] = {
 """Command as shown -> what is run. In order: later ones use what earlier ones made."""
 
 NOT_RUN = {
+    "harness profile my_kernel.py --problem level1/16 --ncu": "needs a GPU whose counters anybody may read, and ncu",
     "make eval": "evaluates all of solutions/examples, minutes on a CPU; `make -C ../base warmup` above takes the same "
     "Makefile's path, and tests/test_examples.py judges the examples",
     "make test": "these very tests",
@@ -348,7 +377,7 @@ def test_a_command_does_what_the_page_says(shown: str, place: Path, request: pyt
             check=False,
             env={**os.environ, "PYTHONPATH": str(code), "COLUMNS": "200"},
         )
-        assert done.returncode == held.code, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert done.returncode in held.codes, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         assert "Traceback" not in done.stderr
         printed += done.stdout + done.stderr
     assert re.search(held.said, printed), printed[-3000:]
