@@ -160,9 +160,17 @@ retention_kernel(const float* query, const float* key, const float* value, const
         const int row = first + warp * 16 + lane / 4 + h * 8;
         if (row >= length) continue;
 #pragma unroll
-        for (int e = 0; e < 16; ++e) {
-            const int group = e / 8, dim = group * 32 + lane % 4 * 8 + e % 8;
-            if (dim < dims) result[(int64_t)row * dims + dim] = sums[group * 4 + e % 4][h * 2 + e % 8 / 4];
+        for (int e = 0; e < 16; e += 4) {
+            const int group = e / 8 * 4, dim = e / 8 * 32 + lane % 4 * 8 + e % 8, v = h * 2 + e / 4 % 2;
+            float* to = result + (int64_t)row * dims + dim;
+            const float four[4] = {sums[group][v], sums[group + 1][v], sums[group + 2][v], sums[group + 3][v]};
+            if (WIDTH == 4) {
+                if (dim < dims) *reinterpret_cast<float4*>(to) = make_float4(four[0], four[1], four[2], four[3]);
+            } else {
+#pragma unroll
+                for (int f = 0; f < 4; ++f)
+                    if (dim + f < dims) to[f] = four[f];
+            }
         }
     }
 }
