@@ -29,7 +29,21 @@ from harness.trees import flatten, unflatten
 SETS = 10
 """Input sets of a burst: one call to warm up, one for latency, the others timed."""
 
+SETS_BYTES = 6 * 2**30
+"""What input sets may take together, beyond `LEAST_SETS` of them: several processes hold theirs side by side."""
+
+LEAST_SETS = 3
+"""With fewer no call of a burst is left for latency."""
+
+LARGE_SET_BYTES = 2**31
+"""From here on values are checked on the problem's own inputs alone: each variant takes seconds."""
+
 LEAST_ROUNDS, MAX_ROUNDS = 4, 40
+
+
+def sets_for(set_bytes: int | None) -> int:
+    """How many input sets to make of a problem of which one takes so much; None: not known."""
+    return SETS if not set_bytes else max(LEAST_SETS, min(SETS, SETS_BYTES // set_bytes))
 
 
 def measure(
@@ -82,7 +96,9 @@ def _wrong(subject: Subject) -> str | None:
     bench = subject.bench
     if bench.traits.draws_random:
         return None  # another stream of random numbers: nothing to compare with
-    for index, variant in enumerate(("own", *bench.problem.rules.variants)):
+    set_bytes = sum(tensor.nbytes for tensor in bench.tensors((*bench.sets[0].inputs, *bench.sets[0].outputs)))
+    variants = bench.problem.rules.variants if set_bytes < LARGE_SET_BYTES else ()
+    for index, variant in enumerate(("own", *variants)):
         place = index % len(bench.sets)
         bench.draw(place, variant)
         if said := _wrong_on(subject, place):

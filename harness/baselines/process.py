@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,15 +26,21 @@ import torch
 
 from harness import peaks
 from harness.baselines.entry import Entry
-from harness.baselines.measuring import SETS, measure
+from harness.baselines.measuring import measure, sets_for
 from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
 from harness.devices import Device, DeviceError, open_device
-from harness.model import Baseline, DeviceKind, Workload, one_line
+from harness.model import Baseline, DeviceKind, Problem, Workload, one_line
 from harness.reference import ProblemError
+from harness.sketch import sketch
 from harness.tasks import problem_of
 from harness.wire import Channel, ChannelClosed
+
+TRUTH_SETS = 4
+"""Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""
+
+ROOM_TIMEOUT_S = 60.0
 
 
 def main(fd: int) -> None:
@@ -71,10 +78,7 @@ def _answer(request: Mapping[str, Any], device: Device, turnstile: Turnstile, st
     secret = random.Random(secrets.randbits(256))
     bench: Bench | None = None
     try:
-        with turnstile:
-            bench = Bench(problem, workload, device, sets_wanted=SETS, secret=secret)
-            for index in range(len(bench.sets)):
-                bench.draw(index)
+        bench = _bench(problem, workload, device, turnstile, secret)
         for entry in measure(bench, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
             held[entry.baseline] = entry
             with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
@@ -95,6 +99,38 @@ def _answer(request: Mapping[str, Any], device: Device, turnstile: Turnstile, st
             gc.collect()
             if device.torch_device.type == "cuda":
                 torch.cuda.empty_cache()
+
+
+def _set_bytes(problem: Problem, workload: Workload) -> int | None:
+    """What one set of inputs and outputs takes; None where that can't be known without data."""
+    try:
+        made = sketch(problem, workload)
+    except ProblemError:
+        return None
+    return made.input_bytes + made.output_bytes
+
+
+def _bench(problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random) -> Bench:
+    """The problem made ready, once there is room for its sets and for truth in float64.
+
+    Raises `OutOfMemoryError` where that takes too long: without room truth would be computed on the CPU, for minutes,
+    with everyone else waiting.
+    """
+    set_bytes = _set_bytes(problem, workload)
+    sets = sets_for(set_bytes)
+    shared = turnstile.shared and device.torch_device.type == "cuda"
+    needed = (sets + TRUTH_SETS) * (set_bytes or 0) if shared else 0
+    deadline = time.monotonic() + ROOM_TIMEOUT_S
+    while True:
+        with turnstile:
+            if not needed or torch.cuda.mem_get_info(device.torch_device)[0] >= needed:
+                bench = Bench(problem, workload, device, sets_wanted=sets, secret=secret)
+                for index in range(len(bench.sets)):
+                    bench.draw(index)
+                return bench
+        if time.monotonic() > deadline:
+            raise torch.OutOfMemoryError(f"no {needed} bytes free beside other problems")
+        time.sleep(0.5)
 
 
 def _told(entries: Sequence[Entry]) -> dict[str, Any]:

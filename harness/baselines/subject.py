@@ -54,6 +54,7 @@ class Turnstile:
             try:
                 if self._on_gpu:
                     torch.cuda.synchronize()
+                    torch.cuda.empty_cache()  # others wait for room
             finally:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
