@@ -99,9 +99,10 @@ class Zygote:
         return self._life.threads
 
     def hold(self) -> None:
-        """Stop all children until `release`; where it is enclosed, the zygote and what it runs under too.
+        """Stop all children until `release`, those that are started meanwhile too. Raises `StopError`.
 
-        What is asked of it meanwhile waits. Raises `StopError`.
+        The zygote itself goes on, and what it runs under: compute-sanitizer follows no fork any more once it has been
+        stopped.
         """
         self._life.hold()
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -338,32 +338,26 @@ def test_closing_twice_is_fine() -> None:
     assert not own.alive
 
 
-@needs_network
-def test_an_enclosed_zygote_can_be_held_still_with_all_that_runs_under_it(tmp_path: Path) -> None:
-    """A spawn that is asked for meanwhile waits; what was paused stays so after the release."""
-    wrapper = (sys.executable, str(TARGETS / "tool.py"), "4242")
-    with Zygote(env={"PYTHONPATH": str(TARGETS)}, wrapper=wrapper, enclosed=True) as own:
-        talking = own.spawn("honest:echo", POLICY, tmp_path / "log")
-        paused = own.spawn("honest:echo", POLICY, tmp_path / "log")
-        paused.pause()
-        own.hold()
-        own.hold()
-        talking.channel.send({"n": 1})
-        paused.channel.send({"n": 2})
-        later: Future[Child] = Future()
-        thread = threading.Thread(target=lambda: later.set_result(own.spawn("honest:echo", POLICY, tmp_path / "log")))
-        thread.start()
-        talking.pause()
-        talking.resume()  # takes effect with the release
+def test_all_children_can_be_held_still_those_to_come_too(zygote: Zygote, tmp_path: Path) -> None:
+    """What was paused stays so after the release."""
+    talking, paused = (zygote.spawn("honest:echo", POLICY, tmp_path / "log") for _ in range(2))
+    paused.pause()
+    zygote.hold()
+    zygote.hold()
+    later = zygote.spawn("honest:echo", POLICY, tmp_path / "log")
+    for child in (talking, paused, later):
+        child.channel.send({"n": 1})
+    talking.pause()
+    talking.resume()  # takes effect with the release
+    for child in (talking, paused, later):
         with pytest.raises(FrameTimeout):
-            talking.channel.receive(0.3)
-        assert not later.done()
-        own.release()
-        assert talking.channel.receive(WAIT_S).message["got"] == {"n": 1}
-        thread.join(WAIT_S)
-        with pytest.raises(FrameTimeout):
-            paused.channel.receive(0.3)
-        paused.resume()
-        assert paused.channel.receive(WAIT_S).message["got"] == {"n": 2}
-        for child in (talking, paused, later.result()):
-            child.close()
+            child.channel.receive(0.2)
+    zygote.release()
+    for child in (talking, later):
+        assert child.channel.receive(WAIT_S).message["got"] == {"n": 1}
+    with pytest.raises(FrameTimeout):
+        paused.channel.receive(0.2)
+    paused.resume()
+    assert paused.channel.receive(WAIT_S).message["got"] == {"n": 1}
+    for child in (talking, paused, later):
+        child.close()

@@ -25,7 +25,14 @@ interrupted (D) meets the signal before it returns to it."""
 
 
 class StopError(Exception):
-    """The processes could not all be stopped in time: only code that runs away from the signal does that."""
+    """The processes could not all be stopped in time: only code that runs away from the signal does that.
+
+    `stopped` are those that were told.
+    """
+
+    def __init__(self, stopped: Sequence[int]) -> None:
+        super().__init__(f"{len(stopped)} processes could not be stopped within {STOP_TIMEOUT_S:g} s")
+        self.stopped = tuple(stopped)
 
 
 def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
@@ -49,7 +56,7 @@ def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
         elif not any(_running(pid) for pid in found):
             return told_s, tuple(found)
         if time.perf_counter() > deadline_s:
-            raise StopError(f"{len(found)} processes could not be stopped within {STOP_TIMEOUT_S:g} s")
+            raise StopError(found)
 
 
 def resume(stopped: Sequence[int]) -> None:

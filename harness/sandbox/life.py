@@ -92,10 +92,21 @@ class Child:
             if not self._life.is_held:
                 freeze.resume(self._stopped)
 
-    @property
-    def paused_pids(self) -> tuple[int, ...]:
-        """The processes that a `pause` holds still."""
-        return self._stopped if self._paused else ()
+    def hold(self) -> None:
+        """Stop everything in it for as long as its zygote is held; `pause` and `resume` take effect afterwards."""
+        with self._life.stopping:
+            if self.pid is not None:
+                try:
+                    _, self._stopped = freeze.stop(self.pid, self._stopped)
+                except freeze.StopError as error:
+                    self._stopped = error.stopped
+                    raise
+
+    def release(self) -> None:
+        """Let it go on after a `hold`, unless its owner has paused it."""
+        with self._life.stopping:
+            if not self._paused:
+                freeze.resume(self._stopped)
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
@@ -149,7 +160,7 @@ class Life:
         self._pending: dict[int, _Pending] = {}
         self._children: dict[int, Child] = {}
         self._server: int | None = None
-        self._held: tuple[int, ...] | None = None
+        self._held = False
         self.stopping = threading.RLock()
         """Taken by whoever stops or resumes something of this zygote's."""
         self._socket, theirs = pair()
@@ -194,6 +205,9 @@ class Life:
             with self._lock:
                 self._pending.pop(number, None)
         if pending.child is not None:
+            with self.stopping:
+                if self._held:
+                    pending.child.hold()
             return pending.child
         channel.close()
         if not answered:
@@ -205,23 +219,27 @@ class Life:
 
     @property
     def is_held(self) -> bool:
-        """Whether the zygote itself stands still, and with it all its children."""
-        return self._held is not None
+        """Whether all children stand still."""
+        return self._held
 
     def hold(self) -> None:
-        """Stop everything below the process that was started here. Raises `StopError`."""
+        """Stop all children, those to come too. Raises `StopError`."""
         with self.stopping:
-            if self._held is None:
-                self._held = ()
-                _, self._held = freeze.stop(self.pid)
+            self._held = True
+            for child in self._living():
+                child.hold()
 
     def release(self) -> None:
-        """Let them go on after a `hold`, less what a child's own `pause` keeps still."""
+        """Let them go on after a `hold`, less those that are paused."""
         with self.stopping:
-            held, self._held = self._held or (), None
-            with self._lock:
-                paused = {pid for child in self._children.values() for pid in child.paused_pids}
-            freeze.resume([pid for pid in held if pid not in paused])
+            if self._held:
+                self._held = False
+                for child in self._living():
+                    child.release()
+
+    def _living(self) -> list[Child]:
+        with self._lock:
+            return list(self._children.values())
 
     def kill(self, number: int) -> None:
         with suppress(ZygoteError):  # a dead zygote's children are dead, and reported so
