@@ -6,6 +6,7 @@ YAML in the guides are run and read too.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
@@ -387,12 +388,16 @@ def test_a_command_does_what_the_page_says(shown: str, place: Path, request: pyt
 def test_the_python_guides_code_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     right = TORCH.format("x", "torch.clamp(x, min=0)")
-    names = {"source": right, "sources": [right, TORCH.format("x", "x")]}
-    (block,) = code_in("python.md", "python")
+    names: dict[str, object] = {"source": right, "sources": [right, TORCH.format("x", "x")]}
+    block, in_a_loop = code_in("python.md", "python")
     exec(compile(block, "python.md", "exec"), names)
     shown = capsys.readouterr().out
     assert shown.startswith("passed")
     assert "0.1\n" in shown  # the reward of a wrong answer
+    exec(compile(in_a_loop, "python.md", "exec"), names)
+    with Harness(device="host") as h:
+        results = asyncio.run(names["judge"](h, names["sources"]))  # type: ignore[operator]
+    assert sorted(result.status.value for result in results) == ["passed", "passed", "wrong_value"]
 
 
 def test_what_the_guides_say_in_yaml_is_read(place: Path) -> None:
