@@ -30,6 +30,9 @@ HOST_DRIFT = 0.25
 DRIFT_S = 0.3e-6
 """Less than this is below what an event's clock tells."""
 
+MOST_THREADS = 8
+"""Threads that compile one problem: max-autotune has some tens of candidates, the default mode a few kernels."""
+
 BUDGET_S = 2.0
 """Seconds of bursts for each baseline, at most."""
 
@@ -75,7 +78,7 @@ class Keeper:
             self._device.kind,
             self._cache_dir,
             log_path,
-            threads=cpu_count() if on_gpu else 1,
+            threads=min(MOST_THREADS, cpu_count()) if on_gpu else 1,
             device_index=self._device.torch_device.index or 0,
         ) as process:
             try:
