@@ -2,8 +2,8 @@
 
 Imports ctypes, the census' rows and nothing else of the harness. Untrusted side: it runs in a contestant, so what it
 reports is a claim. CUPTI is asked directly instead of through torch.profiler, because a contestant profiles one call in
-its life, so the first use counts: 20 ms this way, 3.7 s that way (H200, torch 2.11). Of CUPTI's records only the part is
-read that has kept its layout since CUDA 9.
+its life, so the first use counts: 20 ms this way, 3.7 s that way (H200, torch 2.11). Of CUPTI's records only the part
+is read that has kept its layout since CUDA 9.
 """
 
 from __future__ import annotations
