@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.hostcuda import build
 
@@ -98,6 +100,67 @@ def test_a_macro_given_as_flag_reaches_the_kernel(headers: build.PreparedHeaders
     assert code == 0, log
     assert build.module_path(spec, tmp_path).exists()
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+
+
+HOST_SIDE = """
+#include <torch/extension.h>
+using torch::indexing::Slice;
+std::vector<torch::Tensor> f(torch::Tensor x) {
+    TORCH_CHECK(x.is_cuda() && x.is_contiguous(), "x must be a contiguous CUDA tensor, not ", x.sizes());
+    auto options = torch::TensorOptions().dtype(torch::kFloat32).device(x.device()).requires_grad(false);
+    auto rows = torch::arange(2, x.options().dtype(torch::kLong));
+    auto picked = x.index({rows}).clone();
+    x.index_put_({rows}, 7.0);
+    k<<<1, 4>>>(picked.data_ptr<float>());
+    return {picked, x.index({Slice(1, 3)}), torch::cat({x, x}, 1), torch::stack({x, x}), torch::zeros({2, 3}, options),
+            torch::full({2}, 1.5, options), torch::tensor({{1, 2}, {3, 4}}), torch::tensor({1.5, 2.5})};
+}
+"""
+
+
+def test_what_host_code_asks_of_torch_compiles_with_the_lean_headers_and_means_the_same(tmp_path: Path) -> None:
+    run_it = (
+        "import json, sys, torch\nfrom pathlib import Path\n"
+        "from harness.hostcuda.loader import load\nsource, folder = sys.argv[1:]\n"
+        "m = load(source, 'std::vector<torch::Tensor> f(torch::Tensor x);', ['f'], folder=Path(folder))\n"
+        "found = m.f(torch.arange(6.0).view(3, 2).cuda())\n"
+        "print(json.dumps([[t.device.type, str(t.dtype), t.tolist()] for t in found]))\n"
+    )
+    command = [sys.executable, "-c", run_it, KERNEL + HOST_SIDE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+    x = torch.tensor([[7.0, 7], [7, 7], [4, 5]])
+    expected = [
+        torch.tensor([[0.0, 2], [4, 6]]),
+        x[1:3],
+        torch.cat([x, x], 1),
+        torch.stack([x, x]),
+        torch.zeros(2, 3),
+        torch.full((2,), 1.5),
+        torch.tensor([[1, 2], [3, 4]]),
+        torch.tensor([1.5, 2.5]),
+    ]
+    on = ["cuda"] * 6 + ["cpu"] * 2
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        [device, str(t.dtype), t.tolist()] for device, t in zip(on, expected, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "auto w = torch::ones({2}, x.options().requires_grad(true)); return w;",
+        "c10::List<int64_t> sizes; sizes.push_back(x.numel()); return torch::ones({sizes.get(0)});",
+    ],
+)
+def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp_path: Path, line: str) -> None:
+    headers = build.prepare_headers(full=True)
+    source = f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {line} }}\n"
+    spec = Spec(name="m", cuda_sources=(source,), cpp_sources=("torch::Tensor f(torch::Tensor x);",), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
+    assert code == 0, log
+    assert (tmp_path / "main_unit.cpp").exists()
 
 
 def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path) -> None:

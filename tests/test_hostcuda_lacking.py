@@ -58,6 +58,14 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ("'thrust' has not been declared", "Thrust (thrust)"),
         ("'BlockRadixSort' is not a member of 'cub'", "CUB (cub::BlockRadixSort)"),
         ("'cluster_group' is not a member of 'cg'", "thread block clusters (cluster_group)"),
+        (
+            "‘cudaStreamSetAttribute’ was not declared in this scope",
+            "this part of CUDA's runtime (cudaStreamSetAttribute)",
+        ),
+        (
+            "‘cudaDevAttrMaxPersistingL2CacheSize’ was not declared in this scope",
+            "this part of CUDA's runtime (cudaDevAttrMaxPersistingL2CacheSize)",
+        ),
         ("'CUtensorMap' does not name a type", "the driver API (CUtensorMap)"),
     ],
 )

@@ -40,6 +40,14 @@ def test_launches_in_macros_and_in_lambdas_of_macro_arguments() -> None:
     assert all(line.endswith("\\") for line in text.splitlines()[:2]), "a macro's lines stay joined"
 
 
+def test_a_macro_for_the_configuration_alone_is_written_out_where_it_is_used() -> None:
+    source = '#define ON <<<1, \\\n  32>>>\nvoid f() {\n  k ON (x); // ON\n  g(ON_, "ON"); }\n'
+    text = rewrite(source).text
+    assert text.count("hostcuda::start") == 1
+    assert 'g(ON_, "ON");' in text
+    assert text.count("\n") == source.count("\n")
+
+
 def test_a_launch_with_a_lambda_argument_keeps_the_lambda() -> None:
     text = rewrite("void f() { k<<<1, 2>>>(n, [=] __device__(float v) { return v + c; }); }").text
     assert ", n, [=] __device__(float v) { return v + c; })" in text

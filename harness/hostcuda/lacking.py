@@ -87,12 +87,24 @@ _NAMES = (
         r"cuda(Ipc|ExternalMemory|ExternalSemaphore|Import|Library|Graphics|Logs|GetDriverEntryPoint)\w*",
         "this API of CUDA's",
     ),
-    (r"cluster_group|this_cluster|__cluster\w*|map_shared_rank", "thread block clusters"),
+    (
+        r"cluster_group|this_cluster|__cluster\w*|map_shared_rank|__isClusterShared|__threadfence_cluster",
+        "thread block clusters",
+    ),
+    (r"__u128Atomic\w+", "atomics of 128 bits"),
     (r"(__)?mbarrier\w*|__pipeline_arrive_on|awbarrier\w*", "asynchronous barriers"),
     (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
     (
         r"cu(Tensor|Mem|Module|Launch|Device|Ctx|Stream|Event|Get|Func|Library|Kernel)[A-Z]\w*|CU[a-z]\w*|CU_\w+",
         "the driver API",
+    ),
+    (
+        r"cuda(DevAttr|DevP2PAttr|Error|Access(Policy|Property)|Stream(Attr|ID|Get|Set|Copy|Attach)|Mem(Location|Range|Access|Attach|Discard)"
+        r"|Limit|SyncPolicy|SynchronizationPolicy|FuncAttribute|FuncGet|HostAlloc|HostRegister|EventRecord|EventWait|PeerAccess|UUID"
+        r"|Occupancy(Available|MaxActiveClusters|MaxPotentialCluster)|Jit|Kernel_t|GetKernel|KernelSet)\w*"
+        r"|cuda(ChooseDevice|SetValidDevices|InitDevice|InvalidDeviceId|CtxResetPersistingL2Cache|ComputeMode\w*)"
+        r"|cudaDevice((Dis|En)ablePeerAccess|Get(ByPCIBusId|CacheConfig|P2PAttribute|PCIBusId|SharedMemConfig)|Schedule\w+|MapHost|BlockingSync)",
+        "this part of CUDA's runtime",
     ),
     (r"CUDAGenerator\w*|Philox\w*|PhiloxCudaState|gemm|bgemm", "this part of torch"),
 )

@@ -105,6 +105,7 @@ def _libraries_key() -> str:
 _SOURCES_THAT_DECIDE = (
     "build.py",
     "compile.py",
+    "configurations.py",
     "declarations.py",
     "edits.py",
     "lacking.py",

@@ -25,6 +25,7 @@ import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from . import ptx
+from .configurations import written_out
 from .declarations import edit_shared, register_variables, shared_text
 from .edits import Edit, State, applied, quoted
 from .noise import without_noise
@@ -77,7 +78,7 @@ def rewrite(source: str) -> Rewritten:
     What cannot be parsed is left as it stands: the compiler then says what is wrong with it.
     """
     translated = ptx.rewrite(source)
-    data = translated.text.encode()
+    data = written_out(translated.text.encode())
     state = State(source=data, parser=Parser(_LANGUAGE))
     for word, start, end in words(data):
         if word == b"__noinline__":

@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -106,6 +107,9 @@ class _Properties:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+_TOOLKIT = "13.0"
+"""The version of CUDA whose headers are emulated."""
+
 _STREAM = _Stream()
 _PROPERTIES = _Properties()
 
@@ -115,8 +119,17 @@ def _nothing(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
+def _only_device(device: Any = None) -> None:
+    """Refuses every device but the one there is, as a driver would."""
+    index = device if isinstance(device, int) else torch.device("cuda" if device is None else device).index
+    if index is not None and index > 0:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+
+
 class _DeviceContext:
     def __init__(self, device: Any = None) -> None:
+        if not isinstance(device, torch.Tensor):
+            _only_device(device)
         self.idx = 0
 
     def __enter__(self) -> _DeviceContext:
@@ -151,7 +164,7 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         "_lazy_init": silent,
         "device_count": constant(1),
         "current_device": constant(0),
-        "set_device": silent,
+        "set_device": _only_device,
         "synchronize": synchronize,
         "get_device_name": constant(_PROPERTIES.name),
         "get_device_capability": constant((9, 0)),
@@ -185,6 +198,8 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         "manual_seed_all": lambda seed: None,
         "seed": silent,
         "seed_all": silent,
+        "initial_seed": torch.initial_seed,
+        "default_generators": (torch.default_generator,),
         "can_device_access_peer": constant(True),
         "get_rng_state": lambda *_, **__: torch.get_rng_state(),
         "set_rng_state": lambda state, *_, **__: torch.set_rng_state(state),
@@ -201,7 +216,14 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         for name, value in replacements.items():
             if owner is not None and hasattr(owner, name):
                 setattr(owner, name, value)
-    torch.Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]
+    _patch_pinning()
+    _patch_numbers()
+    for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
+        setattr(torch.cuda.nvtx, name, constant(0))
+    torch.cuda.nvtx.range = _nothing
+    _patch_accelerator(synchronize)
+    if torch.version.cuda is None:
+        torch.version.cuda = _TOOLKIT
     torch.Tensor.record_stream = silent  # type: ignore[method-assign]
     # A CUDA build of torch would call cuDNN for layers that have other ways.
     torch.backends.cudnn.enabled = False
@@ -215,6 +237,59 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
             return generator(device="cpu")
 
     torch.Generator = Generator  # type: ignore[misc]
+
+
+def _patch_pinning() -> None:
+    """Pinned memory is ordinary memory that says so."""
+
+    def pin_memory(self: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        if self.is_cuda:
+            raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+        self._hostcuda_pinned = True  # type: ignore[attr-defined]
+        return self
+
+    torch.Tensor.pin_memory = pin_memory  # type: ignore[method-assign,assignment]
+    torch.Tensor.is_pinned = lambda self, *_, **__: hasattr(self, "_hostcuda_pinned")  # type: ignore[method-assign]
+
+
+def _patch_numbers() -> None:
+    """`.cuda(0)` and `.to(0)`: of a bare number torch asks its CUDA part what device that is."""
+
+    def named(value: Any) -> Any:
+        return torch.device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    def patched(owner: Any, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def moved(self: Any, *given: Any, **options: Any) -> Any:
+            if "device" in options:
+                options["device"] = named(options["device"])
+            return plain(self, *(named(given[0]), *given[1:]) if given else (), **options)
+
+        setattr(owner, name, functools.wraps(plain)(moved))
+
+    for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "to"), (torch.nn.Module, "to")):
+        patched(owner, name)
+
+
+def _patch_accelerator(synchronize: Callable[[], None]) -> None:
+    """`torch.accelerator`, which asks for a driver of its own."""
+    accelerator = torch.accelerator
+    replacements: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_accelerator": lambda *_, **__: torch.device("cuda"),
+        "current_device_index": lambda: 0,
+        "current_device_idx": lambda: 0,
+        "set_device_index": _only_device,
+        "set_device_idx": _only_device,
+        "current_stream": lambda *_: _STREAM,
+        "set_stream": lambda *_: None,
+        "synchronize": lambda *_: synchronize(),
+    }
+    for name, value in replacements.items():
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, value)
 
 
 def _patch_compile() -> None:

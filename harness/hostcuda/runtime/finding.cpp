@@ -65,6 +65,9 @@ void locate(const Worker& worker, std::uintptr_t address, std::size_t bytes, Rep
         if (names != nullptr) details.array.assign(names, std::strcspn(names, ","));
         else details.array = "argument " + std::to_string(best->position + 1);
     }
+    // Far from everything there is no array that the address would be an element of.
+    constexpr std::uintptr_t far = std::uintptr_t{1} << 20;
+    if (best == nullptr && (region == nullptr || address + far < region->base || address > region->base + region->bytes + far)) return;
     if (start != 0) {
         const auto distance = static_cast<long long>(address - start);
         details.index = distance >= 0 ? distance / element : -((element - 1 - distance) / element);
