@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from harness.cli import main
 from harness.environment import collect, cuda_unusable
-from harness.profile import Profile, Side, lines_of, ncu
+from harness.profile import ncu
+from harness.profile.page import lines_of
+from harness.profile.running import Profile, Side
 
 SOLUTION = "solutions/examples/optimised/level1/4_wide_loads_shuffle.py"
 

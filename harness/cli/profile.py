@@ -44,7 +44,9 @@ def profile_command(
     from harness.build import BuildCache, CacheError, open_toolchain
     from harness.executors import Order
     from harness.executors.building import LocalBuilders
-    from harness.profile import ProfileError, find_ncu, lines_of, profile
+    from harness.profile.ncu import find_ncu
+    from harness.profile.page import lines_of
+    from harness.profile.running import ProfileError, profile
     from harness.signature import signature
 
     found = environment.collect()
