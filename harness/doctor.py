@@ -20,6 +20,7 @@ from harness.environment import (
     output_of,
 )
 from harness.model import DeviceKind
+from harness.profile.ncu import find_ncu
 from harness.sandbox import SandboxReport
 
 MIN_GXX = (9, 0)
@@ -66,14 +67,15 @@ class Diagnosis:
 
 
 def diagnose(
-    environment: Environment, sandbox: SandboxReport, *, ninja: str | None, sanitizer: str | None
+    environment: Environment, sandbox: SandboxReport, *, ninja: str | None, sanitizer: str | None, ncu: str | None
 ) -> Diagnosis:
-    """Judge what was found. `ninja` and `sanitizer` are versions (None: missing), see `ninja_version` and
-    `sanitizer_version`."""
+    """Judge what was found. `ninja`, `sanitizer` and `ncu` are versions (None: missing), see `ninja_version`,
+    `sanitizer_version` and `ncu_version`."""
     checks = (
         *_gpu_checks(environment),
         _nvcc(environment),
         _sanitizer(environment, sanitizer),
+        _ncu(environment, ncu),
         _torch(environment),
         _gxx(environment),
         _ninja(ninja),
@@ -94,6 +96,13 @@ def ninja_version() -> str | None:
 def sanitizer_version() -> str | None:
     """Of compute-sanitizer, beside nvcc or on PATH; None where it is missing or does not run."""
     path = find_sanitizer(find_nvcc())
+    found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
+    return found[1] if found else None
+
+
+def ncu_version() -> str | None:
+    """Of Nsight Compute's command line, beside nvcc or on PATH; None where it is missing or does not run."""
+    path = find_ncu(find_nvcc())
     found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
     return found[1] if found else None
 
@@ -139,6 +148,19 @@ def _sanitizer(environment: Environment, version: str | None) -> Check:
         state=State.ok if version else State.missing,
         found=version or "not beside nvcc, nor on PATH",
         enables="finding races and bad accesses on the GPU (the host device has its own checks)",
+        remedy=remedy,
+    )
+
+
+def _ncu(environment: Environment, version: str | None) -> Check:
+    remedy = None
+    if version is None:
+        remedy = "install Nsight Compute (package nsight-compute)" if environment.gpus else "needed with a GPU only"
+    return Check(
+        name="ncu",
+        state=State.ok if version else State.missing,
+        found=version or "not beside nvcc, nor on PATH",
+        enables="hardware counters of kernels (harness profile --ncu)",
         remedy=remedy,
     )
 

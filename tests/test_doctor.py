@@ -44,7 +44,7 @@ def gpu_machine() -> Environment:
 
 
 def look(found: Environment, sandbox: SandboxReport = FULL, **tools: Any) -> Diagnosis:
-    return diagnose(found, sandbox, **{"ninja": "1.13", "sanitizer": "2025.3.1", **tools})
+    return diagnose(found, sandbox, **{"ninja": "1.13", "sanitizer": "2025.3.1", "ncu": "2025.3.1", **tools})
 
 
 def state(diagnosis: Diagnosis, name: str) -> tuple[State, str | None]:

@@ -58,6 +58,7 @@ def doctor_command(
         probe(),
         ninja=doctor.ninja_version(),
         sanitizer=doctor.sanitizer_version(),
+        ncu=doctor.ncu_version(),
     )
     if as_json:
         told = {name: peaks.to_json() for name, (peaks, _) in known.items()}
