@@ -186,12 +186,12 @@ class Marks:
         import torch
 
         torch.cuda.synchronize()
-        torch.cuda.profiler.start()
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
         try:
             result = call()
             torch.cuda.synchronize()
         finally:
-            torch.cuda.profiler.stop()
+            torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
         return result
 
     def rows(self) -> tuple[KernelRow, ...]:
