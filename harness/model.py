@@ -129,7 +129,7 @@ class Status(StrEnum):
     """A barrier or warp collective that not all of its threads reach."""
 
     disqualified = "disqualified"
-    """The evidence says that the measurement or the answer was tampered with; the record shows it."""
+    """The measurement or the answer was tampered with, as the evidence shows, or the run's policy refuses it."""
     not_emulated = "not_emulated"
     """Host device only: the sources use a construct that the CPU can't execute. Not a verdict; try on a GPU."""
     unsupported = "unsupported"
