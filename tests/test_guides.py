@@ -314,7 +314,9 @@ def _copy_problems(level: str, numbers: tuple[int, ...], target: Path) -> None:
 
 def _git(folder: Path, *arguments: str) -> str:
     who = {f"GIT_{who}_{what}": f"{what}@x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environment = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    # A checkout may belong to another user than the one who runs the tests in a container.
+    safe = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    environment = {**os.environ, **who, **safe, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     command = ["git", *arguments]
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
 
