@@ -15,7 +15,7 @@ import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from harness.hostcuda.noise import without_noise
-from harness.hostcuda.syntax import Tree, declarators, declared_name, function_declarator, function_name, walk
+from harness.hostcuda.syntax import Tree, declarators, declared_name, function_name, walk
 from harness.hostcuda.tokens import balanced, blank, code, words
 from harness.split.stubs import Unsplittable, stub
 
@@ -238,10 +238,7 @@ class _Splitter:
         inner = next((child for child in node.children if child.type in _STRUCTS), None)
         if inner is not None and inner.child_by_field_name("body") is not None:
             self._members(inner)
-        is_function = any(
-            item.type == "function_declarator" or (item.type.endswith("_declarator") and function_declarator(item))
-            for item in declarators(node)
-        )
+        is_function = any(_declares_function(item) for item in declarators(node))
         if b"__global__" in of:
             self._unstatic(node, (self._device, self._host))
         elif b"__shared__" in of:
@@ -378,6 +375,17 @@ class _Splitter:
             position = edit.end
         out += self._data[position:]
         return bytes(out).decode("utf-8", "surrogatepass")
+
+
+def _declares_function(declarator: Node) -> bool:
+    """Whether this is a function's prototype, not a variable that holds one."""
+    node: Node | None = declarator
+    while node is not None and node.type in {"pointer_declarator", "reference_declarator"}:
+        node = node.child_by_field_name("declarator") or next(iter(node.named_children), None)
+    if node is None or node.type != "function_declarator":
+        return False
+    name = node.child_by_field_name("declarator")
+    return name is None or name.type != "parenthesized_declarator"
 
 
 def _sized(array: Node) -> bool:
