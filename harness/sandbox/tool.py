@@ -1,6 +1,6 @@
 """What the tool around an enclosed zygote needs in the children: its pipes, their folder, its variables.
 
-Imports the policy. Trusted code. Such a tool (compute-sanitizer, ncu) lives in every process it watches, as libraries
+Imports the policy and the environment rules. Trusted code. Such a tool (compute-sanitizer, ncu) lives in every process it watches, as libraries
 that report each fork over pipes opened beforehand; a child whose pipes were closed, or that can't make new ones in the
 tool's folder, is ended by those libraries at its next fork.
 """
@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from harness.sandbox.environment import scrub
 from harness.sandbox.policy import SandboxPolicy
 
 HOST_PID = "@host-pid@"
@@ -20,7 +21,8 @@ HOST_PID = "@host-pid@"
 
 _FOLDER = "/NVIDIA-treetracker"
 _KEPT = (_FOLDER, "anon_inode:[eventpoll]")
-_PREFIXES = ("CUDA_INJECTION", "NVIDIA_PROCESS_", "NVIDIA-PROCESS-", "NVTX_INJECTION", "NV_SANITIZER", "NV_TPS")
+_STARTED_WITH = frozenset({"HOME", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"})
+"""What a zygote is started with beside what `scrub` lets pass."""
 
 
 def descriptors() -> set[int]:
@@ -41,8 +43,9 @@ def policy_under(policy: SandboxPolicy) -> SandboxPolicy:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the tool added to a zygote's scrubbed environment."""
-    return {name: value for name, value in environment.items() if name.startswith(_PREFIXES) or name == "LD_PRELOAD"}
+    """What the tool added to a zygote's environment, under whatever names: that was scrubbed before the tool started."""
+    passed = scrub(environment).keys() | _STARTED_WITH
+    return {name: value for name, value in environment.items() if name not in passed}
 
 
 def _open() -> dict[int, str]:
