@@ -40,12 +40,14 @@ PROBLEMS = {"level1": (1, 4, 16, 17, 19, 33, 36, 40, 47), "level2": (106,)}
 @dataclass(frozen=True, kw_only=True)
 class As:
     """What is run for a command that is shown. `lines`: with what stands for its placeholders; empty: as it is shown.
-    `codes` are the exit codes that are right; `said` a part of its output."""
+    `codes` are the exit codes that are right; `said` a part of its output; `needs` another command of the pages, of
+    which it uses what that made."""
 
     lines: tuple[str, ...] = ()
     codes: tuple[int, ...] = (0,)
     said: str = ""
     gpu: bool = False
+    needs: str = ""
 
 
 EXAMPLE = f"results/{RUN}"
@@ -54,10 +56,12 @@ RUNS: dict[str, As] = {
     "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
     "harness eval one_solution.py --problem level1/16": As(said="passed"),
     "harness eval solutions/": As(lines=("harness eval solutions/ --run-id RUN",), said="1 solution, 1 passed"),
-    "harness eval solutions/ --resume --run-id RUN": As(said="RUN"),
-    "harness timeline results/RUN": As(said="host"),
+    "harness eval solutions/ --resume --run-id RUN": As(said="RUN", needs="harness eval solutions/"),
+    "harness timeline results/RUN": As(said="host", needs="harness eval solutions/"),
     "harness eval --config results/<run>/run.yaml": As(
-        lines=("harness eval --config results/RUN/run.yaml --run-id again",), said="1 passed"
+        lines=("harness eval --config results/RUN/run.yaml --run-id again",),
+        said="1 passed",
+        needs="harness eval solutions/",
     ),
     "harness extract response.txt --problem level1/16 --author some-model --out solutions": As(said="some-model"),
     "harness show results/<run> [solution]": As(
@@ -112,7 +116,9 @@ RUNS: dict[str, As] = {
     ),
     "harness eval solution.py --problem level1/19 --baseline eager,compile": As(said="1 passed"),
     "harness leaderboard --baseline compile": As(
-        lines=("harness leaderboard results/compiled --baseline compile",), said="compile"
+        lines=("harness leaderboard results/compiled --baseline compile",),
+        said="compile",
+        needs="harness eval --baseline eager,compile",
     ),
     "harness profile solutions/someone/level1/16_fast.py": As(
         gpu=True, lines=("harness profile solutions/mine/level1/19_vectorised.py",), said="relu"
@@ -133,7 +139,9 @@ RUNS: dict[str, As] = {
         lines=("harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine",), said="passed"
     ),
     "harness show results/<run> 19_vectorised --feedback": As(
-        lines=("harness show results/mine 19_vectorised --feedback",), said="right"
+        lines=("harness show results/mine 19_vectorised --feedback",),
+        said="right",
+        needs="harness eval solutions/mine/level1/19_vectorised.py --device host",
     ),
     "harness eval solutions/mine --workload half": As(gpu=True),
     "harness screen solution.py": As(),
@@ -143,7 +151,9 @@ RUNS: dict[str, As] = {
         said="passed",
     ),
     "harness export kernelbench results/<run> --out runs/my_model": As(
-        lines=("harness export kernelbench results/bench --out runs/their_run",), said="eval_results.json"
+        lines=("harness export kernelbench results/bench --out runs/their_run",),
+        said="eval_results.json",
+        needs="harness eval runs/my_model --problems ../KernelBench/KernelBench",
     ),
     "harness import kernelbench runs/their_run/eval_results.json --baseline baseline_time_torch.json --level 1 --out "
     "results/their-run": As(
@@ -152,11 +162,14 @@ RUNS: dict[str, As] = {
             "runs/their_run/baseline_time_torch.json --level 1 --out results/their-run",
         ),
         said="geometric mean",
+        needs="harness export kernelbench results/<run> --out runs/my_model",
     ),
     "git worktree add --detach ../base origin/main": As(),
-    "make -C ../base warmup": As(),
+    "make -C ../base warmup": As(needs="git worktree add --detach ../base origin/main"),
     "harness ci --base origin/main": As(said="verdict: passed"),
-    "../base/.venv/bin/harness ci --base origin/main --head HEAD": As(said="verdict: passed"),
+    "../base/.venv/bin/harness ci --base origin/main --head HEAD": As(
+        said="verdict: passed", needs="make -C ../base warmup"
+    ),
 }
 """Command as shown -> what is run. In order: later ones use what earlier ones made."""
 
@@ -322,6 +335,12 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
+def done_already() -> set[str]:
+    """The commands that were run in `place`."""
+    return set()
+
+
+@pytest.fixture(scope="module")
 def submitted(place: Path) -> Iterator[Path]:
     """The clone with everything as `origin/main` has it, and a branch that adds one solution and a harness of
     its own, which must never run."""
@@ -363,11 +382,21 @@ def _arguments(line: str, place: Path) -> list[str]:
     "shown",
     [pytest.param(shown, marks=pytest.mark.gpu) if held.gpu else shown for shown, held in RUNS.items()],
 )
-def test_a_command_does_what_the_page_says(shown: str, place: Path, request: pytest.FixtureRequest) -> None:
-    held = RUNS[shown]
-    in_repository = "harness ci" in shown or shown.startswith(("git ", "make "))
-    if in_repository:
+def test_a_command_does_what_the_page_says(
+    shown: str, place: Path, done_already: set[str], request: pytest.FixtureRequest
+) -> None:
+    if "harness ci" in shown or shown.startswith(("git ", "make ")):
         request.getfixturevalue("submitted")
+    _run(shown, place, done_already)
+
+
+def _run(shown: str, place: Path, done_already: set[str]) -> None:
+    """Run what stands for a command, and before it what it needs, unless that was run."""
+    held = RUNS[shown]
+    if held.needs and held.needs not in done_already:
+        _run(held.needs, place, done_already)
+    if shown in done_already:
+        return
     code = place.parent / "base" if shown.startswith("../base") else ROOT
     printed = ""
     for line in held.lines or (shown,):
@@ -384,6 +413,7 @@ def test_a_command_does_what_the_page_says(shown: str, place: Path, request: pyt
         assert "Traceback" not in done.stderr
         printed += done.stdout + done.stderr
     assert re.search(held.said, printed), printed[-3000:]
+    done_already.add(shown)
 
 
 @pytest.mark.xdist_group("guides")
