@@ -1,8 +1,8 @@
 """What the tool around an enclosed zygote needs in the children: its pipes, their folder, its variables.
 
-Imports the policy and the environment rules. Trusted code. Such a tool (compute-sanitizer, ncu) lives in every process it watches, as libraries
-that report each fork over pipes opened beforehand; a child whose pipes were closed, or that can't make new ones in the
-tool's folder, is ended by those libraries at its next fork.
+Imports the policy and the environment rules. Trusted code. Such a tool (compute-sanitizer, ncu) lives in every process
+it watches, as libraries that report each fork over pipes opened beforehand; a child whose pipes were closed, or that
+can't make new ones in the tool's folder, is ended by those libraries at its next fork.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def policy_under(policy: SandboxPolicy) -> SandboxPolicy:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the tool added to a zygote's environment, under whatever names: that was scrubbed before the tool started."""
+    """What the tool added to a zygote's environment, under whatever names: scrubbed it was before the tool started."""
     passed = scrub(environment).keys() | _STARTED_WITH
     return {name: value for name, value in environment.items() if name not in passed}
 
