@@ -43,7 +43,7 @@ def policy_under(policy: SandboxPolicy) -> SandboxPolicy:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the tool added to a zygote's environment, under whatever names: scrubbed it was before the tool started."""
+    """What the tool added to a zygote's environment, whatever the names: all else was scrubbed before it started."""
     passed = scrub(environment).keys() | _STARTED_WITH
     return {name: value for name, value in environment.items() if name not in passed}
 
