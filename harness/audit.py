@@ -31,7 +31,7 @@ from harness.model import one_line
 from harness.places import placed
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
 from harness.sandbox.freeze import StopError
-from harness.sanitizers import PRINT_LIMIT, SanitizerFinding, Tool, command, parse
+from harness.sanitizers import CALLS, PRINT_LIMIT, SanitizerFinding, Tool, command, not_needed, parse
 from harness.tasks import SourcePart
 from harness.zygote import Zygote, ZygoteError
 
@@ -70,6 +70,7 @@ class Subject:
     burst: Burst
     readable: tuple[Path, ...]
     gpu_minor: int | None
+    builds_later: bool
     source: str
     filename: str
     parts: tuple[SourcePart, ...]
@@ -131,7 +132,11 @@ class Auditor:
         """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
         # The arena's owner may close it before the last tool has begun.
         subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), _Guests()
-        audit = Audit(subject, {tool: self._submit(tool, self._run, tool, subject, guests) for tool in tools}, guests)
+        # Kernels that are made later may hold what these texts do not.
+        texts = () if subject.builds_later else [part.text for part in subject.parts]
+        idle = {tool: why for tool in tools if (why := not_needed(tool, texts)) is not None}
+        running = {tool: self._submit(tool, self._run, tool, subject, guests) for tool in tools if tool not in idle}
+        audit = Audit(subject, running, guests, idle)
         audit.close_when_over()
         return audit
 
@@ -251,7 +256,7 @@ class Auditor:
                 guests.add(guest)
                 guest.attach(subject.attach, subject.arena_fd, TOOL_LIMIT_S)
                 guest.load(subject.load, TOOL_LIMIT_S)
-                for call in subject.burst.calls:
+                for call in subject.burst.calls[: CALLS[post.tool]]:
                     guest.burst(replace(subject.burst, calls=(call,)), TOOL_LIMIT_S)
                     if parse(_read_from(post.log_path, seen), post.tool):
                         return None  # each further call may take seconds, and say the same
@@ -299,8 +304,15 @@ class _Guests:
 class Audit:
     """One audit under way."""
 
-    def __init__(self, subject: Subject, running: Mapping[Tool, Future[_Told]], guests: _Guests) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        running: Mapping[Tool, Future[_Told]],
+        guests: _Guests,
+        idle: Mapping[Tool, str] | None = None,
+    ) -> None:
         self._subject = subject
+        self._idle = dict(idle or {})
         self._running = running
         self._guests = guests
 
@@ -327,6 +339,7 @@ class Audit:
     def result(self) -> AuditResult:
         """Wait for all tools. Findings in kernels that are not the solution's are counted, not reported."""
         subject, result = self._subject, AuditResult()
+        result.tools |= {tool.value: {"not_needed": why, "findings": 0} for tool, why in self._idle.items()}
         for tool, future in self._running.items():
             told = future.result()
             own = [finding for finding in told.findings if _is_own(finding, subject)]

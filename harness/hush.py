@@ -19,12 +19,12 @@ go on to its end: racecheck may take seconds for one kernel."""
 
 
 class Hush:
-    """Silence on one GPU. `spent_s` is what making it has taken; without an auditor there is nothing to silence."""
+    """Silence on one GPU. `last_s` is what making it took the last time; without an auditor there is nothing to do."""
 
     def __init__(self, auditor: Auditor | None, device_index: int) -> None:
         self._auditor = auditor
         self._device_index = device_index
-        self.spent_s = 0.0
+        self.last_s = 0.0
 
     def begin(self) -> None:
         """Return when no audit is on the GPU any more, nor will be until `end`."""
@@ -33,7 +33,7 @@ class Hush:
         begin = time.perf_counter()
         if self._auditor.hold() and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
             self._auditor.drain()
-        self.spent_s += time.perf_counter() - begin
+        self.last_s = time.perf_counter() - begin
 
     def end(self) -> None:
         """Let audits go on."""

@@ -33,7 +33,7 @@ from harness.reference import ProblemError
 from harness.roofline import Peaks
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, attach_request, failed
-from harness.sidecheck import AUDITED_CALLS, SideCheck, set_bytes, subject_of, whole_as_small
+from harness.sidecheck import AUDITED_CALLS, SideCheck, builds_later, set_bytes, subject_of, whole_as_small
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 
@@ -45,9 +45,6 @@ DEGENERATE = "degenerate_problem"
 
 SIDE_BENCHES = 3
 """Small workloads kept ready: of the problem at hand and of those whose audits run ahead."""
-
-BUILDS_LATER = ("triton", "load", "cupy", "numba")
-"""Words of sources that may bring kernels of their own although nothing was built ahead: those are audited too."""
 
 
 class Referee:
@@ -208,7 +205,7 @@ class Referee:
 
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
         """Begin the checks on the side, on `workload`; None where there are none to make."""
-        if self._auditor is None or not (task.parts or any(word in task.source for word in BUILDS_LATER)):
+        if self._auditor is None or not (task.parts or builds_later(task)):
             return None
         try:
             side = self._side_bench_for(task.problem, workload)

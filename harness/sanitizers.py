@@ -42,6 +42,28 @@ _OPTIONS = {
 }
 
 
+CALLS = {Tool.MEMCHECK: 2, Tool.RACECHECK: 1, Tool.INITCHECK: 2, Tool.SYNCCHECK: 1}
+"""Calls under each tool: what the first leaves behind matters to memory, not to what threads of one launch do to each
+other; and racecheck takes seconds for a long loop."""
+
+_MARKS = {
+    Tool.RACECHECK: ("shared", "asm", "##"),
+    Tool.SYNCCHECK: ("sync", "barrier", "asm", "##"),
+}
+"""Without any of these words CUDA code has nothing that the tool looks at. Pasted tokens may spell anything."""
+
+
+def not_needed(tool: Tool, texts: Sequence[str]) -> str | None:
+    """Why `tool` can find nothing in kernels compiled from `texts` alone; None where it may, or that is not known."""
+    marks = _MARKS.get(tool)
+    if marks is None or not texts:
+        return None
+    whole = "\n".join(texts).replace("\\\n", "").lower()
+    if any(mark in whole for mark in marks):
+        return None
+    return "no shared memory in the sources" if tool is Tool.RACECHECK else "no barriers in the sources"
+
+
 def command(executable: str, tool: Tool, log_path: str) -> tuple[str, ...]:
     """The words to put before a command so that it and all it forks run under `tool`, which writes to `log_path`."""
     options = ("--target-processes", "all", "--show-backtrace", "no", "--print-limit", str(PRINT_LIMIT))

@@ -365,7 +365,8 @@ class Session:
             nonlocal checking_s
             begin = time.perf_counter()
             # Audits go on meanwhile, where that is worth the while of stopping them again.
-            with self._terms.hush.gap() if checking_s > WORTH_A_GAP_S else nullcontext():
+            worth = checking_s > max(WORTH_A_GAP_S, 2 * self._terms.hush.last_s)
+            with self._terms.hush.gap() if worth else nullcontext():
                 latest = verifier.check(turns, done, with_reference=False)
                 self._expect_still()
                 checking_s = time.perf_counter() - begin

@@ -9,6 +9,7 @@ tool can't finish there. Else the solution gets the same label.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,6 +43,14 @@ EXPLAINED = frozenset(
     }
 )
 """Failures whose cause the audit may name; the others say themselves what is wrong."""
+
+
+_BUILDS_LATER = re.compile(r"\b(triton|load|cupy|numba|nvrtc|_compile_kernel|jiterator)\b")
+
+
+def builds_later(task: Task) -> bool:
+    """Whether a solution may run kernels that were not built ahead."""
+    return _BUILDS_LATER.search(task.source) is not None
 
 
 def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
@@ -87,6 +96,7 @@ def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_mino
         ),
         readable=task.readable,
         gpu_minor=gpu_minor,
+        builds_later=builds_later(task),
         source=task.source,
         filename=task.filename,
         parts=task.parts,

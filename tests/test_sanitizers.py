@@ -10,7 +10,7 @@ import pytest
 from harness.audit import Audit, Subject, _Guests, _Told, find_sanitizer
 from harness.messages import Attach, Burst, Load
 from harness.reports import failure_of_reports
-from harness.sanitizers import MAX_REPORTS, Tool, command, parse, short_name
+from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, parse, short_name
 from harness.tasks import SourcePart
 
 RACE = """========= COMPUTE-SANITIZER
@@ -146,6 +146,7 @@ def _audit(text: str, tool: Tool, *, kernels: frozenset[str] = frozenset()) -> A
         burst=burst,
         readable=(),
         gpu_minor=None,
+        builds_later=False,
         source=SOURCE,
         filename="s.py",
         parts=(SourcePart(file="cuda.cu", name="cuda source 1", text=TEXT, begin=5),),
@@ -181,3 +182,22 @@ def test_the_tool_is_found_beside_nvcc(tmp_path: Path) -> None:
     (folder / "nvcc").touch()
     (folder / "compute-sanitizer").touch()
     assert find_sanitizer(folder / "nvcc") == str(folder / "compute-sanitizer")
+
+
+@pytest.mark.parametrize(
+    ("text", "skipped"),
+    [
+        ("__global__ void f(float* x) { x[threadIdx.x] = 0; }", {Tool.RACECHECK, Tool.SYNCCHECK}),
+        ("__global__ void f() { __shared__ float t[32]; t[0] = 0; }", {Tool.SYNCCHECK}),
+        ("__global__ void f() { __sha\\\nred__ float t[32]; }", {Tool.SYNCCHECK}),
+        ("__global__ void f() { __syncwarp(); }", {Tool.RACECHECK}),
+        ('__global__ void f() { asm("bar.sync 0;"); }', set()),
+        ("#define P(a, b) a##b\n__global__ void f() { P(__sha, red__) float t[32]; }", set()),
+    ],
+)
+def test_a_tool_that_can_find_nothing_is_left_out(text: str, skipped: set[Tool]) -> None:
+    assert {tool for tool in Tool if not_needed(tool, [text]) is not None} == skipped
+
+
+def test_where_the_sources_are_not_known_every_tool_runs() -> None:
+    assert not any(not_needed(tool, []) for tool in Tool)
