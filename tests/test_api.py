@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ def test_a_right_solution_gives_speedup_reward_and_feedback(h: Harness) -> None:
     assert "passed" in result.feedback()
     again = h.evaluate("1/19", RIGHT, author="ann")
     assert (again.status, again.record.solution) == (Status.passed, result.record.solution)
+
+
+def test_speedups_against_every_baseline(h: Harness) -> None:
+    result = h.evaluate("level1/19", RIGHT)
+    assert result.speedups == {"eager": result.speedup}
+    timing = {**(result.record.timing or {}), "baseline": "compile", "baselines": {"eager": {"speedup": 3.0}}}
+    other = replace(result, record=replace(result.record, timing=timing, speedup=1.5))
+    assert other.speedups == {"compile": 1.5, "eager": 3.0}
+    failed = h.evaluate("level1/19", WRONG)
+    assert failed.speedups == {}
 
 
 def test_failures_are_values_and_leave_the_next_alone(h: Harness) -> None:

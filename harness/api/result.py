@@ -11,6 +11,7 @@ from typing import Any
 from harness.feedback import feedback
 from harness.model import Record, Status
 from harness.rewards import DEFAULT_POLICY, RewardPolicy, reward_of
+from harness.scoring import EAGER, baselines_of, entries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,16 @@ class Result:
 
     @property
     def speedup(self) -> float | None:
-        """Against eager; above 1 is faster. None where it did not pass or was not timed."""
+        """Against the first of the `baselines` (eager, unless others were asked for); above 1 is faster. None where it
+        did not pass or was not timed."""
         return self.record.speedup
+
+    @property
+    def speedups(self) -> dict[str, float]:
+        """Against every baseline that was asked for and has a time, by name."""
+        named = ((self.record.timing or {}).get("baseline") or EAGER, *baselines_of(self.record), EAGER)
+        found = {name: entries_of([self.record], baseline=name)[0].speedup for name in named}
+        return {name: speedup for name, speedup in found.items() if speedup is not None}
 
     @property
     def interval(self) -> tuple[float, float] | None:
