@@ -383,9 +383,12 @@ class TestTheTurnstile:
 
         from harness.baselines.subject import _guarded
 
-        before = AlgorithmSelectorCache.__dict__["benchmark_in_current_process"]
+        gate = Turnstile(tmp_path / "gate")
+        before = AlgorithmSelectorCache.__dict__.get("benchmark_in_current_process")
+        if before is None:  # torch 2.6: all of the compiling is guarded then
+            assert not _guarded(gate)
+            return
         try:
-            gate = Turnstile(tmp_path / "gate")
             assert _guarded(gate)
             assert _guarded(gate)
             assert AlgorithmSelectorCache.__dict__["benchmark_in_current_process"] is not before
