@@ -157,6 +157,9 @@ def test_what_can_not_be_emulated_is_told_from_errors(tmp_path: Path) -> None:
     log = "cuda.cu:3: note: not emulated: cuBLAS (#include <cublas_v2.h>)\ncuda.cu:3:10: fatal error: cublas_v2.h: No\n"
     found = HostToolchain(tmp_path).interpret(spec, log + log)
     assert found.not_emulated == ("cuda source 2, line 2: cuBLAS (#include <cublas_v2.h>)",)
+    solution = 'import torch\n\nONE = """// one"""\nTWO = """// two\n#include <cublas_v2.h>"""\n'
+    placed = HostToolchain(tmp_path).interpret(spec, log, solution=solution)
+    assert placed.not_emulated == ("cuda source 2, line 2 (line 5 of the solution): cuBLAS (#include <cublas_v2.h>)",)
     assert found.error is not None
     assert (found.error.file, found.error.line) == ("cuda source 2", 2)
 
