@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from harness.defences import Ledger
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import digest, digest_on_device
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose, restore_all
@@ -85,6 +86,7 @@ class Bench:
         self._salt = secret.getrandbits(128)
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
         self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
+        self.ledger = Ledger()
         self._held_back: dict[int, HeldBack] = {}
         self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
         # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
@@ -174,7 +176,8 @@ class Bench:
             unflatten(self.tree, targets), self._reference, seed=seed, variant=variant, device=self.device.torch_device
         )
         self.poison(index)
-        self._digests[index] = tuple(digest(target, salt=self._salt) for target in targets)
+        with self.ledger.spend("digests"):
+            self._digests[index] = tuple(digest(target, salt=self._salt) for target in targets)
 
     def amend(self, index: int) -> None:
         """Take the inputs of set `index` as they are now for those that were drawn, and poison its outputs."""
@@ -198,7 +201,8 @@ class Bench:
             )
             for slot in self.sets[index].inputs
         ]
-        self._held_back[index] = HeldBack(self._words, choose(spans, self._secret))
+        with self.ledger.spend("held_back_words"):
+            self._held_back[index] = HeldBack(self._words, choose(spans, self._secret))
 
     def mask(self, index: int) -> None:
         """Replace the held-back words of set `index` by decoys; whoever makes the call writes the true ones."""
@@ -220,12 +224,13 @@ class Bench:
 
     def output_digests(self, indices: Sequence[int]) -> list[int]:
         """A checksum of the outputs and the state of each set, as they are now. One synchronisation."""
-        sums = [
-            torch.stack([digest_on_device(tensor, salt=self._salt) for tensor in tensors]).sum()
-            for index in indices
-            if (tensors := self.tensors((*self.sets[index].outputs, *self.sets[index].state)))
-        ]
-        return [int(value) for value in torch.stack(sums).tolist()] if sums else []
+        with self.ledger.spend("digests"):
+            sums = [
+                torch.stack([digest_on_device(tensor, salt=self._salt) for tensor in tensors]).sum()
+                for index in indices
+                if (tensors := self.tensors((*self.sets[index].outputs, *self.sets[index].state)))
+            ]
+            return [int(value) for value in torch.stack(sums).tolist()] if sums else []
 
     def variant(self, index: int) -> str:
         return self._seeds[index][2]
@@ -236,7 +241,8 @@ class Bench:
 
     def changed_inputs(self, index: int) -> tuple[int, ...]:
         """Numbers of the inputs of set `index` whose bytes are not the ones drawn."""
-        now = tuple(digest(target, salt=self._salt) for target in self.tensors(self.sets[index].inputs))
+        with self.ledger.spend("digests"):
+            now = tuple(digest(target, salt=self._salt) for target in self.tensors(self.sets[index].inputs))
         return tuple(i for i, (a, b) in enumerate(zip(self._digests[index], now, strict=True)) if a != b)
 
     def arguments(self, index: int) -> list[object]:

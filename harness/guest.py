@@ -71,7 +71,12 @@ class Guest:
     """
 
     def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
+        begin = time.perf_counter()
         self._child = zygote.spawn(CONTESTANT, policy, log_path)
+        self.spawn_s = time.perf_counter() - begin
+        """What building its walls took, in seconds."""
+        self.stopping_s = 0.0
+        """What stopping it after each reply has taken."""
         self._memory_limit_bytes = memory_limit_bytes
         self._emulated = not policy.gpu
         self._exit: ExitReport | None = None
@@ -161,7 +166,9 @@ class Guest:
             self._child.resume()
             self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)
             received = self._child.channel.receive(timeout_s)
+            begin = time.perf_counter()
             self._stopped_s = self._child.pause()
+            self.stopping_s += time.perf_counter() - begin
             reply = parse_reply(received.message)
         except StopError as error:
             self._exit = self._child.kill()

@@ -19,12 +19,16 @@ go on to its end: racecheck may take seconds for one kernel."""
 
 
 class Hush:
-    """Silence on one GPU. `last_s` is what making it took the last time; without an auditor there is nothing to do."""
+    """Silence on one GPU; without an auditor there is nothing to do.
+
+    `last_s` is what making it took the last time, `spent_s` all times together.
+    """
 
     def __init__(self, auditor: Auditor | None, device_index: int) -> None:
         self._auditor = auditor
         self._device_index = device_index
         self.last_s = 0.0
+        self.spent_s = 0.0
 
     def begin(self) -> None:
         """Return when no audit is on the GPU any more, nor will be until `end`."""
@@ -34,6 +38,7 @@ class Hush:
         if self._auditor.hold() and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
             self._auditor.drain()
         self.last_s = time.perf_counter() - begin
+        self.spent_s += self.last_s
 
     def end(self) -> None:
         """Let audits go on."""

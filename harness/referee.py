@@ -169,7 +169,8 @@ class Referee:
             )
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
-                self._known = learn(self._terms(task), bench, task, self._guest)
+                with bench.ledger.spend("calibration"):
+                    self._known = learn(self._terms(task), bench, task, self._guest)
                 if self._peaks is None and self.config.cache_dir:
                     self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
         if task.timed and self._baselines is not None and self._baselines.lacks(bench):
@@ -199,9 +200,12 @@ class Referee:
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         stages["total"] = time.perf_counter() - begin
+        spent_s = bench.ledger.close() | {"silence": self._hush.spent_s}
+        self._hush.spent_s = 0.0
         if guest is None:
             return outcome
-        return replace(outcome, evidence={**outcome.evidence, "sandbox": _sandbox_json(guest)})
+        spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}
+        return replace(outcome, evidence={**outcome.evidence, "sandbox": _sandbox_json(guest), "defences_s": spent_s})
 
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
         """Begin the checks on the side, on `workload`; None where there are none to make."""

@@ -50,6 +50,9 @@ T = TypeVar("T")
 WORTH_A_GAP_S = 0.05
 """Checking answers for longer than this, the referee lets audits go on between bursts."""
 
+DEFENCES = frozenset({"audit", "refresh", "back_to_back", "census"})
+"""Stages that are there for the verdict's trust alone."""
+
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
 
@@ -225,7 +228,8 @@ class Session:
     def _timed(self, name: str, step: Callable[[], T]) -> T:
         begin = time.perf_counter()
         try:
-            return step()
+            with self._bench.ledger.spend(name) if name in DEFENCES else nullcontext():
+                return step()
         finally:
             self._stages[name] = time.perf_counter() - begin
 

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "census claims comparing comparison comparison_kernel digest digest_kernel disturbance extract "
+    "pure": "census claims comparing comparison comparison_kernel defences digest digest_kernel disturbance extract "
     "holdback kernel_names labels messages numerics nvrtc occupancy patterns policies precision reports "
     "rewards roofline sanitizers scoring screen sizes stats trees variants wire",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
