@@ -23,15 +23,12 @@ def main() -> None:
     total_s = sum(evidence["stages_s"]["total"] for evidence in held)
     by_name = {name: sum(evidence["defences_s"].get(name, 0.0) for evidence in held) for name in names}
     spent_s = sum(by_name.values())
-    print(
-        f"{len(held)} evaluations, {total_s / len(held):.2f} s each, of which {spent_s / len(held):.2f} s are defences:"
-    )
-    print(f"{spent_s / (total_s - spent_s):.1%} on top of what an evaluation takes without them.\n")
+    count, rest_s = len(held), total_s - spent_s
+    print(f"{count} evaluations, {total_s / count:.2f} s each, of which {spent_s / count:.2f} s are defences:")
+    print(f"{spent_s / rest_s:.1%} on top of what an evaluation takes without them.\n")
     print("| defence | s an evaluation | on top |\n|---|---|---|")
     for name in sorted(names, key=lambda name: -by_name[name]):
-        print(
-            f"| {name.replace('_', ' ')} | {by_name[name] / len(held):.3f} | {by_name[name] / (total_s - spent_s):.1%} |"
-        )
+        print(f"| {name.replace('_', ' ')} | {by_name[name] / count:.3f} | {by_name[name] / rest_s:.1%} |")
 
 
 if __name__ == "__main__":
