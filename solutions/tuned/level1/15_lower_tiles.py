@@ -1,12 +1,14 @@
-"""Product of two lower triangular matrices: only tiles of that triangle are computed, each over j <= k <= i alone, which is a
-sixth of the full product's work; the other tiles are zeros.
+"""Product of two lower triangular matrices: only tiles of that triangle are computed, each over j <= k <= i alone, which
+is a sixth of the full product's work; the other tiles are zeros.
 
-Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and three
-of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own rounding).
-The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up outside.
-A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the arithmetic.
+Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and
+three of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own
+rounding). The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up
+outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the
+arithmetic.
 
-22.9 Gflop of the reference's 137 (three times as many on the tensor cores); 64 MiB of factors read, 64 MiB written."""
+22.9 Gflop of the reference's 137 (three times as many on the tensor cores); 64 MiB of factors read, 64 MiB written.
+"""
 
 import torch
 import torch.nn as nn
@@ -26,19 +28,22 @@ constexpr int BM = 128, BN = 128, BK = 32, STAGES = 4, THREADS = 256;
 __host__ __device__ constexpr int tile_floats(bool k_inner, int rows) { return k_inner ? rows * BK : BK * (rows + 8); }
 
 __device__ __forceinline__ void copy_async(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void copy_async_single(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 // Starts the copy of rows [row, row + ROWS) and inner indices [k, k + BK) of an operand; what lies beyond `rows` or
 // `k_end` becomes zero. WIDTH is how many floats a copy moves: 4 where every row starts at a multiple of 16 bytes.
 template <bool K_INNER, int ROWS, int WIDTH>
-__device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k, int k_end) {
+__device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k,
+                                      int k_end) {
     constexpr int INNER = (K_INNER ? BK : ROWS) / 4;
     const int outer_end = K_INNER ? rows : k_end, inner_end = K_INNER ? k_end : rows;
 #pragma unroll
@@ -64,14 +69,16 @@ __device__ __forceinline__ void split(uint32_t x, uint32_t& big, uint32_t& small
 }
 
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const float* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((uint32_t)__cvta_generic_to_shared(at)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(at)));
 }
 
 // Fragments of eight steps of K for 32 rows from `row` on. In every 32 rows, row 4 p + q is number p of the unit's
@@ -116,7 +123,7 @@ __device__ __forceinline__ void product(float (&sums)[4][4][4], const float* a, 
     };
     for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
     for (int tile = 0; tile < tiles; ++tile) {
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
         start(tile + STAGES - 1);
         const float* a_tile = shared + tile % STAGES * SIZE;
@@ -130,7 +137,8 @@ __device__ __forceinline__ void product(float (&sums)[4][4][4], const float* a, 
                 load_fragments<A_K_INNER, BM>(r, a_tile, warp % 2 * 64 + half * 32, k8);
 #pragma unroll
                 for (int e = 0; e < 8; ++e)
-                    split(r[e / 2][e % 2], a_big[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2], a_small[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2]);
+                    split(r[e / 2][e % 2], a_big[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2],
+                          a_small[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2]);
             }
             uint32_t r[4][2];
             load_fragments<B_K_INNER, BN>(r, a_tile + A_SIZE, warp / 2 * 32, k8);
@@ -177,7 +185,9 @@ __device__ __forceinline__ void store_eight(float* to, const float (&values)[8],
 #pragma unroll
     for (int e = 0; e < 8; e += 4)
         if (WIDTH == 4) {
-            if (e < valid) *reinterpret_cast<float4*>(to + e) = make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
+            if (e < valid)
+                *reinterpret_cast<float4*>(to + e) =
+                    make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
         } else {
 #pragma unroll
             for (int f = e; f < e + 4; ++f)

@@ -1,10 +1,11 @@
-"""Attention in one kernel: the scores of a block's 128 queries are made 64 keys at a time, weighed against the largest so far,
-and used at once as the first factor of the second product, out of the very registers that they were summed in.
-Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and three
-of the four products are summed (the fourth is below float32's own rounding).
-Heads of more than 64 dimensions, and 16-bit inputs, are left to torch.
+"""Attention in one kernel: the scores of a block's 128 queries are made 64 keys at a time, weighed against the largest
+so far, and used at once as the first factor of the second product, out of the very registers that they were summed
+in. Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and
+three of the four products are summed (the fourth is below float32's own rounding). Heads of more than 64 dimensions,
+and 16-bit inputs, are left to torch.
 
-34.4 Gflop (three times as many on the tensor cores); 128 MiB read and written once."""
+34.4 Gflop (three times as many on the tensor cores); 128 MiB read and written once.
+"""
 
 import torch
 import torch.nn as nn
@@ -22,13 +23,15 @@ constexpr int TILE = KEYS * DIMS, V_TILE = KEYS * (DIMS + PAD);
 constexpr int BYTES = (ROWS * DIMS + 2 * (TILE + V_TILE)) * sizeof(float);
 
 __device__ __forceinline__ void copy_async(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void copy_async_single(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 // Starts the copy of COUNT rows from `row` on, of `dims` values each. What lies beyond `rows` or `dims` becomes zero.
@@ -58,20 +61,23 @@ __device__ __forceinline__ void split(uint32_t x, uint32_t& big, uint32_t& small
 }
 
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const float* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((uint32_t)__cvta_generic_to_shared(at)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(at)));
 }
 
 // A block makes ROWS rows of one head, a warp 16 of them: sums of scores, then of results, never leave its registers.
 template <int WIDTH>
 __global__ void __launch_bounds__(THREADS, 1)
-attention_kernel(const float* query, const float* key, const float* value, float* result, int length, int keys, int dims, float scale) {
+    attention_kernel(const float* query, const float* key, const float* value, float* result, int length, int keys,
+                     int dims, float scale) {
     extern __shared__ __align__(128) float shared[];
     float *query_tile = shared, *tiles = shared + ROWS * DIMS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * ROWS;
@@ -89,7 +95,7 @@ attention_kernel(const float* query, const float* key, const float* value, float
     fetch<ROWS, DIMS, true, WIDTH>(query_tile, query, first, length, dims);
     start(0);
     float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};  // of rows lane / 4 and lane / 4 + 8
-    float sums[8][4] = {};  // of 16 rows and 64 dimensions
+    float sums[8][4] = {};                                           // of 16 rows and 64 dimensions
     for (int tile = 0; tile < count; ++tile) {
         start(tile + 1);
         asm volatile("cp.async.wait_group 1;" ::: "memory");
@@ -152,7 +158,8 @@ attention_kernel(const float* query, const float* key, const float* value, float
             for (int group = 0; group < 2; ++group)
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    const float* at = value_tile + (j * 8 + lane % 4 * 2 + h) * (DIMS + PAD) + group * 32 + lane / 4 * 4;
+                    const float* at =
+                        value_tile + (j * 8 + lane % 4 * 2 + h) * (DIMS + PAD) + group * 32 + lane / 4 * 4;
                     const uint4 four = *reinterpret_cast<const uint4*>(at);
                     split(four.x, b_big[group * 4][h], b_small[group * 4][h]);
                     split(four.y, b_big[group * 4 + 1][h], b_small[group * 4 + 1][h]);
@@ -183,7 +190,8 @@ attention_kernel(const float* query, const float* key, const float* value, float
         for (int e = 0; e < 16; e += 4) {
             const int group = e / 8 * 4, dim = e / 8 * 32 + lane % 4 * 8 + e % 8, v = h * 2 + e / 4 % 2;
             float* to = result + (int64_t)row * dims + dim;
-            const float four[4] = {sums[group][v] * factor, sums[group + 1][v] * factor, sums[group + 2][v] * factor, sums[group + 3][v] * factor};
+            const float four[4] = {sums[group][v] * factor, sums[group + 1][v] * factor, sums[group + 2][v] * factor,
+                                   sums[group + 3][v] * factor};
             if (WIDTH == 4) {
                 if (dim < dims) *reinterpret_cast<float4*>(to) = make_float4(four[0], four[1], four[2], four[3]);
             } else {
@@ -203,9 +211,8 @@ void launch(const torch::Tensor& query, const torch::Tensor& key, const torch::T
     const int64_t length = query.size(2), keys = key.size(2), dims = query.size(3);
     const dim3 blocks((unsigned)((length + ROWS - 1) / ROWS), (unsigned)(query.size(0) * query.size(1)));
     attention_kernel<WIDTH><<<blocks, THREADS, BYTES, c10::cuda::getCurrentCUDAStream()>>>(
-        query.data_ptr<float>(), key.data_ptr<float>(), value.data_ptr<float>(), result.data_ptr<float>(),
-        (int)length, (int)keys, (int)dims,
-        (float)(1.44269504 / std::sqrt((double)dims)));
+        query.data_ptr<float>(), key.data_ptr<float>(), value.data_ptr<float>(), result.data_ptr<float>(), (int)length,
+        (int)keys, (int)dims, (float)(1.44269504 / std::sqrt((double)dims)));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
