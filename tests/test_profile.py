@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from harness.cli import main
 from harness.environment import collect, cuda_unusable
 from harness.profile import ncu
-from harness.profile.page import lines_of
 from harness.profile.running import Profile, Side
+from harness.report.profile import lines_of
 
 SOLUTION = "solutions/examples/optimised/level1/4_wide_loads_shuffle.py"
 

@@ -45,8 +45,8 @@ def profile_command(
     from harness.executors import Order
     from harness.executors.building import LocalBuilders
     from harness.profile.ncu import find_ncu
-    from harness.profile.page import lines_of
     from harness.profile.running import ProfileError, profile
+    from harness.report.profile import lines_of
     from harness.signature import signature
 
     found = environment.collect()
