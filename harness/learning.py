@@ -22,7 +22,7 @@ from harness.session import EXTRA_SETS, Session, Terms
 from harness.tasks import Task
 
 BURSTS = 6
-NONSTOP_BURSTS = 4
+NONSTOP_BURSTS = {Manner.QUEUED: 4, Manner.LAUNCHED: 2}
 """Bursts of the trusted contestant: with pauses, and in each manner without."""
 
 
@@ -71,8 +71,8 @@ class _Trusted(Session):
         Their device times are taken as nothing: what launches take here counts as what launches take.
         """
         found: dict[Manner, Calibration] = {}
-        for manner in (Manner.QUEUED, Manner.LAUNCHED):
-            bursts = [self._asker().run(range(sets), manner, drawn=True) for _ in range(NONSTOP_BURSTS + 1)]
+        for manner, number in NONSTOP_BURSTS.items():
+            bursts = [self._asker().run(range(sets), manner, drawn=True) for _ in range(number + 1)]
             walls_s = [held.wall_s for held in bursts[1:] if isinstance(held, Nonstop)]
             if walls_s:
                 found[manner] = calibrate([(wall_s, [0.0] * sets) for wall_s in walls_s])

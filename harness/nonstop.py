@@ -29,6 +29,9 @@ from harness.verify import Finding
 TRIES = 3
 """Bursts before the wall clock is held against a solution: a machine may be busy for one."""
 
+WAITS = "they wait for the device, or take long to submit"
+"""Why calls can't be queued whose forward synchronises."""
+
 QUEUE_LIMIT_S = 5.0
 """How long queued calls may take, which by all that is known take milliseconds."""
 
@@ -102,7 +105,7 @@ class Asker:
         with opened_after(gate, PATIENCE_S):
             refused = self.guest.prepare(request, self.limit_s, gate.fd)
         if refused is None and gate.is_open:
-            refused = "they wait for the device, or take long to submit"
+            refused = WAITS
         if refused is not None:
             gate.open()  # whatever was queued must not stand before what comes next
         return refused
@@ -127,6 +130,16 @@ class Figures:
     verdict: BackToBackVerdict
     seconds: Mapping[Manner, float]
     refused: Mapping[Manner, str]
+
+    @property
+    def proven(self) -> bool:
+        """Whether queued calls explain the claims."""
+        return self.manner is Manner.QUEUED and self.verdict.charge_s == 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether its calls wait for the device, so that they could not be queued."""
+        return self.refused.get(Manner.QUEUED) == WAITS
 
 
 class Nonstops:

@@ -217,7 +217,7 @@ def quotient(a: SpeedupEstimate, b: SpeedupEstimate) -> SpeedupEstimate:
     return SpeedupEstimate(low=speedup * math.exp(-down), high=speedup * math.exp(up), **shared)  # type: ignore[arg-type]
 
 
-SAME_AT_MOST = 0.05
+SAME_AT_MOST = 0.10
 """Widest share by which a speedup may be off 1 and still be called the same: beyond it, too little is known."""
 
 

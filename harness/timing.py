@@ -23,6 +23,9 @@ from harness.stats import SpeedupEstimate, Stopping, same_within, speedup_interv
 UNEXPLAINED = "unexplained_time"
 """Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""
 
+WAITS_FOR_DEVICE = "waits_for_device"
+"""Label: its forward waits for the device to finish, so that less can be proven of its time than of others'."""
+
 HOST_TOLERANCE = Tolerance(burst_s=40e-3, per_call_s=1e-3, relative=0.25, uneven_s=5e-3)
 """On the host device other processes take the processors from a burst for time slices of several milliseconds, which
 the referee's own bursts, by which it is calibrated, may be spared: honest code must not be flagged for that. The price
@@ -110,10 +113,19 @@ def judge_times(
     timed, claimed = rounds.samples(CallMode.COLD)
     reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
-    solution = [
-        [time_s + charge_s for turn, time_s in zip(r.turns, verdict.times_s, strict=True) if turn.mode is CallMode.COLD]
-        for r, verdict in zip(rounds.held, verdicts, strict=True)
-    ]
+    proven = nonstop is not None and nonstop.proven
+    solution = (
+        claimed
+        if proven
+        else [
+            [
+                time_s + charge_s
+                for turn, time_s in zip(r.turns, verdict.times_s, strict=True)
+                if turn.mode is CallMode.COLD
+            ]
+            for r, verdict in zip(rounds.held, verdicts, strict=True)
+        ]
+    )
     estimate = speedup_interval(reference, solution)
     reference_latency, solution_latency = rounds.windows(CallMode.LATENCY)
     timing: dict[str, Any] = {
@@ -166,7 +178,9 @@ def judge_times(
             "floor": None if floor is None else floor.to_json(),
         }
     labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
-    if 2 * len(refused) > len(verdicts) or charge_s > 0.0:
+    if nonstop is not None and nonstop.waits:
+        labels += (WAITS_FOR_DEVICE,)
+    if charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven):
         timing["solution"]["claimed_samples_s"] = claimed
         labels += (UNEXPLAINED,)
     return Judged(

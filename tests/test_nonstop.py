@@ -246,7 +246,7 @@ class TestRule6:
     calls = 32
 
     def edge_s(self, claimed_s: float) -> float:
-        return 50e-6 / self.calls + 2e-6 + 0.3e-6 + 0.05 * (claimed_s + 2e-6)
+        return 20e-6 / self.calls + 2e-6 + 0.3e-6 + 0.02 * (claimed_s + 2e-6)
 
     @pytest.mark.parametrize("claimed_s", [2e-6, 50e-6, 2e-3])
     def test_the_formula_is_where_acceptance_ends(self, claimed_s: float) -> None:

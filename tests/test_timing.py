@@ -13,12 +13,13 @@ from harness.devices import CallTime
 from harness.measure import ReferenceBurst, Round, Rounds, Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Status
-from harness.nonstop import Figures
+from harness.nonstop import WAITS, Figures
 from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.timing import (
     DISTURBED_FACTOR,
     UNEXPLAINED,
+    WAITS_FOR_DEVICE,
     Judged,
     _undisturbed,
     judge_times,
@@ -73,6 +74,7 @@ KNOWN = Known(
         reference_s=10e-6,
         floor=NoiseFloor(log_width=0.006, pairs=6),
         measured_log_width=0.002,
+        least_log_width=0.006,
         peak_bytes=4096,
         nonstop_sets=NONSTOP_CALLS,
         back_to_back_s=30e-6,
@@ -174,6 +176,23 @@ def test_a_burst_against_itself_takes_its_calls_by_turns() -> None:
     a, b = halves([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0]])
     assert a == [[1.0, 3.0], [6.0]]
     assert b == [[2.0, 4.0], [5.0, 7.0]]
+
+
+def test_what_queued_calls_prove_is_not_charged_for_a_busy_machine() -> None:
+    held = rounds(10e-6, 5e-6)
+    busy = [replace(r, solution_wall_s=r.solution_wall_s + 20e-3) for r in held.held[:3]]
+    held.held[:3] = busy
+    charged = judge_times(held, device=DeviceKind.CUDA, known=KNOWN)
+    assert charged.labels == (UNEXPLAINED,)
+    proven = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, nonstop=figures(5e-6, 4.8e-6))
+    assert proven.labels == ()
+    assert proven.speedup == pytest.approx(2.0, rel=1e-3)
+    assert proven.timing["claims"]["accepted"] == 1
+
+
+def test_code_that_waits_for_the_device_is_labelled() -> None:
+    waits = replace(figures(5e-6, 4.8e-6), manner=Manner.LAUNCHED, refused={Manner.QUEUED: WAITS})
+    assert judged(10e-6, 5e-6, nonstop=waits).labels == (WAITS_FOR_DEVICE,)
 
 
 def test_impossible_claims_still_disqualify() -> None:
