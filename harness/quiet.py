@@ -28,7 +28,8 @@ BURSTS_BUDGET_S = 0.15
 PROCESS_BIAS = 0.005
 PROCESS_BIAS_S = 0.3e-6
 """Least noise floor, as a difference of logs, and as seconds of a call: an identical twin runs in another process, with
-memory and code at other addresses, which bursts in one process do not show (`tests/benchmarks/bench_calibration.py`)."""
+memory and code at other addresses, which bursts in one process do not show (`tests/benchmarks/bench_calibration.py`
+measures it)."""
 
 SHORT_S = 50e-6
 """Device time of a call below which calls as one graph are measured beside the single ones."""

@@ -192,8 +192,8 @@ def _verdicts(raw: Sequence[dict[str, Any]]) -> list[str]:
         within = sum(abs(item["speedup"] - 1) <= 0.01 for item in mine) / len(mine)
         same = sum(_same(item["timing"]) for item in mine) / len(mine)
         lines.append(
-            f"Calls {words}: **{within * 100:.0f} %** of {len(mine)} twins within 1 %, **{same * 100:.0f} %** called the "
-            "same as the reference."
+            f"Calls {words}: **{within * 100:.0f} %** of {len(mine)} twins within 1 %, **{same * 100:.0f} %** called "
+            "the same as the reference."
         )
     return lines
 
@@ -230,8 +230,8 @@ def main() -> None:
         lines += [
             *lengths,
             "",
-            f"All of the reference's within 2 % or 0.3 us of the known length: **{'yes' if exact else 'no'}**. It is one "
-            "process; the solution of each row is another, and may be off by what processes differ by.",
+            f"All of the reference's within 2 % or 0.3 us of the known length: **{'yes' if exact else 'no'}**. It is "
+            "one process; the solution of each row is another, and may be off by what processes differ by.",
             "",
             *work,
             "",
