@@ -1,10 +1,12 @@
 """Long rows, each scaled down to a longest Euclidean length, in one read.
 
-Idea: One block can't hold a row, and a second pass would read it from memory again. Here every block holds a slice of a row in
-registers (64 KiB), as many blocks as a row needs work on it at the same time, and they exchange what they found: a block
-publishes its slice's sum of squares in memory, raises the row's counter, waits until all slices have done so, and joins them in
-a fixed order. All blocks are resident at once (a cooperative launch), so that waiting ends; two blocks share a processor,
-so that one moves data while the other waits.
+Idea: one block can't hold a row, and a second pass would read it from memory again. Here every block holds a slice of
+it in shared memory (up to 128 KiB), as many blocks as it needs work on it at the same time, and they exchange what they
+found: a block publishes its slice's sum of squares in memory, raises the row's counter, waits until all slices have done
+so, and joins them in a fixed order. All blocks are resident at once (a cooperative launch), so that waiting ends. So that memory
+is not idle meanwhile, slices are copied in pieces of 16 KiB by asynchronous copies that run six pieces ahead into
+the next row, and a piece's place is refilled as soon as its results are on their way out. A thread copies only what it will
+read itself, which saves all barriers but those of the exchange.
 
 Bytes: 8 a value (4 read, 4 written): 537 MB at 256 x 262144, where two passes move 805 MB.
 Flops: 3 a value.
@@ -17,47 +19,59 @@ from torch.utils.cpp_extension import load_inline
 CUDA = r"""
 #include <torch/extension.h>
 #include <cuda_runtime.h>
+#include <cuda_pipeline.h>
 #include <algorithm>
 
 constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / 32;
-constexpr int BLOCKS_PER_SM = 2;
-constexpr int HELD = 32;                 // values a thread holds
-constexpr int SLICE = THREADS * HELD;    // values a block holds: 64 KiB
+constexpr int EACH = 8;                    // values of a piece that belong to a thread
+constexpr int PIECE = THREADS * EACH;      // values copied at a time: 16 KiB
+constexpr int PIECES = 8;                  // pieces of a slice
+constexpr int SLICE = PIECES * PIECE;      // values of a row that a block can have: 128 KiB
+constexpr int PLACES = 14;                 // for pieces in shared memory
+constexpr int AHEAD = PLACES - PIECES;     // pieces of later rows that are on their way
 constexpr unsigned ALL = 0xffffffffu;
 
-// Place of value j of this thread in a slice: groups of four neighbours where rows allow it, else one by one; either way
-// neighbouring threads have neighbours.
+// Where value j of this thread is in a piece: groups of four neighbours where rows allow it, else one by one; either way
+// neighbouring threads have neighbours. A thread touches no other's values, so that copies need no barrier.
 template <bool WIDE>
 __device__ int place(int j) {
-    return WIDE ? ((j / 4) * THREADS + (int)threadIdx.x) * 4 + j % 4 : j * THREADS + (int)threadIdx.x;
+    return WIDE ? (j / 4 * THREADS + (int)threadIdx.x) * 4 + j % 4 : j * THREADS + (int)threadIdx.x;
+}
+
+// Starts the copy of this thread's values of a piece, of which the first `count` exist.
+template <bool WIDE>
+__device__ void fetch(float* to, const float* from, int count) {
+#pragma unroll
+    for (int j = 0; j < EACH; j += WIDE ? 4 : 1)
+        if (place<WIDE>(j) < count) __pipeline_memcpy_async(to + place<WIDE>(j), from + place<WIDE>(j), WIDE ? 16 : 4);
 }
 
 template <bool WIDE>
-__device__ void load(float (&v)[HELD], const float* from, int count, float beyond) {
+__device__ void take(float (&v)[EACH], const float* from, int count, float beyond) {
     if constexpr (WIDE) {
 #pragma unroll
-        for (int j = 0; j < HELD; j += 4) {
-            const float4 four = place<true>(j) < count ? __ldcs(reinterpret_cast<const float4*>(from + place<true>(j)))
+        for (int j = 0; j < EACH; j += 4) {
+            const float4 four = place<true>(j) < count ? *reinterpret_cast<const float4*>(from + place<true>(j))
                                                        : make_float4(beyond, beyond, beyond, beyond);
             v[j] = four.x, v[j + 1] = four.y, v[j + 2] = four.z, v[j + 3] = four.w;
         }
     } else {
 #pragma unroll
-        for (int j = 0; j < HELD; ++j) v[j] = place<false>(j) < count ? from[place<false>(j)] : beyond;
+        for (int j = 0; j < EACH; ++j) v[j] = place<false>(j) < count ? from[place<false>(j)] : beyond;
     }
 }
 
 template <bool WIDE>
-__device__ void store(float* to, const float (&v)[HELD], int count) {
+__device__ void store(float* to, const float (&v)[EACH], int count) {
     if constexpr (WIDE) {
 #pragma unroll
-        for (int j = 0; j < HELD; j += 4)
+        for (int j = 0; j < EACH; j += 4)
             if (place<true>(j) < count)
                 __stcs(reinterpret_cast<float4*>(to + place<true>(j)), make_float4(v[j], v[j + 1], v[j + 2], v[j + 3]));
     } else {
 #pragma unroll
-        for (int j = 0; j < HELD; ++j)
+        for (int j = 0; j < EACH; ++j)
             if (place<false>(j) < count) to[place<false>(j)] = v[j];
     }
 }
@@ -68,16 +82,9 @@ __device__ float warp_sum(float v) {
     return v;
 }
 
-// The sum over the block, for every thread. `room` is not in use by an earlier reduction that a thread may still read.
-__device__ float block_sum(float v, float* room) {
-    v = warp_sum(v);
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = v;
-    __syncthreads();
-    return warp_sum(threadIdx.x % 32 < WARPS ? room[threadIdx.x % 32] : 0.0f);
-}
-
 // Publishes what this block found in its slice of a row, and waits until all slices of the row are published. The grid is
-// resident as a whole (a cooperative launch) and every block publishes before it waits, so that the wait ends.
+// resident as a whole (a cooperative launch) and every block publishes before it waits, so that the wait ends. Only the
+// first thread's `mine` counts.
 __device__ void meet(float mine, float* of_slices, int* arrived, int slices) {
     if (threadIdx.x == 0) {
         of_slices[blockIdx.x % slices] = mine;
@@ -92,27 +99,59 @@ __device__ void meet(float mine, float* of_slices, int* arrived, int slices) {
 
 // WIDE: rows start at multiples of 16 bytes and their length is a multiple of four.
 template <bool WIDE>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) clip_rows_kernel(
+__global__ void __launch_bounds__(THREADS, 1) clip_rows_kernel(
     const float* __restrict__ x, float* __restrict__ y, float* of_slices, int* arrived, int64_t rows, int64_t length,
     int64_t per_slice, int slices, float longest) {
+    extern __shared__ float pieces[];
     __shared__ float room[WARPS];
+    const int lane = threadIdx.x % 32;
     const int64_t begin = blockIdx.x % slices * per_slice;
     const int count = (int)max((int64_t)0, min(per_slice, length - begin));
-    for (int64_t row = blockIdx.x / slices; row < rows; row += gridDim.x / slices) {
-        float v[HELD];
-        load<WIDE>(v, x + row * length + begin, count, 0.0f);
+    const int64_t step = gridDim.x / slices;
+    const float* from = x + begin;
+    // Copies run AHEAD pieces beyond the slice that is worked on, through PLACES that are used in turn.
+    auto start = [&](int64_t row, int piece, int at) {
+        if (row < rows) fetch<WIDE>(pieces + at * PIECE, from + row * length + piece * PIECE, count - piece * PIECE);
+        __pipeline_commit();
+    };
+    const int64_t first = blockIdx.x / slices;
+#pragma unroll 1
+    for (int i = 0; i < PLACES; ++i) start(first + i / PIECES * step, i % PIECES, i);
+    int origin = 0;  // the place of the slice's first piece
+    for (int64_t row = first; row < rows; row += step) {
+        auto place_of = [&](int piece) {
+            const int at = origin + piece;
+            return at < PLACES ? at : at - PLACES;
+        };
+        __pipeline_wait_prior(AHEAD);
+        float v[EACH];
         float squares = 0.0f;
+#pragma unroll 2
+        for (int p = 0; p < PIECES; ++p) {
+            take<WIDE>(v, pieces + place_of(p) * PIECE, count - p * PIECE, 0.0f);
 #pragma unroll
-        for (int j = 0; j < HELD; ++j) squares += v[j] * v[j];
+            for (int j = 0; j < EACH; ++j) squares += v[j] * v[j];
+        }
+        squares = warp_sum(squares);
+        if (lane == 0) room[threadIdx.x / 32] = squares;
+        __syncthreads();
         float* parts = of_slices + row * slices;
-        meet(block_sum(squares, room), parts, arrived + row, slices);
+        meet(warp_sum(lane < WARPS ? room[lane] : 0.0f), parts, arrived + row, slices);
         float all = 0.0f;
-        for (int s = threadIdx.x % 32; s < slices; s += 32) all += __ldcg(parts + s);
+        for (int s = lane; s < slices; s += 32) all += __ldcg(parts + s);
         const float scale = fminf(longest / sqrtf(warp_sum(all)), 1.0f);
+#pragma unroll 2
+        for (int p = 0; p < PIECES; ++p) {
+            const int at = place_of(p), real = count - p * PIECE;
+            take<WIDE>(v, pieces + at * PIECE, real, 0.0f);
 #pragma unroll
-        for (int j = 0; j < HELD; ++j) v[j] *= scale;
-        store<WIDE>(y + row * length + begin, v, count);
+            for (int j = 0; j < EACH; ++j) v[j] *= scale;
+            store<WIDE>(y + row * length + begin + p * PIECE, v, real);
+            start(p + AHEAD < PIECES ? row + step : row + 2 * step, (p + AHEAD) % PIECES, at);
+        }
+        origin = place_of(PIECES);
     }
+    __pipeline_wait_prior(0);
 }
 
 // A grid that is resident as a whole, in which the slices of a row are neighbours and never wait for a later round.
@@ -121,7 +160,8 @@ int resident_blocks(Kernel kernel, int64_t rows, int slices) {
     int device = 0, processors = 0, each = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, 0);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, PLACES * PIECE * (int)sizeof(float));
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, PLACES * PIECE * sizeof(float));
     const int64_t together = std::min<int64_t>(rows, (int64_t)processors * each / slices);
     return (int)together * slices;
 }
@@ -137,7 +177,7 @@ torch::Tensor clip_rows(torch::Tensor x, double longest) {
     const bool wide = length % 4 == 0 && reinterpret_cast<uintptr_t>(x.data_ptr<float>()) % 16 == 0;
     auto kernel = wide ? clip_rows_kernel<true> : clip_rows_kernel<false>;
     const int blocks = resident_blocks(kernel, rows, slices);
-    if (blocks == 0) return x * torch::clamp_max(longest / torch::norm(x, 2, 1, true), 1.0);  // a row is longer than all registers
+    if (blocks == 0) return x * torch::clamp_max(longest / torch::norm(x, 2, 1, true), 1.0);  // a row is longer than all shared memory
     auto arrived = torch::zeros({rows}, x.options().dtype(torch::kInt32));
     auto of_slices = torch::empty({rows * slices * 1}, x.options());
     const float* from = x.data_ptr<float>();
@@ -148,7 +188,8 @@ torch::Tensor clip_rows(torch::Tensor x, double longest) {
     int count = slices;
     float limit = (float)longest;
     void* arguments[] = {&from, &to, &published, &counters, &rows, &length, &per, &count, &limit};
-    const cudaError_t error = cudaLaunchCooperativeKernel((const void*)kernel, dim3(blocks), dim3(THREADS), arguments, 0, 0);
+    const cudaError_t error = cudaLaunchCooperativeKernel((const void*)kernel, dim3(blocks), dim3(THREADS), arguments,
+                                                          PLACES * PIECE * sizeof(float), 0);
     TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error));
     return y;
 }
