@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -38,12 +38,7 @@ from harness import comparison_kernel
 from harness.model import PrecisionClass
 from harness.patterns import Marginals, describe_rearrangement, describe_transformation, moments
 from harness.precision import LIMITS, Limits, Place, TensorComparison
-
-ENTRY_BYTES = 40
-"""Temporaries of one entry: five float64 values, of which a GPU's norm needs one."""
-
-TEMPORARY_BYTES = 256 * 2**20
-"""Memory for the float64 temporaries of one slice."""
+from harness.slicing import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
 
 ZERO_SCALE = 1e-3
 """Scale of errors where the truth is all zero (absolute): cancellation of numbers near 1 in float32 leaves 1e-7."""
@@ -84,31 +79,6 @@ def compare(
 
 def is_real(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
-
-
-def slices(count: int, *tensors: torch.Tensor | None) -> Iterator[tuple[int, tuple[torch.Tensor | None, ...]]]:
-    """Flat pieces of equally shaped tensors in logical order, with the index of their first entry.
-
-    A tensor that is not contiguous is copied a piece at a time, never whole.
-    """
-    held = [t for t in tensors if t is not None]
-    if all(t.is_contiguous() for t in held):
-        flat = [None if t is None else t.view(-1) for t in tensors]
-        for start in range(0, held[0].numel(), count):
-            yield start, tuple(None if t is None else t[start : start + count] for t in flat)
-        return
-    rows, row = held[0].shape[0], math.prod(held[0].shape[1:])
-    if row > count:
-        for index in range(rows):
-            for start, pieces in slices(count, *(None if t is None else t[index] for t in tensors)):
-                yield index * row + start, pieces
-        return
-    step = max(1, count // max(row, 1))
-    for index in range(0, rows, step):
-        yield (
-            index * row,
-            tuple(None if t is None else t[index : index + step].reshape(-1) for t in tensors),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,12 +329,12 @@ class _RealComparer:
             beyond=beyond,
             first_at=marginals.first,
             rest_rms_error=math.sqrt(float(rest) / left) / self.scale if left else None,
-            unwritten=_count_unwritten(self.actual, self.poison_byte, self.step),
+            unwritten=count_unwritten(self.actual, self.poison_byte, self.step),
             pattern=pattern or marginals.describe(),
         )
 
     def _place(self, flat: int) -> Place:
-        index = _unravel(flat, self.actual.shape)
+        index = unravel(flat, self.actual.shape)
         return Place(index=index, got=float(self.actual[index]), expected=float(self.truth[index]))
 
     def _double(self, piece: torch.Tensor | None) -> torch.Tensor:
@@ -416,7 +386,7 @@ def _compare_exact(
         marginals.add(off, start)
 
     def place(flat: int) -> Place:
-        index = _unravel(flat, actual.shape)
+        index = unravel(flat, actual.shape)
         return Place(index=index, got=int(actual[index]), expected=int(truth[index]))
 
     wrong = marginals.wrong > 0
@@ -428,28 +398,7 @@ def _compare_exact(
         exact=True,
         borrowed=int(borrowed),
         wrong=marginals.wrong,
-        unwritten=_count_unwritten(actual, poison_byte, step) if wrong else None,
+        unwritten=count_unwritten(actual, poison_byte, step) if wrong else None,
         first=None if marginals.first is None else place(marginals.first),
         pattern=marginals.describe(),
     )
-
-
-def _count_unwritten(actual: torch.Tensor, poison_byte: int | None, step: int) -> int | None:
-    """Entries all of whose bytes are `poison_byte`; None where that is not known."""
-    if poison_byte is None:
-        return None
-    size = actual.element_size()
-    found = torch.zeros((), dtype=torch.int64, device=actual.device)
-    for _, (piece,) in slices(step, actual):
-        assert piece is not None
-        held = piece.contiguous().view(torch.uint8).view(-1, size)
-        found += (held == poison_byte).all(dim=1).sum()
-    return int(found)
-
-
-def _unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
-    index = []
-    for size in reversed(shape):
-        flat, place = divmod(flat, size)
-        index.append(place)
-    return tuple(reversed(index))

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from harness import comparison_kernel
-from harness.comparison import TEMPORARY_BYTES, compare, is_real, slices
+from harness.comparison import compare, is_real
 from harness.digest import digest, digest_on_device
 from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.patterns import describe_pattern
 from harness.precision import CONCENTRATED, CONCENTRATED_RMS, LIMITS, Limits, Place, TensorComparison
+from harness.slicing import TEMPORARY_BYTES, slices
 
 __all__ = [
     "LIMITS",

@@ -17,7 +17,7 @@ LAYERS = {
     "vocabulary": "model",
     "pure": "census claims comparing comparison comparison_kernel defences digest digest_kernel disturbance extract "
     "holdback kernel_names labels messages numerics nvrtc occupancy patterns policies precision reports "
-    "rewards roofline sanitizers scoring screen sizes stats trees variants wire",
+    "rewards roofline sanitizers scoring screen sizes slicing stats trees variants wire",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "peaks reference sketch sources split store",
     "stages": "audit backtoback baselines bench build contention contestant guest health hush idle learning "
