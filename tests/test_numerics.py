@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness import comparison
+from harness import slicing
 from harness.model import InputRules, PrecisionClass, Status
 from harness.numerics import (
     LIMITS,
@@ -554,4 +554,4 @@ def test_a_right_answer_costs_two_synchronisations_and_bounded_memory() -> None:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     assert compare(actual, truth).within(LIMITS[FP32])
-    assert torch.cuda.max_memory_allocated() - before <= comparison.TEMPORARY_BYTES * 1.1
+    assert torch.cuda.max_memory_allocated() - before <= slicing.TEMPORARY_BYTES * 1.1
