@@ -28,17 +28,16 @@ __global__ void __launch_bounds__(THREADS) max_pool_kernel(
     const int wide = WINDOW > 0 ? WINDOW : window;
     const int64_t row = blockIdx.x / pieces, first = (int64_t)(blockIdx.x % pieces) * RESULTS;
     const int results = (int)min((int64_t)RESULTS, out_length - first);
-    const float* from = x + row * length;
     float* to = y + row * out_length + first;
     const int64_t begin = first * stride - padding;
     const int count = (results - 1) * stride + (wide - 1) * dilation + 1;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < count; i += THREADS) {
-        const int64_t at = begin + i;
-        piece[i] = at >= 0 && at < length ? __ldg(from + at) : -INFINITY;
-    }
+    // Of the piece's places those from `low` to `high` are in the sequence.
+    const int low = (int)max((int64_t)0, -begin), high = (int)min((int64_t)count, length - begin);
+    const float* from = x + row * length + begin;
+#pragma unroll 8
+    for (int i = threadIdx.x; i < count; i += THREADS) piece[i] = i >= low && i < high ? __ldg(from + i) : -INFINITY;
     __syncthreads();
-#pragma unroll 4
+#pragma unroll 8
     for (int i = threadIdx.x; i < results; i += THREADS) {
         const float* values = piece + i * stride;
         float largest = values[0];

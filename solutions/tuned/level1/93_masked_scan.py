@@ -26,19 +26,32 @@ constexpr unsigned ALL = 0xffffffffu;
 constexpr float IDENTITY = 0.0f;
 __device__ float combine(float earlier, float later) { return earlier + later; }
 
-// Four values from place `i` of a row of `length`; what lies beyond the end does not count.
-template <bool WIDE>
-__device__ float4 load_four(const float* row, const uint8_t* kept, int64_t i, int64_t length) {
-    if constexpr (WIDE) {
-        if (i >= length) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        const float4 v = __ldcs(reinterpret_cast<const float4*>(row + i));
-        const uchar4 m = __ldcs(reinterpret_cast<const uchar4*>(kept + i));
+// Four values and their mask, which is applied where they are used: so a load is waited for there and not before.
+struct Four {
+    float4 v;
+    uchar4 m;
+
+    __device__ float4 masked() const {
         return make_float4(m.x ? v.x : 0.0f, m.y ? v.y : 0.0f, m.z ? v.z : 0.0f, m.w ? v.w : 0.0f);
-    } else {
-        return make_float4(i < length && kept[i] ? row[i] : 0.0f, i + 1 < length && kept[i + 1] ? row[i + 1] : 0.0f,
-                           i + 2 < length && kept[i + 2] ? row[i + 2] : 0.0f,
-                           i + 3 < length && kept[i + 3] ? row[i + 3] : 0.0f);
     }
+};
+
+// From place `i` of a row of `length`; what lies beyond the end does not count.
+template <bool WIDE>
+__device__ Four load_four(const float* row, const uint8_t* kept, int64_t i, int64_t length) {
+    Four four = {make_float4(0.0f, 0.0f, 0.0f, 0.0f), make_uchar4(0, 0, 0, 0)};
+    if constexpr (WIDE) {
+        if (i < length) {
+            four.v = __ldcs(reinterpret_cast<const float4*>(row + i));
+            four.m = __ldcs(reinterpret_cast<const uchar4*>(kept + i));
+        }
+    } else {
+        if (i < length) four.v.x = row[i], four.m.x = kept[i];
+        if (i + 1 < length) four.v.y = row[i + 1], four.m.y = kept[i + 1];
+        if (i + 2 < length) four.v.z = row[i + 2], four.m.z = kept[i + 2];
+        if (i + 3 < length) four.v.w = row[i + 3], four.m.w = kept[i + 3];
+    }
+    return four;
 }
 
 template <bool WIDE>
@@ -64,7 +77,7 @@ __global__ void __launch_bounds__(THREADS) row_masked_sum_kernel(
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int64_t mine = warp * PER_WARP + lane * 4;
 
-    float4 next[ROUNDS];
+    Four next[ROUNDS];
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) next[r] = load_four<WIDE>(row, kept, mine + r * 128, length);
 
@@ -75,7 +88,7 @@ __global__ void __launch_bounds__(THREADS) row_masked_sum_kernel(
         float before[ROUNDS], through[ROUNDS];
 #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
-            v[r] = next[r];
+            v[r] = next[r].masked();
             v[r].y = combine(v[r].x, v[r].y);
             v[r].z = combine(v[r].y, v[r].z);
             v[r].w = combine(v[r].z, v[r].w);
