@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from harness.hostcuda import build
+from harness.hostcuda import compile as compiling
 
 KERNEL = "__global__ void k(float* x) { x[threadIdx.x] *= 2.0f; }\n"
 LAUNCH = "k<<<1, 4>>>(x.data_ptr<float>());"
@@ -148,14 +149,55 @@ def test_what_host_code_asks_of_torch_compiles_with_the_lean_headers_and_means_t
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("text", "needed"),
     [
-        "auto w = torch::ones({2}, x.options().requires_grad(true)); return w;",
-        "c10::List<int64_t> sizes; sizes.push_back(x.numel()); return torch::ones({sizes.get(0)});",
+        ("x.options().requires_grad(true)", True),
+        ("options.requires_grad(x.requires_grad())", True),
+        ("options.requires_grad(false)", False),
+        ("if (x.requires_grad()) f();", False),
+        ("torch::autograd::Variable v;", True),
+        ("py::dict d;", True),
+        ("happy::f();", False),
     ],
 )
-def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp_path: Path, line: str) -> None:
+def test_what_is_compiled_with_the_full_headers_at_once(text: str, needed: bool) -> None:
+    assert (compiling._NEEDS_FULL.search(text) is not None) == needed
+
+
+@pytest.mark.parametrize(
+    ("log", "blamed"),
+    [
+        ("cuda.cu:3:5: error: 'indexing' is not a member of 'torch'\n", True),
+        ("cuda.cu:3:5: error: no matching function for call to 'g(int)'\n    3 |   at::g(1);\n", True),
+        ("cuda.cu:3:5: error: no matching function for call to 'g(int)'\n    3 |   g(1);\n", False),
+        ("cuda.cu:3:5: error: redefinition of 'int twice(int)'\n", True),
+        ("cuda.cu:3:5: error: 'missing' was not declared in this scope\n    3 |   at::g(missing);\n", False),
+    ],
+)
+def test_which_errors_the_full_headers_might_mend(log: str, blamed: bool) -> None:
+    assert (compiling._LEAN_IS_TO_BLAME.search(log) is not None) == blamed
+
+
+def test_a_module_that_only_names_functions_needs_no_pybind11(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    source = (
+        f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {LAUNCH} return x; }}\n"
+        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def("go", &f, "doubles");  // in place\n}\n'
+    )
+    spec = Spec(name="named", cuda_sources=(source,))
+    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
+    assert code == 0, log
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+    run_it = (
+        "import sys, torch\nfrom pathlib import Path\nfrom harness.hostcuda import shim\nshim.activate()\n"
+        "m = shim.load_module('named', Path(sys.argv[1]))\nprint(m.go(torch.arange(4.0).cuda()).tolist())\n"
+    )
+    command = [sys.executable, "-c", run_it, str(build.module_path(spec, tmp_path))]
+    assert subprocess.check_output(command, text=True) == "[0.0, 2.0, 4.0, 6.0]\n"
+
+
+def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp_path: Path) -> None:
     headers = build.prepare_headers(full=True)
+    line = "c10::List<int64_t> sizes; sizes.push_back(x.numel()); return torch::ones({sizes.get(0)});"
     source = f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {line} }}\n"
     spec = Spec(name="m", cuda_sources=(source,), cpp_sources=("torch::Tensor f(torch::Tensor x);",), functions=("f",))
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)

@@ -24,6 +24,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
+from harness.hostcuda.bindings import Definition, module_definition
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
 from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
@@ -34,7 +35,8 @@ _NEEDS_FULL = re.compile(
 )
 _LEAN_IS_TO_BLAME = re.compile(
     r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind|No such file)|bind\.h"
-    r"|error: (?:no matching function|no match for|call of overloaded).*\n[^\n|]*\|[^\n]*\b(?:torch|at|c10)::",
+    r"|error: (?:no matching function|no match for|call of overloaded).*\n[^\n|]*\|[^\n]*\b(?:torch|at|c10)::"
+    r"|error: (?:redefinition of|conflicting declaration|default argument given)",
     re.I,
 )
 
@@ -79,20 +81,21 @@ def _build(
         {name: v for name, v in macros([*TORCH_SWITCHES, *job["cuda_flags"]]).items() if is_switch(name)}
     )
     opening = switches + '#include "hostcuda/unit.h"\n'
-    if job["functions"] is not None and not _NEEDS_FULL.search(texts["cuda.cu"] + texts["main.cpp"]):
+    bound = _bound(job, texts)
+    if bound is not None and not _NEEDS_FULL.search(bound.without(texts["cuda.cu"]) + bound.without(texts["main.cpp"])):
         unit = folder / "unit.cpp"
         unit.write_text(
             opening
             + cpp[0]
             + '#line 1 "main.cpp"\n'
-            + texts["main.cpp"]
+            + bound.without(texts["main.cpp"])
             + "\n"
             + cpp[1]
             + cuda[0]
             + '#line 1 "cuda.cu"\n'
-            + cuda_text
+            + bound.without(cuda_text)
             + "\n"
-            + _bindings(job, lines)
+            + _bindings(job, bound.functions, lines)
         )
         code, log = _compile(job, unit, lean=True)
         if code == 0:
@@ -110,6 +113,14 @@ def _build(
         if code != 0:
             return code, log
     return _link(job, [unit.with_suffix(".o") for unit in units])
+
+
+def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
+    """What to bind without pybind11: the functions that were listed, or a module definition that only lists some."""
+    if job["functions"] is not None:
+        return Definition(text="", functions={name: name for name in job["functions"]})
+    found = [held for text in texts.values() if (held := module_definition(text)) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _opening(flags: list[str]) -> tuple[str, str]:
@@ -140,8 +151,8 @@ def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
     )
 
 
-def _bindings(job: dict[str, Any], lines: tuple[int, ...]) -> str:
-    methods = "".join(f"    HOSTCUDA_METHOD({name}, {json.dumps(name)}),\n" for name in job["functions"])
+def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, ...]) -> str:
+    methods = "".join(f"    HOSTCUDA_METHOD({function}, {json.dumps(name)}),\n" for name, function in functions.items())
     return (
         _registration(job, lines)
         + f"static PyMethodDef hostcuda_methods[] = {{\n{methods}    {{nullptr, nullptr, 0, nullptr}}}};\n"

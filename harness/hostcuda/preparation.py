@@ -103,6 +103,7 @@ def _libraries_key() -> str:
 
 
 _SOURCES_THAT_DECIDE = (
+    "bindings.py",
     "build.py",
     "compile.py",
     "configurations.py",

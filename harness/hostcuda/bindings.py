@@ -1,0 +1,84 @@
+"""Module definitions that only name functions: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f, "text"); }`.
+
+Charter: such a definition is what torch writes for `functions=[...]`, so it can be bound without pybind11, whose
+headers cost ten seconds. Pure; imports tree-sitter with its CUDA grammar and `syntax` beside it. Stands on the
+untrusted side (the builder calls it).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser
+
+from .syntax import walk
+
+__all__ = ["Definition", "module_definition"]
+
+_HEAD = re.compile(rb"PYBIND11_MODULE\s*\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
+_FUNCTION = re.compile(rb"&?\s*((?:::)?\w+(?:::\w+)*)")
+_TEXTS = {"string_literal", "raw_string_literal", "concatenated_string"}
+_NAME = re.compile(rb'"([A-Za-z_]\w*)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """`text` as it stands in the source, empty for none; for each Python name the C++ function, qualified as there."""
+
+    text: str
+    functions: dict[str, str]
+
+    def without(self, source: str) -> str:
+        """`source` with the definition blanked, line for line."""
+        return source.replace(self.text, "\n" * self.text.count("\n"), 1) if self.text else source
+
+
+def module_definition(source: str) -> Definition | None:
+    """The module definition of a source; None where there is none, several, or one that says more than names."""
+    if "PYBIND11_MODULE" not in source:
+        return None
+    data = source.encode()
+    tree = Parser(Language(tree_sitter_cuda.language())).parse(data)
+    found = [
+        (node, head[1])
+        for node in walk(tree.root_node)
+        if node.type == "function_definition"
+        and (head := _HEAD.match(data, node.start_byte)) is not None
+        and node.child_by_field_name("body") is not None
+    ]
+    if len(found) != 1 or source.count("PYBIND11_MODULE") != 1:
+        return None
+    node, module = found[0]
+    body = node.child_by_field_name("body")
+    assert body is not None
+    functions: dict[str, str] = {}
+    for statement in body.named_children:
+        if statement.type == "comment":
+            continue
+        bound = _bound(data, statement, module)
+        if bound is None or bound[0] in functions:
+            return None
+        functions[bound[0]] = bound[1]
+    text = data[node.start_byte : node.end_byte].decode()
+    return Definition(text=text, functions=functions) if functions else None
+
+
+def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str] | None:
+    """Name and function of `m.def("name", &function, "text");`, None for any other statement."""
+    if statement.type != "expression_statement" or not statement.named_children:
+        return None
+    call = statement.named_children[0]
+    callee, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+    if call.type != "call_expression" or callee is None or arguments is None or _text(data, callee) != module + b".def":
+        return None
+    given = [node for node in arguments.named_children if node.type != "comment"]
+    if len(given) not in (2, 3) or any(node.type not in _TEXTS for node in given[2:]):
+        return None
+    name, function = _NAME.fullmatch(_text(data, given[0])), _FUNCTION.fullmatch(_text(data, given[1]))
+    return (name[1].decode(), function[1].decode()) if name and function else None
+
+
+def _text(data: bytes, node: Node) -> bytes:
+    return data[node.start_byte : node.end_byte]
