@@ -11,6 +11,7 @@ why), `DIFFERS`, `WRONG`. Exit code 1 if any differs or is wrong.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import struct
@@ -25,6 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "hostcuda")]
 
+from harness.build.headers import SharedHeaders  # noqa: E402
+from harness.build.lean import UNIT  # noqa: E402
+from harness.build.torchinfo import TorchBuild, find_torch, python_include  # noqa: E402
 from harness.split.parts import split  # noqa: E402
 from harness.split.stubs import Unsplittable  # noqa: E402
 from harness.split.unit import Build, Failed  # noqa: E402
@@ -80,26 +84,15 @@ class Comparison:
     def __init__(self, root: Path, arch: str) -> None:
         self._root = root
         self._flags = ["-std=c++20", "-lineinfo", "--expt-relaxed-constexpr", f"-arch={arch}", "-Xptxas", "-v"]
-        self._torch: list[str] = []
-
-    def with_torch(self) -> list[str]:
-        """Flags that find torch's headers; torch's switches of half types, as in an extension."""
-        from harness.build.torchinfo import find_torch, python_include
-
-        torch = find_torch()
-        folders = [*torch.include_folders(), python_include()]
-        flags = [*torch.nvcc_flags, *(word for flag in torch.defines() for word in flag.replace("\\", "").split())]
-        return [*(item for folder in folders for item in ("-isystem", str(folder))), *flags]
 
     def build(self, source: Source, folder: Path) -> Path:
         """The object that the split build makes. Raises `Unsplittable` and `Failed`."""
-        from harness.build.torchinfo import find_torch
-
         settings = {"cxx": "g++", "host_flags": [], "torch": [], "include": ["/usr/local/cuda/include"]}
         flags = list(self._flags)
         if source.torch:
-            settings["torch"] = [str(path) for path in find_torch().include_folders()]
-            flags = [*self.with_torch(), *flags, "-DTORCH_EXTENSION_NAME=corpus"]
+            lean, own = self._torch_flags(source, folder)
+            settings |= {"host_flags": lean, "torch": [str(path) for path in self._torch.include_folders()]}
+            flags += own
         made = folder / "unit.o"
         path = folder / "cuda.cu"
         path.write_text(source.text, encoding="utf-8")
@@ -107,17 +100,43 @@ class Comparison:
         return made
 
     def code(self, source: Source, folder: Path) -> tuple[list[bytes], list[bytes]]:
-        """Machine code of the device part, and of the source as it stands."""
-        flags = [*(self.with_torch() if source.torch else ()), *self._flags, "-DTORCH_EXTENSION_NAME=corpus"]
+        """Machine code of the device part, and of the source as it stands (torch's headers lean)."""
+        lean, own = self._torch_flags(source, folder) if source.torch else ([], [])
         codes = []
-        for name in ("unit.o.split/device.cu", "cuda.cu"):
+        for name, headers in (("unit.o.split/device.cu", []), ("cuda.cu", lean)):
             cubin = folder / f"{Path(name).stem}.cubin"
-            command = ["nvcc", *flags, "-cubin", str(folder / name), "-o", str(cubin)]
+            command = ["nvcc", *headers, *self._flags, *own, "-cubin", str(folder / name), "-o", str(cubin)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise Failed(f"{name}: {done.stdout + done.stderr}"[:300])
             codes.append(code_of(cubin.read_bytes()))
         return codes[0], codes[1]
+
+    @functools.cached_property
+    def _torch(self) -> TorchBuild:
+        return find_torch()
+
+    @functools.cached_property
+    def _headers(self) -> SharedHeaders:
+        return SharedHeaders(self._root / "headers", self._torch, Path("g++"), "corpus")
+
+    def _torch_flags(self, source: Source, folder: Path) -> tuple[list[str], list[str]]:
+        """Flags that find lean headers, and those of an extension."""
+        header = self._headers.unit(source.text, python=False)
+        if header is None:
+            raise Failed("needs torch's full headers")
+        (folder / "lean").mkdir(exist_ok=True)
+        (folder / "lean" / UNIT).write_text(header, encoding="utf-8")
+        # A CPU build of torch lacks this one, which says how its CUDA half was built.
+        macros = folder / "lean" / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
+        if not (self._torch.include / macros.relative_to(folder / "lean")).exists():
+            macros.parent.mkdir(parents=True, exist_ok=True)
+            macros.write_text("#define C10_CUDA_BUILD_SHARED_LIBS\n", encoding="utf-8")
+        folders = [*self._torch.include_folders(), python_include()]
+        own = [item for path in folders for item in ("-isystem", str(path))]
+        own += self._torch.nvcc_flags
+        own += [word for flag in self._torch.defines() for word in flag.replace("\\", "").split()]
+        return list(self._headers.flags(str(folder / "lean"), kind="cuda")), [*own, "-DTORCH_EXTENSION_NAME=corpus"]
 
     def verdict(self, source: Source, *, run: bool) -> str:
         """One line on a source."""
