@@ -12,10 +12,10 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from harness.config import cache_root as default_cache
@@ -245,13 +245,23 @@ def _run(command: Sequence[str]) -> None:
         )
 
 
+def _precompile_lean(command: Sequence[str], lean: Path) -> None:
+    """Run it; where this torch's headers don't go with the stand-ins for ATen's, again without these: slower builds."""
+    try:
+        _run(command)
+    except BuildError:
+        shutil.rmtree(lean / "ATen", ignore_errors=True)
+        (lean / "torch" / "types.h").unlink(missing_ok=True)
+        _run(command)
+
+
 def _make(prepared: PreparedHeaders, *, full: bool) -> None:
     _copy(_HERE / "include", prepared.folder / "include")
     _copy(_HERE / "lean", prepared.headers / "lean")
     prelude = prepared.folder / _PRELUDE
     objects = prepared.folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    jobs: list[list[str]] = []
+    jobs: list[Callable[[], None]] = []
     made: list[tuple[Path, Path]] = []
     for place, checked, is_full in _precompiled(prepared, full=full):
         if (place / "prelude.h.gch").exists():
@@ -259,29 +269,31 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
         place.mkdir(exist_ok=True)
         header = place / "prelude.h"
         header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + prelude.read_text())
-        lean = [] if is_full else [f"-I{prepared.headers / 'lean'}"]
-        jobs.append(
-            [
-                prepared.compiler,
-                *prepared.common_flags,
-                *variant_flags(checked=checked),
-                *lean,
-                *prepared.include_flags[1:],
-                "-x",
-                "c++-header",
-                "-o",
-                str(place / "prelude.h.new"),
-                str(header),
-            ]
-        )
+        lean = prepared.headers / "lean"
+        command = [
+            prepared.compiler,
+            *prepared.common_flags,
+            *variant_flags(checked=checked),
+            *([] if is_full else [f"-I{lean}"]),
+            *prepared.include_flags[1:],
+            "-x",
+            "c++-header",
+            "-o",
+            str(place / "prelude.h.new"),
+            str(header),
+        ]
+        jobs.append(partial(_run, command) if is_full else partial(_precompile_lean, command, lean))
         made.append((place / "prelude.h.new", place / "prelude.h.gch"))
     sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
     if not prepared.bridge.exists():
         common = [flag for flag in prepared.common_flags if not flag.startswith("-g")]
         base = [prepared.compiler, *common, *prepared.include_flags, "-O2"]
-        jobs += [[*base, "-c", "-o", str(objects / f"{s.parent.name}-{s.stem}.o"), str(s)] for s in sources]
+        for source in sources:
+            made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
+            jobs.append(partial(_run, [*base, "-c", "-o", made_of, str(source)]))
     with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
-        list(pool.map(_run, jobs))
+        for running in [pool.submit(job) for job in jobs]:
+            running.result()
     for fresh, final in made:
         fresh.rename(final)
     if not prepared.bridge.exists():

@@ -19,5 +19,7 @@ void copy(void* place, const void* from) { new (place) List(list(from)); }
 void destroy(void* place) noexcept { static_cast<List*>(place)->~List(); }
 void reserve(const void* place, std::size_t count) { list(place).reserve(count); }
 void append(const void* place, std::optional<at::Tensor>&& item) { list(place).push_back(std::move(item)); }
+std::size_t size(const void* place) { return list(place).size(); }
+std::optional<at::Tensor> item(const void* place, std::size_t position) { return list(place).get(position); }
 
 }  // namespace hostcuda::index_list

@@ -14,5 +14,7 @@ void copy(void* place, const void* from);
 void destroy(void* place) noexcept;
 void reserve(const void* place, std::size_t count);
 void append(const void* place, std::optional<at::Tensor>&& item);
+std::size_t size(const void* place);
+std::optional<at::Tensor> item(const void* place, std::size_t position);
 
 }  // namespace hostcuda::index_list

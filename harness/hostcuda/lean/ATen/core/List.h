@@ -45,6 +45,29 @@ struct BoxedList {
     BoxedElement operator[](std::size_t) const { no_boxed_list(); }
 };
 
+
+// The items of an indexing expression's list.
+struct IndexItem {
+    const void* list;
+    std::size_t position;
+    operator std::optional<at::Tensor>() const { return index_list::item(list, position); }
+    const BoxedValue& get() const { no_boxed_list(); }
+};
+struct IndexIterator {
+    using iterator_category = std::random_access_iterator_tag;
+    using value_type = IndexItem;
+    using difference_type = std::ptrdiff_t;
+    using pointer = void;
+    using reference = IndexItem;
+    const void* list = nullptr;
+    std::size_t position = 0;
+    IndexItem operator*() const { return {list, position}; }
+    IndexIterator& operator++() { return ++position, *this; }
+    IndexIterator& operator--() { return --position, *this; }
+    bool operator==(const IndexIterator& other) const { return position == other.position; }
+    bool operator!=(const IndexIterator& other) const { return position != other.position; }
+};
+
 }  // namespace hostcuda::lean
 
 namespace c10 {
@@ -56,17 +79,30 @@ template <class T> class List : public hostcuda::lean::BoxedList {
     List& operator=(const List&) = delete;
 };
 
-template <> class List<std::optional<at::Tensor>> : public hostcuda::lean::BoxedList {
+template <> class List<std::optional<at::Tensor>> {
   public:
+    using const_iterator = hostcuda::lean::IndexIterator;
     List() { hostcuda::index_list::make(place_); }
     List(const List& other) { hostcuda::index_list::copy(place_, other.place_); }
     List& operator=(const List&) = delete;
     ~List() { hostcuda::index_list::destroy(place_); }
     void reserve(std::size_t count) const { hostcuda::index_list::reserve(place_, count); }
     void push_back(std::optional<at::Tensor>&& item) const { hostcuda::index_list::append(place_, std::move(item)); }
+    std::size_t size() const { return hostcuda::index_list::size(place_); }
+    bool empty() const { return size() == 0; }
+    const_iterator begin() const { return {place_, 0}; }
+    const_iterator end() const { return {place_, size()}; }
+    hostcuda::lean::IndexItem operator[](std::size_t position) const { return {place_, position}; }
+    std::optional<at::Tensor> get(std::size_t position) const { return hostcuda::index_list::item(place_, position); }
 
   private:
     alignas(void*) unsigned char place_[hostcuda::index_list::bytes];
 };
 
 }  // namespace c10
+
+namespace torch {
+
+template <class T> using List = c10::List<T>;
+
+}  // namespace torch
