@@ -89,6 +89,9 @@ def triton_launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, i
     return [(name, count, grid, (0, 0, 0)) for name, (count, grid) in _launched.items()]
 
 
+_WARP_OPTIONS = {"num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer"}
+"""Options of a launch that Triton 3.2's autotuner passes on and its interpreter takes for parameters of the kernel."""
+
 _launched: dict[str, tuple[int, tuple[int, int, int]]] = {}
 
 
@@ -99,7 +102,8 @@ def _count_launches(module: ModuleType) -> None:
     original = executor.__call__
 
     def counted(self: Any, *arguments: Any, **named: Any) -> Any:
-        result = original(self, *arguments, **named)
+        foreign = _WARP_OPTIONS - set(self.arg_names)
+        result = original(self, *arguments, **{name: value for name, value in named.items() if name not in foreign})
         name = str(getattr(self.fn, "__name__", "kernel"))
         held = self.grid if isinstance(self.grid, tuple | list) and all(isinstance(n, int) for n in self.grid) else ()
         x, y, z = (*held, 1, 1, 1)[:3] if held else (0, 0, 0)
