@@ -90,7 +90,7 @@ def test_shared_headers_are_written_once(tmp_path: Path) -> None:
     stamp = (shared.folder / "lean" / "torch" / "extension.h").stat().st_mtime_ns
     SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint").unit("int x;", python=False)
     assert (shared.folder / "lean" / "torch" / "extension.h").stat().st_mtime_ns == stamp
-    assert [path.name for path in shared.folder.iterdir()] == ["lean"]
+    assert [path.name for path in shared.folder.iterdir() if path.is_dir()] == ["lean"]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,8 @@ def test_shared_headers_are_written_once(tmp_path: Path) -> None:
         (("",), "plain"),
         (("-O3",), "optimised"),
         (("-O2 -Wall", "-w", "-I/x"), "optimised"),
+        (("-O3", "-std=c++20"), "optimised"),
+        (("-O3", "-std=c++17"), None),
         (("-O3 -march=native",), None),
         (("-Ofast",), None),
         (("-O3", "-fopenmp"), None),
@@ -109,7 +111,7 @@ def test_shared_headers_are_written_once(tmp_path: Path) -> None:
     ],
 )
 def test_which_precompiled_header_fits(flags: tuple[str, ...], variant: str | None) -> None:
-    assert variant_for(flags) == variant
+    assert variant_for(flags, "c++20") == variant
 
 
 def small_bindings(folder: Path) -> Path:
@@ -143,6 +145,19 @@ def test_a_precompiled_header_is_made_once_and_taken(tmp_path: Path, monkeypatch
     assert "-include" not in shared.flags("unit", kind="core", precompiled_for=("-O3", "-march=native"))
     assert "-include" not in shared.flags("unit", kind="core")
     assert "-include" not in shared.flags("unit", kind="cuda", precompiled_for=("-O3",))  # without a toolkit
+
+
+def test_folders_of_headers_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change of torch or compiler leaves one behind."""
+    monkeypatch.setattr(headers_module, "VARIANTS", {})
+    monkeypatch.setattr(headers_module, "BINDINGS", small_bindings(tmp_path))
+    for number in range(5):
+        (tmp_path / f"shared-{number}").mkdir()
+    shared = SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint")
+    shared.warm_up()
+    left = sorted(tmp_path.glob("shared-*"))
+    assert len(left) == 3
+    assert shared.folder in left
 
 
 def test_a_compiler_that_fails_to_precompile_is_the_machines_fault(tmp_path: Path) -> None:

@@ -24,9 +24,12 @@ from typing import Any
 from harness.build import lean
 from harness.build.torchinfo import TorchBuild, python_include
 from harness.environment import MachineError
+from harness.hostcuda import housekeeping
 from harness.model import digest_text
 
 _TIMEOUT_S = 300.0
+_FOLDERS = "shared"
+"""Folders of this kind are kept few: each takes up to a gigabyte."""
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {"plain": (), "optimised": ("-O2",)}
 """g++ takes a precompiled header only where code generation is set alike; -O1 to -O3 are alike (tried with 12.2)."""
@@ -49,7 +52,8 @@ class SharedHeaders:
         self, root: Path, torch: TorchBuild, cxx: Path, fingerprint: str, cuda: tuple[Path, str] | None = None
     ) -> None:
         sources = "".join(path.read_text(encoding="utf-8") for path in sorted(BINDINGS.iterdir()))
-        self.folder = root / digest_text("headers", f"{lean.FORMAT} {fingerprint}", sources)[:24]
+        self._root = root
+        self.folder = root / f"{_FOLDERS}-{digest_text('headers', f'{lean.FORMAT} {fingerprint}', sources)[:20]}"
         self._torch = torch
         self._cxx = cxx
         self._cuda = cuda
@@ -73,7 +77,10 @@ class SharedHeaders:
         `precompiled_for` holds a g++ unit's flags, which decide on whether a precompiled header of its kind fits.
         """
         found = [lean.DEFINE]
-        if precompiled_for is not None and (variant := variant_for(precompiled_for)) is not None:
+        if (
+            precompiled_for is not None
+            and (variant := variant_for(precompiled_for, self._torch.cxx_standard)) is not None
+        ):
             header = self._precompiled(variant, kind)
             if header is not None and header.exists():
                 found += ["-include", str(header.with_suffix(""))]
@@ -86,7 +93,10 @@ class SharedHeaders:
         """
         begin = time.perf_counter()
         done: list[str] = []
-        with _locked(self.folder / "warm_up.lock", wait=wait) as mine:
+        with _locked(self._root / "warm_up.lock", wait=wait) as mine:
+            self._hold()
+            if mine:
+                housekeeping.remove_old(self._root, (_FOLDERS,))
             work: dict[str, Callable[[], None]] = {}
             if mine and not self._library.exists():
                 work["bindings"] = self._compile_bindings
@@ -106,8 +116,9 @@ class SharedHeaders:
         """The folder of shared stand-ins, written by whoever comes first."""
         folder = self.folder / "lean"
         if folder.is_dir():
+            self._hold()
             return folder
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._hold()
         draft = Path(tempfile.mkdtemp(prefix="lean-", dir=self.folder))
         for name, text in self._lean.shared().items():
             path = draft / name
@@ -119,6 +130,13 @@ class SharedHeaders:
         except OSError:
             shutil.rmtree(draft)  # somebody else's are there now
         return folder
+
+    def _hold(self) -> None:
+        """Keep the folder from being removed as long as this process lives."""
+        for _ in range(2):  # again, where it went meanwhile
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if housekeeping.hold(self.folder):
+                return
 
     @property
     def _library(self) -> Path:
@@ -173,13 +191,16 @@ class SharedHeaders:
             raise MachineError(f"torch's headers can't be precompiled: {error}: {output[:400]}") from error
 
 
-def variant_for(flags: tuple[str, ...]) -> str | None:
-    """The precompiled header that fits a g++ unit with these flags of its own; None where none would be taken."""
+def variant_for(flags: tuple[str, ...], standard: str) -> str | None:
+    """The precompiled header that fits a g++ unit with these flags of its own; None where none would be taken.
+
+    `standard` is the language standard that the headers are made for.
+    """
     optimised = False
     for word in (word for flag in flags for word in flag.split()):
         if re.fullmatch(r"-O[123]?", word):
             optimised = True
-        elif not re.fullmatch(r"-W(?!p,)[\w=+-]*|-I\S*|-w|-pipe|-funroll-loops", word):
+        elif word != f"-std={standard}" and not re.fullmatch(r"-W(?!p,)[\w=+-]*|-I\S*|-w|-pipe|-funroll-loops", word):
             return None
     return "optimised" if optimised else "plain"
 
