@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.hostcuda import build
+from harness.hostcuda import build, preparation
 from harness.hostcuda import compile as compiling
 
 KERNEL = "__global__ void k(float* x) { x[threadIdx.x] *= 2.0f; }\n"
@@ -225,6 +225,28 @@ def test_preparing_twice_gives_the_same_and_costs_nothing(headers: build.Prepare
     before = headers.bridge.stat().st_mtime_ns
     assert build.prepare_headers(full=False) == headers
     assert headers.bridge.stat().st_mtime_ns == before
+
+
+def test_a_torch_that_the_stand_ins_do_not_go_with_is_used_without_them(tmp_path: Path) -> None:
+    lean, own = tmp_path / "lean", tmp_path / "own"
+    texts = {
+        lean / "ATen" / "ATen.h": "#error this torch has moved on\n",
+        lean / "torch" / "types.h": "#include <ATen/ATen.h>\n",
+        lean / "torch" / "extension.h": "",
+        own / "torch" / "types.h": "struct Tensor {};\n",
+        tmp_path / "prelude.h": "#include <torch/types.h>\n#include <torch/extension.h>\nTensor t;\n",
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    made = tmp_path / "prelude.h.new"
+    command = ["g++", f"-I{lean}", f"-isystem{own}", "-x", "c++-header", "-o", str(made), str(tmp_path / "prelude.h")]
+    preparation._precompile_lean(command, lean)
+    assert made.exists()
+    assert sorted(path.name for path in lean.rglob("*.h")) == ["extension.h"]
+    (own / "torch" / "types.h").unlink()
+    with pytest.raises(build.BuildError, match="torch/types.h"):
+        preparation._precompile_lean(command, lean)
 
 
 @pytest.mark.parametrize(
