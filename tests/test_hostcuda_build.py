@@ -245,7 +245,7 @@ def test_a_torch_that_the_stand_ins_do_not_go_with_is_used_without_them(tmp_path
     assert made.exists()
     assert sorted(path.name for path in lean.rglob("*.h")) == ["extension.h"]
     (own / "torch" / "types.h").unlink()
-    with pytest.raises(build.BuildError, match="torch/types.h"):
+    with pytest.raises(build.BuildError, match=r"torch/types\.h"):
         preparation._precompile_lean(command, lean)
 
 
