@@ -13,7 +13,18 @@ from typing import Any
 from harness.build.diagnostics import place_in_sources
 from harness.tasks import SourcePart
 
+MAX_PLACED = 200
+"""Reports of one burst that are looked up: as many as the host device's checks tell apart."""
+
 _LINES = (("line", "file"), ("other_line", "other_file"))
+
+
+def all_placed(
+    reports: Sequence[Mapping[str, Any]], parts: Sequence[SourcePart], *, source: str, filename: str
+) -> tuple[Mapping[str, Any], ...]:
+    """Each report `placed`; those beyond `MAX_PLACED` stay as they are."""
+    found = [placed(report, parts, source=source, filename=filename) for report in reports[:MAX_PLACED]]
+    return (*found, *reports[MAX_PLACED:])
 
 
 def placed(report: Mapping[str, Any], parts: Sequence[SourcePart], *, source: str, filename: str) -> dict[str, Any]:
