@@ -22,7 +22,7 @@ CUDA = r"""
 constexpr int THREADS = 256;
 constexpr int HELD = 32;             // values of a row that a thread can hold
 constexpr int CANDIDATES = 2048;     // places for values that reach the bound
-constexpr int BITS = 12;             // of the bound that are found out, beyond those that all maxima share
+constexpr int BITS = 14;             // of the bound that are found out, beyond those that all maxima share
 constexpr int MOST = THREADS;        // the largest k
 constexpr unsigned ALL = 0xffffffffu;
 
