@@ -20,8 +20,8 @@ LAYERS = {
     "rewards roofline sanitizers scoring screen sizes slicing stats trees variants wire",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "peaks reference sketch sources split store",
-    "stages": "audit backtoback baselines bench build contention contestant guest health hush idle learning "
-    "measure nonstop oracle places quiet refresh reordering sandbox session sidecheck signature "
+    "stages": "audit backtoback baselines bench build contention contestant conversation guest health hush idle "
+    "learning measure nonstop oracle places quiet refresh reordering sandbox session sidecheck signature "
     "snapshot tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.build.spec import ExtensionSpec
 from harness.build.units import texts_of, units_of
-from harness.places import placed
+from harness.places import MAX_PLACED, all_placed, placed
 from harness.tasks import SourcePart
 
 FIRST = "\n__global__ void first(float* x) {\n    x[1] = 0;\n}\n"
@@ -78,6 +78,12 @@ def test_a_text_that_does_not_stand_in_the_file_is_named_instead() -> None:
 )
 def test_what_is_not_known_stays_as_it_is(report: dict[str, Any]) -> None:
     assert at(report, parts(spec(FIRST))) == report
+
+
+def test_a_flood_of_reports_is_placed_up_to_a_bound() -> None:
+    reports = [{"kernel": "first", "line": 3}] * (MAX_PLACED + 5)
+    found = all_placed(reports, parts(spec(FIRST)), source=SOURCE, filename="1_x.py")
+    assert [report.get("file") for report in found] == ["1_x.py"] * MAX_PLACED + [None] * 5
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=2)

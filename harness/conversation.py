@@ -1,0 +1,133 @@
+"""The referee's talk with one contestant: the solution loaded, calls asked for in bursts, late writes noticed.
+
+Trusted side. The contestant is a `Guest`, asked over `wire`; what it says is a claim, what counts are bytes in the
+arena and the referee's own clock. Nothing is judged here but that the outputs lie still once a burst is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.bench import Bench
+from harness.guest import Guest, GuestFailed
+from harness.measure import Turn, calls_of
+from harness.messages import Attach, Burst, BurstDone, Call, Load
+from harness.model import DeviceKind
+from harness.nonstop import LATE_WRITE, Asker
+from harness.places import all_placed
+from harness.tasks import RefereeConfig, Task
+
+
+def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
+    """What a contestant needs to know of the arena of `bench`."""
+    return Attach(
+        nbytes=bench.arena.nbytes,
+        device=config.device.value,
+        device_index=config.device_index,
+        checked=config.checked,
+        host_runtime=config.host_runtime,
+        own_allocations=own_allocations,
+    )
+
+
+class Conversation:
+    """One solution's contestant over one bench. `evidence` is filled with what is learnt by the way.
+
+    `begin` is the `time.perf_counter()` from which the solution's time limit counts.
+    """
+
+    def __init__(
+        self,
+        config: RefereeConfig,
+        bench: Bench,
+        guest: Guest,
+        task: Task,
+        evidence: dict[str, Any],
+        begin: float,
+    ) -> None:
+        self._config = config
+        self._bench = bench
+        self._guest = guest
+        self._task = task
+        self._evidence = evidence
+        self._deadline = begin + config.solution_timeout_s
+        self._unmatched: tuple[str, ...] = ()
+        self._peak_bytes: int | None = None
+        self._closed: list[int] = []
+        self._closed_digests: list[int] = []
+        # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
+        self._bursts_s = {"solution": 0.0, "reference": 0.0}
+        evidence["bursts_s"] = self._bursts_s
+
+    def _left_s(self) -> float:
+        return max(1.0, self._deadline - time.perf_counter())
+
+    def _load(self) -> None:
+        bench, config = self._bench, self._config
+        self._guest.attach(attach_request(self._config, bench), bench.arena.fd, config.load_timeout_s)
+        loaded = self._guest.load(
+            Load(
+                source=self._task.source,
+                filename=self._task.filename,
+                modules=self._task.modules,
+                init_tree=bench.init_tree.to_json(),
+                init_slots=bench.init_slots,
+                state=bench.state_slots,
+                seed=bench.model_seed,
+            ),
+            min(config.load_timeout_s, self._left_s()),
+        )
+        self._unmatched = loaded.unmatched
+        self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
+        if loaded.notes:
+            self._evidence["notes"] = list(loaded.notes)
+
+    def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+        """The claims, and the seconds until the outputs lay still.
+
+        A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
+        takes while they are read the first time is added to the burst.
+        """
+        done, wall_s = self._ask(calls_of(self._bench, turns))
+        if self._config.device is DeviceKind.CUDA:
+            self._closed = [turn.index for turn in turns]
+            begin = time.perf_counter()
+            self._closed_digests = self._bench.output_digests(self._closed)
+            middle = time.perf_counter()
+            self._expect_still()
+            wall_s += max(0.0, (middle - begin) - (time.perf_counter() - middle))
+        return done, wall_s
+
+    def _asker(self) -> Asker:
+        return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
+
+    def _expect_still(self) -> None:
+        """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
+        if self._bench.output_digests(self._closed) != self._closed_digests:
+            raise GuestFailed(LATE_WRITE)
+
+    def _request(self, calls: tuple[Call, ...], schedule: int = 0) -> Burst:
+        return Burst(
+            calls=calls,
+            input_tree=self._bench.tree.to_json(),
+            state_names=self._bench.traits.updates_state,
+            restore_state=bool(self._bench.traits.updates_state),
+            coerce_device=self._config.device_policy == "coerce",
+            schedule=schedule,
+        )
+
+    def _ask(self, calls: tuple[Call, ...], schedule: int = 0) -> tuple[BurstDone, float]:
+        timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
+        done, wall_s = self._guest.burst(self._request(calls, schedule), timeout_s)
+        self._bursts_s["solution"] += wall_s
+        if done.peak_bytes is not None:
+            self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
+        return self._placed(done), wall_s
+
+    def _placed(self, done: BurstDone) -> BurstDone:
+        """`done` with its reports' lines counted in the solution's file."""
+        task = self._task
+        return replace(done, reports=all_placed(done.reports, task.parts, source=task.source, filename=task.filename))
