@@ -21,6 +21,7 @@ from harness import peaks
 from harness.audit import Auditor, Subject
 from harness.baselines import Keeper
 from harness.bench import Bench
+from harness.conversation import attach_request
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
@@ -32,7 +33,7 @@ from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
 from harness.roofline import Peaks
 from harness.sandbox import SandboxPolicy
-from harness.session import EXTRA_SETS, Session, Terms, attach_request, failed
+from harness.session import EXTRA_SETS, Session, Terms, failed
 from harness.sidecheck import AUDITED_CALLS, SideCheck, builds_later, set_bytes, subject_of, whole_as_small
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote

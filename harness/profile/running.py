@@ -20,6 +20,7 @@ from harness.bench import Bench
 from harness.build import BuildOutcome
 from harness.census import Sources, conclude
 from harness.config import RunConfig
+from harness.conversation import attach_request
 from harness.devices import open_device
 from harness.executors.local import referee_config
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
@@ -30,7 +31,6 @@ from harness.profile import ncu
 from harness.reference import ProblemError
 from harness.roofline import datasheet, speed_of_light
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
-from harness.session import attach_request
 from harness.sidecheck import subject_of
 from harness.sizes import apply_sizes
 from harness.tally import request_of, take_census
