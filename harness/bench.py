@@ -16,7 +16,7 @@ import torch
 from harness.defences import Ledger
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import digest, digest_on_device
-from harness.holdback import WORD_BYTES, HeldBack, Span, choose, restore_all
+from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
 from harness.model import Problem, Workload
@@ -157,21 +157,23 @@ class Bench:
             for slot in (*held.inputs, *held.outputs, *held.state):
                 _bytes(self.tensor(slot)).zero_()
 
-    def draw(self, index: int, variant: str = "own", *, part: int = 0) -> None:
-        """Fill set `index` with fresh inputs of this variant.
+    def draw(
+        self, index: int, variant: str = "own", *, part: int = 0, into: Sequence[torch.Tensor] | None = None
+    ) -> None:
+        """Fill set `index` with fresh inputs of this variant, or the tensors `into`, which are to be copied there.
 
         Draws of one variant with different `part` differ in kind where it has several: `structured` gives its roles
         to the inputs by the seed's last bit.
         """
         seed = self._new_seed() & ~1 | part & 1
         self._seeds[index] = (seed, self._new_seed() % 2**31, variant)
-        self.redraw(index)
+        self.redraw(index, into)
 
-    def redraw(self, index: int) -> None:
-        """Fill set `index` with the inputs it had, and poison its outputs."""
+    def redraw(self, index: int, into: Sequence[torch.Tensor] | None = None) -> None:
+        """Fill set `index`, or `into`, with the inputs it had, and poison its outputs."""
         seed, _, variant = self._seeds[index]
         held = self.sets[index]
-        targets = self.tensors(held.inputs)
+        targets = self.tensors(held.inputs) if into is None else list(into)
         draw_into(
             unflatten(self.tree, targets), self._reference, seed=seed, variant=variant, device=self.device.torch_device
         )
@@ -211,11 +213,6 @@ class Bench:
     def complete(self, index: int) -> None:
         """Write the held-back words of set `index`, in the current stream."""
         self._held_back[index].restore()
-
-    def complete_all(self, indices: Sequence[int]) -> None:
-        """Write the held-back words of all these sets at once, and wait until they are there."""
-        restore_all([self._held_back[index] for index in indices])
-        self.device.synchronize()
 
     def late_words(self, index: int) -> tuple[tuple[int, int], ...]:
         """Place and value of each word held back of set `index`; none where nothing is."""

@@ -92,23 +92,7 @@ class HeldBack:
 
     def restore(self) -> None:
         """Write the true words, in the current stream."""
-        self.write(self._index, self._true)
-
-    @property
-    def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Places (int64) and true words (int32), on the arena's device."""
-        return self._index, self._true
-
-    def write(self, index: torch.Tensor, words: torch.Tensor) -> None:
-        """Write `words` at the places `index` of the arena."""
-        self._words.index_copy_(0, index, words)
-
-
-def restore_all(held: Sequence[HeldBack]) -> None:
-    """Write the true words of several sets of one arena, in the current stream and at once."""
-    if held:
-        index, true = (torch.cat(parts) for parts in zip(*(each.parts for each in held), strict=True))
-        held[0].write(index, true)
+        self._words.index_copy_(0, self._index, self._true)
 
 
 def writers(words: torch.Tensor, late: Sequence[Sequence[tuple[int, int]]]) -> list[Callable[[], None] | None]:

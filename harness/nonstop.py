@@ -1,7 +1,8 @@
 """Asks a contestant for calls back to back, with the referee's clock around nothing else, and for a graph of them.
 
 Trusted side; used by `session`. Of the three manners (`messages.Manner`) queued calls prove most: the contestant
-submits them behind a shut gate and is stopped; then the inputs are drawn; then the gate opens, and until the last call
+submits them behind a shut gate and is stopped; then the inputs are drawn elsewhere and copied to where they belong, all
+at once, so that even a kernel that looks out for them has next to no time; then the gate opens, and until the last call
 is done nothing but the device is at work. Code that waits for the device in its forward can't be queued; it is asked to
 make ready, stopped, and started by one short message once the inputs are there. In either case outputs are copied aside
 at once: what is written later shows by the difference.
@@ -9,6 +10,7 @@ at once: what is written later shows by the difference.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,18 +77,15 @@ class Asker:
         bench = self.bench
         turns = tuple(Turn(index=index, mode=CallMode.COLD) for index in indices)
         calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
+        try:
+            coming, aside = None if drawn else _Coming(bench, indices), _Aside(bench, indices)
+        except torch.OutOfMemoryError:
+            return "there is no memory for copies of the inputs and outputs"
         if (refused := self._prepare(self.request(calls), manner)) is not None:
             return refused
-        if not drawn:
-            for index in indices:
-                bench.draw(index)
-                bench.hold_back(index)
-                bench.mask(index)
-        aside = _Aside(bench, indices)
-        if not drawn:
-            # Until now they were there but for some secret words: whoever looks out for them on the device itself has
-            # next to no time.
-            bench.complete_all(indices)
+        if coming is not None:
+            coming.draw()
+            coming.deliver()
         wall_s = self._open() if manner is Manner.QUEUED else self.guest.go(self.limit_s)
         if wall_s is None:
             return "they did not end in time"
@@ -236,6 +235,28 @@ class Nonstops:
         except GuestFailed as failed:
             return None, one_line(failed.failure.reason, limit=200)
         return (None, self._refused[Manner.GRAPH]) if held is None else (held.claimed_s, None)
+
+
+class _Coming:
+    """Inputs of some sets, drawn where no contestant sees them, and brought to their places at the last moment."""
+
+    def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
+        self._bench = bench
+        self._indices = indices
+        self._places = [bench.tensors(bench.sets[index].inputs) for index in indices]
+        self._drawn = [[torch.empty_like(tensor) for tensor in tensors] for tensors in self._places]
+
+    def draw(self) -> None:
+        for index, tensors in zip(self._indices, self._drawn, strict=True):
+            self._bench.draw(index, into=tensors)
+        self._bench.device.synchronize()
+
+    def deliver(self) -> None:
+        places, drawn = itertools.chain(*self._places), itertools.chain(*self._drawn)
+        pairs = [(place, tensor) for place, tensor in zip(places, drawn, strict=True) if place.numel()]
+        if pairs:
+            torch._foreach_copy_([place for place, _ in pairs], [tensor for _, tensor in pairs])
+        self._bench.device.synchronize()
 
 
 class _Aside:

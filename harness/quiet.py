@@ -43,8 +43,8 @@ LEAST_NONSTOP_SETS = 3
 NONSTOP_BELOW_S = 5e-3
 """Device time of a call from which calls back to back prove no more than bursts with pauses do."""
 
-NONSTOP_BYTES = 8 * 2**30
-"""Most that the sets of calls back to back take: their outputs are copied aside."""
+NONSTOP_BYTES = 4 * 2**30
+"""Most that the sets of calls back to back take: there are copies of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
