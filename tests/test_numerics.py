@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness import slicing
+from harness import comparison, slicing
 from harness.model import InputRules, PrecisionClass, Status
 from harness.numerics import (
     LIMITS,
