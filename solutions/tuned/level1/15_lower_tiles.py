@@ -44,20 +44,28 @@ __device__ __forceinline__ void copy_async_single(float* to, const float* from, 
 template <bool K_INNER, int ROWS, int WIDTH>
 __device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k,
                                       int k_end) {
-    constexpr int INNER = (K_INNER ? BK : ROWS) / 4;
-    const int outer_end = K_INNER ? rows : k_end, inner_end = K_INNER ? k_end : rows;
+    constexpr int INNER = (K_INNER ? BK : ROWS) / 4, STEPS = ROWS * BK / 4 / THREADS;
+    const int y = threadIdx.x / INNER, x = threadIdx.x % INNER;
+    const int outer = (K_INNER ? row : k) + y, inner = (K_INNER ? k : row) + x * 4;
+    float* to = tile + (K_INNER ? y * BK + ((x ^ (y >> 2)) & 7) * 4 : y * (ROWS + 8) + x * 4);
+    constexpr int FURTHER = THREADS / INNER, TO_FURTHER = FURTHER * (K_INNER ? BK : ROWS + 8);
+    if (WIDTH == 4 && row + ROWS <= rows && k + BK <= k_end) {
 #pragma unroll
-    for (int step = 0; step < ROWS * BK / 4 / THREADS; ++step) {
-        const int piece = step * THREADS + threadIdx.x, y = piece / INNER, x = piece % INNER;
-        float* to = tile + (K_INNER ? y * BK + ((x ^ (y >> 2)) & 7) * 4 : y * (ROWS + 8) + x * 4);
-        const int outer = (K_INNER ? row : k) + y, inner = (K_INNER ? k : row) + x * 4;
-        const int valid = outer < outer_end ? max(0, min(4, inner_end - inner)) : 0;
-        const float* source = from + outer * stride + inner;
+        for (int i = 0; i < STEPS; ++i)
+            copy_async(to + i * TO_FURTHER, from + (outer + i * FURTHER) * stride + inner, 16);
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < STEPS; ++i) {
+        const bool outside = outer + i * FURTHER >= (K_INNER ? rows : k_end);
+        const int valid = outside ? 0 : max(0, min(4, (K_INNER ? k_end : rows) - inner));
+        const float* source = from + (outer + i * FURTHER) * stride + inner;
         if (WIDTH == 4) {
-            copy_async(to, valid ? source : from, valid * 4);
+            copy_async(to + i * TO_FURTHER, valid ? source : from, valid * 4);
         } else {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) copy_async_single(to + e, e < valid ? source + e : from, e < valid ? 4 : 0);
+            for (int e = 0; e < 4; ++e)
+                copy_async_single(to + i * TO_FURTHER + e, e < valid ? source + e : from, e < valid ? 4 : 0);
         }
     }
 }
@@ -122,40 +130,42 @@ __device__ __forceinline__ void product(float (&sums)[4][4][4], const float* a, 
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
-    for (int tile = 0; tile < tiles; ++tile) {
+    // Fragments as they lie in memory, read one step ahead of the arithmetic.
+    uint32_t a_raw[2][4][2], b_raw[4][2];
+    auto await = [] {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
+    };
+    await();
+    load_fragments<A_K_INNER, BM>(a_raw[0], shared, warp % 2 * 64, 0);
+    load_fragments<A_K_INNER, BM>(a_raw[1], shared, warp % 2 * 64 + 32, 0);
+    load_fragments<B_K_INNER, BN>(b_raw, shared + A_SIZE, warp / 2 * 32, 0);
+    for (int tile = 0; tile < tiles; ++tile) {
         start(tile + STAGES - 1);
-        const float* a_tile = shared + tile % STAGES * SIZE;
         float part[4][4][4] = {};  // the unit rounds its sums towards zero, so that long ones are made outside
 #pragma unroll
         for (int k8 = 0; k8 < BK / 8; ++k8) {
-            uint32_t a_big[4][4], a_small[4][4], b_big[4][2], b_small[4][2];
+            const bool last = k8 == BK / 8 - 1;
+            if (last) await();
+            const float* next = shared + (last ? min(tile + 1, tiles - 1) : tile) % STAGES * SIZE;
+            const int next_k8 = last ? 0 : k8 + 1;
+            uint32_t b_big[4][2], b_small[4][2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                uint32_t r[4][2];
-                load_fragments<A_K_INNER, BM>(r, a_tile, warp % 2 * 64 + half * 32, k8);
+            for (int e = 0; e < 8; ++e) split(b_raw[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
+            load_fragments<B_K_INNER, BN>(b_raw, next + A_SIZE, warp / 2 * 32, next_k8);
 #pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    split(r[e / 2][e % 2], a_big[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2],
-                          a_small[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2]);
+            for (int i = 0; i < 4; ++i) {
+                uint32_t a_big[4], a_small[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) split(a_raw[i / 2][i % 2 * 2 + e % 2][e / 2], a_big[e], a_small[e]);
+                if (i % 2 == 1) load_fragments<A_K_INNER, BM>(a_raw[i / 2], next, warp % 2 * 64 + i / 2 * 32, next_k8);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small, b_big[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_small[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_big[j]);
             }
-            uint32_t r[4][2];
-            load_fragments<B_K_INNER, BN>(r, a_tile + A_SIZE, warp / 2 * 32, k8);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) split(r[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small[i], b_big[j]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[i], b_small[j]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[i], b_big[j]);
         }
 #pragma unroll
         for (int e = 0; e < 64; ++e) sums[e / 16][e / 4 % 4][e % 4] += part[e / 16][e / 4 % 4][e % 4];

@@ -1,11 +1,13 @@
 """C = A^T B at full float32 accuracy from TF32 tensor cores; both factors are read as they lie.
 
-Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and three
-of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own rounding).
-The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up outside.
-A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the arithmetic.
+Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and
+three of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own
+rounding). The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up
+outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the
+arithmetic.
 
-137 Gflop (three times as many on the tensor cores); 224 MiB read and written once."""
+137 Gflop (three times as many on the tensor cores); 224 MiB read and written once.
+"""
 
 import torch
 import torch.nn as nn
@@ -25,33 +27,44 @@ constexpr int BM = 128, BN = 128, BK = 32, STAGES = 4, THREADS = 256;
 __host__ __device__ constexpr int tile_floats(bool k_inner, int rows) { return k_inner ? rows * BK : BK * (rows + 8); }
 
 __device__ __forceinline__ void copy_async(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void copy_async_single(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 // Starts the copy of rows [row, row + ROWS) and inner indices [k, k + BK) of an operand; what lies beyond `rows` or
 // `k_end` becomes zero. WIDTH is how many floats a copy moves: 4 where every row starts at a multiple of 16 bytes.
 template <bool K_INNER, int ROWS, int WIDTH>
-__device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k, int k_end) {
-    constexpr int INNER = (K_INNER ? BK : ROWS) / 4;
-    const int outer_end = K_INNER ? rows : k_end, inner_end = K_INNER ? k_end : rows;
+__device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k,
+                                      int k_end) {
+    constexpr int INNER = (K_INNER ? BK : ROWS) / 4, STEPS = ROWS * BK / 4 / THREADS;
+    const int y = threadIdx.x / INNER, x = threadIdx.x % INNER;
+    const int outer = (K_INNER ? row : k) + y, inner = (K_INNER ? k : row) + x * 4;
+    float* to = tile + (K_INNER ? y * BK + ((x ^ (y >> 2)) & 7) * 4 : y * (ROWS + 8) + x * 4);
+    constexpr int FURTHER = THREADS / INNER, TO_FURTHER = FURTHER * (K_INNER ? BK : ROWS + 8);
+    if (WIDTH == 4 && row + ROWS <= rows && k + BK <= k_end) {
 #pragma unroll
-    for (int step = 0; step < ROWS * BK / 4 / THREADS; ++step) {
-        const int piece = step * THREADS + threadIdx.x, y = piece / INNER, x = piece % INNER;
-        float* to = tile + (K_INNER ? y * BK + ((x ^ (y >> 2)) & 7) * 4 : y * (ROWS + 8) + x * 4);
-        const int outer = (K_INNER ? row : k) + y, inner = (K_INNER ? k : row) + x * 4;
-        const int valid = outer < outer_end ? max(0, min(4, inner_end - inner)) : 0;
-        const float* source = from + outer * stride + inner;
+        for (int i = 0; i < STEPS; ++i)
+            copy_async(to + i * TO_FURTHER, from + (outer + i * FURTHER) * stride + inner, 16);
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < STEPS; ++i) {
+        const bool outside = outer + i * FURTHER >= (K_INNER ? rows : k_end);
+        const int valid = outside ? 0 : max(0, min(4, (K_INNER ? k_end : rows) - inner));
+        const float* source = from + (outer + i * FURTHER) * stride + inner;
         if (WIDTH == 4) {
-            copy_async(to, valid ? source : from, valid * 4);
+            copy_async(to + i * TO_FURTHER, valid ? source : from, valid * 4);
         } else {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) copy_async_single(to + e, e < valid ? source + e : from, e < valid ? 4 : 0);
+            for (int e = 0; e < 4; ++e)
+                copy_async_single(to + i * TO_FURTHER + e, e < valid ? source + e : from, e < valid ? 4 : 0);
         }
     }
 }
@@ -63,14 +76,16 @@ __device__ __forceinline__ void split(uint32_t x, uint32_t& big, uint32_t& small
 }
 
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const float* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((uint32_t)__cvta_generic_to_shared(at)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(at)));
 }
 
 // Fragments of eight steps of K for 32 rows from `row` on. In every 32 rows, row 4 p + q is number p of the unit's
@@ -114,39 +129,42 @@ __device__ __forceinline__ void product(float (&sums)[4][4][4], const float* a, 
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
-    for (int tile = 0; tile < tiles; ++tile) {
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
+    // Fragments as they lie in memory, read one step ahead of the arithmetic.
+    uint32_t a_raw[2][4][2], b_raw[4][2];
+    auto await = [] {
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
+    };
+    await();
+    load_fragments<A_K_INNER, BM>(a_raw[0], shared, warp % 2 * 64, 0);
+    load_fragments<A_K_INNER, BM>(a_raw[1], shared, warp % 2 * 64 + 32, 0);
+    load_fragments<B_K_INNER, BN>(b_raw, shared + A_SIZE, warp / 2 * 32, 0);
+    for (int tile = 0; tile < tiles; ++tile) {
         start(tile + STAGES - 1);
-        const float* a_tile = shared + tile % STAGES * SIZE;
         float part[4][4][4] = {};  // the unit rounds its sums towards zero, so that long ones are made outside
 #pragma unroll
         for (int k8 = 0; k8 < BK / 8; ++k8) {
-            uint32_t a_big[4][4], a_small[4][4], b_big[4][2], b_small[4][2];
+            const bool last = k8 == BK / 8 - 1;
+            if (last) await();
+            const float* next = shared + (last ? min(tile + 1, tiles - 1) : tile) % STAGES * SIZE;
+            const int next_k8 = last ? 0 : k8 + 1;
+            uint32_t b_big[4][2], b_small[4][2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                uint32_t r[4][2];
-                load_fragments<A_K_INNER, BM>(r, a_tile, warp % 2 * 64 + half * 32, k8);
+            for (int e = 0; e < 8; ++e) split(b_raw[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
+            load_fragments<B_K_INNER, BN>(b_raw, next + A_SIZE, warp / 2 * 32, next_k8);
 #pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    split(r[e / 2][e % 2], a_big[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2], a_small[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2]);
+            for (int i = 0; i < 4; ++i) {
+                uint32_t a_big[4], a_small[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) split(a_raw[i / 2][i % 2 * 2 + e % 2][e / 2], a_big[e], a_small[e]);
+                if (i % 2 == 1) load_fragments<A_K_INNER, BM>(a_raw[i / 2], next, warp % 2 * 64 + i / 2 * 32, next_k8);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small, b_big[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_small[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_big[j]);
             }
-            uint32_t r[4][2];
-            load_fragments<B_K_INNER, BN>(r, a_tile + A_SIZE, warp / 2 * 32, k8);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) split(r[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small[i], b_big[j]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[i], b_small[j]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[i], b_big[j]);
         }
 #pragma unroll
         for (int e = 0; e < 64; ++e) sums[e / 16][e / 4 % 4][e % 4] += part[e / 16][e / 4 % 4][e % 4];
@@ -176,7 +194,9 @@ __device__ __forceinline__ void store_eight(float* to, const float (&values)[8],
 #pragma unroll
     for (int e = 0; e < 8; e += 4)
         if (WIDTH == 4) {
-            if (e < valid) *reinterpret_cast<float4*>(to + e) = make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
+            if (e < valid)
+                *reinterpret_cast<float4*>(to + e) =
+                    make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
         } else {
 #pragma unroll
             for (int f = e; f < e + 4; ++f)
@@ -195,7 +215,7 @@ __device__ __forceinline__ void place(int number, int m_tiles, int n_tiles, int&
 
 template <int WIDTH>
 __global__ void __launch_bounds__(THREADS, 1)
-matmul_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
+    matmul_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
     int m0, n0;
     place(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN, m0, n0);
     float sums[4][4][4] = {};
@@ -206,7 +226,8 @@ matmul_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
 }
 
 template <int WIDTH>
-void launch(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor& c, int64_t m, int64_t n, int64_t k, int64_t batch) {
+void launch(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor& c, int64_t m, int64_t n, int64_t k,
+            int64_t batch) {
     constexpr int BYTES = STAGES * (tile_floats(false, BM) + tile_floats(false, BN)) * sizeof(float);
     C10_CUDA_CHECK(cudaFuncSetAttribute(matmul_kernel<WIDTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     const dim3 blocks((unsigned)((m + BM - 1) / BM * ((n + BN - 1) / BN)), (unsigned)batch);

@@ -1,14 +1,16 @@
 """C = A B on the tensor cores by inline mma, for float32 and (the workload `half`) for bfloat16.
 
-bfloat16: blocks of eight warps make 128 x 256 tiles from 64 steps of K at a time, four stages of asynchronous copies deep;
-sums are float32, rounded once.
-float32:
-Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and three
-of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own rounding).
-The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up outside.
-A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the arithmetic.
+bfloat16: warps make 64 x 64 results, four to a block, two blocks a multiprocessor; three stages of asynchronous
+copies run ahead, and fragments are read from shared memory one step ahead of the arithmetic. Sums are float32,
+rounded once. float32: Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big +
+small to 22 bits, and three of the four products are summed (small * big + big * small + big * big; the fourth is
+below float32's own rounding). The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves
+and added up outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of
+the arithmetic.
 
-103 Gflop (for float32 three times as many on the tensor cores); 176 MiB read and written once, half of that in bfloat16."""
+103 Gflop (for float32 three times as many on the tensor cores); 176 MiB read and written once, half of that in
+bfloat16.
+"""
 
 import torch
 import torch.nn as nn
@@ -28,34 +30,45 @@ constexpr int BM = 128, BN = 128, BK = 32, STAGES = 4, THREADS = 256;
 // (r / 4 % 8) against bank conflicts; where M or N is, as BK rows with 8 values of padding.
 __host__ __device__ constexpr int tile_floats(bool k_inner, int rows) { return k_inner ? rows * BK : BK * (rows + 8); }
 
-__device__ __forceinline__ void copy_async(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void copy_async_single(float* to, const float* from, int bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 // Starts the copy of rows [row, row + ROWS) and inner indices [k, k + BK) of an operand; what lies beyond `rows` or
 // `k_end` becomes zero. WIDTH is how many floats a copy moves: 4 where every row starts at a multiple of 16 bytes.
 template <bool K_INNER, int ROWS, int WIDTH>
-__device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k, int k_end) {
-    constexpr int INNER = (K_INNER ? BK : ROWS) / 4;
-    const int outer_end = K_INNER ? rows : k_end, inner_end = K_INNER ? k_end : rows;
+__device__ __forceinline__ void fetch(float* tile, const float* from, int64_t stride, int row, int rows, int k,
+                                      int k_end) {
+    constexpr int INNER = (K_INNER ? BK : ROWS) / 4, STEPS = ROWS * BK / 4 / THREADS;
+    const int y = threadIdx.x / INNER, x = threadIdx.x % INNER;
+    const int outer = (K_INNER ? row : k) + y, inner = (K_INNER ? k : row) + x * 4;
+    float* to = tile + (K_INNER ? y * BK + ((x ^ (y >> 2)) & 7) * 4 : y * (ROWS + 8) + x * 4);
+    constexpr int FURTHER = THREADS / INNER, TO_FURTHER = FURTHER * (K_INNER ? BK : ROWS + 8);
+    if (WIDTH == 4 && row + ROWS <= rows && k + BK <= k_end) {
 #pragma unroll
-    for (int step = 0; step < ROWS * BK / 4 / THREADS; ++step) {
-        const int piece = step * THREADS + threadIdx.x, y = piece / INNER, x = piece % INNER;
-        float* to = tile + (K_INNER ? y * BK + ((x ^ (y >> 2)) & 7) * 4 : y * (ROWS + 8) + x * 4);
-        const int outer = (K_INNER ? row : k) + y, inner = (K_INNER ? k : row) + x * 4;
-        const int valid = outer < outer_end ? max(0, min(4, inner_end - inner)) : 0;
-        const float* source = from + outer * stride + inner;
+        for (int i = 0; i < STEPS; ++i)
+            copy_async(to + i * TO_FURTHER, from + (outer + i * FURTHER) * stride + inner, 16);
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < STEPS; ++i) {
+        const bool outside = outer + i * FURTHER >= (K_INNER ? rows : k_end);
+        const int valid = outside ? 0 : max(0, min(4, (K_INNER ? k_end : rows) - inner));
+        const float* source = from + (outer + i * FURTHER) * stride + inner;
         if (WIDTH == 4) {
-            copy_async(to, valid ? source : from, valid * 4);
+            copy_async(to + i * TO_FURTHER, valid ? source : from, valid * 4);
         } else {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) copy_async_single(to + e, e < valid ? source + e : from, e < valid ? 4 : 0);
+            for (int e = 0; e < 4; ++e)
+                copy_async_single(to + i * TO_FURTHER + e, e < valid ? source + e : from, e < valid ? 4 : 0);
         }
     }
 }
@@ -67,14 +80,16 @@ __device__ __forceinline__ void split(uint32_t x, uint32_t& big, uint32_t& small
 }
 
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const float* at) {
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((uint32_t)__cvta_generic_to_shared(at)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(at)));
 }
 
 // Fragments of eight steps of K for 32 rows from `row` on. In every 32 rows, row 4 p + q is number p of the unit's
@@ -118,39 +133,42 @@ __device__ __forceinline__ void product(float (&sums)[4][4][4], const float* a, 
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
-    for (int tile = 0; tile < tiles; ++tile) {
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
+    // Fragments as they lie in memory, read one step ahead of the arithmetic.
+    uint32_t a_raw[2][4][2], b_raw[4][2];
+    auto await = [] {
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
+    };
+    await();
+    load_fragments<A_K_INNER, BM>(a_raw[0], shared, warp % 2 * 64, 0);
+    load_fragments<A_K_INNER, BM>(a_raw[1], shared, warp % 2 * 64 + 32, 0);
+    load_fragments<B_K_INNER, BN>(b_raw, shared + A_SIZE, warp / 2 * 32, 0);
+    for (int tile = 0; tile < tiles; ++tile) {
         start(tile + STAGES - 1);
-        const float* a_tile = shared + tile % STAGES * SIZE;
         float part[4][4][4] = {};  // the unit rounds its sums towards zero, so that long ones are made outside
 #pragma unroll
         for (int k8 = 0; k8 < BK / 8; ++k8) {
-            uint32_t a_big[4][4], a_small[4][4], b_big[4][2], b_small[4][2];
+            const bool last = k8 == BK / 8 - 1;
+            if (last) await();
+            const float* next = shared + (last ? min(tile + 1, tiles - 1) : tile) % STAGES * SIZE;
+            const int next_k8 = last ? 0 : k8 + 1;
+            uint32_t b_big[4][2], b_small[4][2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                uint32_t r[4][2];
-                load_fragments<A_K_INNER, BM>(r, a_tile, warp % 2 * 64 + half * 32, k8);
+            for (int e = 0; e < 8; ++e) split(b_raw[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
+            load_fragments<B_K_INNER, BN>(b_raw, next + A_SIZE, warp / 2 * 32, next_k8);
 #pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    split(r[e / 2][e % 2], a_big[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2], a_small[half * 2 + e / 4][e / 2 % 2 + e % 2 * 2]);
+            for (int i = 0; i < 4; ++i) {
+                uint32_t a_big[4], a_small[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) split(a_raw[i / 2][i % 2 * 2 + e % 2][e / 2], a_big[e], a_small[e]);
+                if (i % 2 == 1) load_fragments<A_K_INNER, BM>(a_raw[i / 2], next, warp % 2 * 64 + i / 2 * 32, next_k8);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small, b_big[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_small[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_big[j]);
             }
-            uint32_t r[4][2];
-            load_fragments<B_K_INNER, BN>(r, a_tile + A_SIZE, warp / 2 * 32, k8);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) split(r[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small[i], b_big[j]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[i], b_small[j]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[i], b_big[j]);
         }
 #pragma unroll
         for (int e = 0; e < 64; ++e) sums[e / 16][e / 4 % 4][e % 4] += part[e / 16][e / 4 % 4][e % 4];
@@ -180,7 +198,9 @@ __device__ __forceinline__ void store_eight(float* to, const float (&values)[8],
 #pragma unroll
     for (int e = 0; e < 8; e += 4)
         if (WIDTH == 4) {
-            if (e < valid) *reinterpret_cast<float4*>(to + e) = make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
+            if (e < valid)
+                *reinterpret_cast<float4*>(to + e) =
+                    make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
         } else {
 #pragma unroll
             for (int f = e; f < e + 4; ++f)
@@ -199,7 +219,7 @@ __device__ __forceinline__ void place(int number, int m_tiles, int n_tiles, int&
 
 template <int WIDTH>
 __global__ void __launch_bounds__(THREADS, 1)
-matmul_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
+    matmul_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
     int m_tile, n_tile;
     place(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN, m_tile, n_tile);
     const int m0 = m_tile * BM, n0 = n_tile * BN;
@@ -212,86 +232,109 @@ matmul_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
 
 namespace bf16 {
 
-constexpr int BM = 128, BN = 256, BK = 64, STAGES = 4, THREADS = 256, BYTES = STAGES * (BM * BK + BK * BN) * 2;
+constexpr int BM = 128, BN = 128, BK = 64, STAGES = 3, BLOCKS = 2;  // BLOCKS of them a multiprocessor
+constexpr int THREADS = BM / 64 * (BN / 64) * 32, BYTES = STAGES * (BM * BK + BK * BN) * 2;
 
-// Copies the piece of eight values from column `x` of row `y`; what lies outside rows and columns becomes zero.
-template <bool WIDE>
-__device__ __forceinline__ void fetch(__nv_bfloat16* to, const __nv_bfloat16* from, int y, int rows, int x, int columns) {
-    const int valid = y < rows ? max(0, min(8, columns - x)) : 0;
-    const __nv_bfloat16* source = from + (int64_t)y * columns + x;
-    if (WIDE) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(valid ? source : from), "r"(valid * 2) : "memory");
-    } else {
+// Starts the copy of ROWS x COLUMNS values from (y, x) of a matrix of `rows` x `columns`; what lies outside becomes zero.
+template <int ROWS, int COLUMNS, bool WIDE>
+__device__ __forceinline__ void fetch(__nv_bfloat16* tile, const __nv_bfloat16* from, int y, int rows, int x,
+                                      int columns) {
+    constexpr int ACROSS = COLUMNS / 8, FURTHER = THREADS / ACROSS, STEPS = ROWS / FURTHER;
+    static_assert(FURTHER % 8 == 0, "all pieces of a thread are permuted alike");
+    const int row = threadIdx.x / ACROSS, piece = threadIdx.x % ACROSS;
+    __nv_bfloat16* to = tile + row * COLUMNS + (piece ^ row % 8) * 8;
+    const __nv_bfloat16* source = from + (int64_t)(y + row) * columns + x + piece * 8;
+    if (WIDE && y + ROWS <= rows && x + COLUMNS <= columns) {
 #pragma unroll
-        for (int e = 0; e < 8; ++e) to[e] = e < valid ? source[e] : __float2bfloat16(0.0f);
+        for (int i = 0; i < STEPS; ++i)
+            copy_async(to + i * FURTHER * COLUMNS, source + (int64_t)i * FURTHER * columns, 16);
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < STEPS; ++i, to += FURTHER * COLUMNS, source += (int64_t)FURTHER * columns) {
+        const int valid = y + row + i * FURTHER < rows ? max(0, min(8, columns - x - piece * 8)) : 0;
+        if (WIDE) {
+            copy_async(to, valid ? source : from, valid * 2);
+        } else {
+#pragma unroll
+            for (int e = 0; e < 8; ++e) to[e] = e < valid ? source[e] : __float2bfloat16(0.0f);
+        }
     }
 }
 
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const __nv_bfloat16* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((uint32_t)__cvta_generic_to_shared(at)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(at)));
 }
 
-// Eight warps, two by four, make 64 x 64 each. Pieces of 16 bytes are permuted within rows of shared memory, so that
-// the eight rows that one ldmatrix reads lie in different banks.
+// Warps make 64 x 64 each. Pieces of 16 bytes are permuted within rows of shared memory, so that the eight rows that one
+// ldmatrix reads lie in different banks. Fragments are read one step of K ahead of the arithmetic.
 template <bool WIDE>
-__global__ void __launch_bounds__(THREADS, 1)
-matmul_kernel(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c, int m, int n, int k) {
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    matmul_kernel(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c, int m, int n, int k) {
     extern __shared__ __align__(128) __nv_bfloat16 shared_half[];
     int m_tile, n_tile;
     place(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN, m_tile, n_tile);
     const int m0 = m_tile * BM, n0 = n_tile * BN;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_m = warp % 2 * 64, warp_n = warp / 2 * 64;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_m = warp % (BM / 64) * 64,
+              warp_n = warp / (BM / 64) * 64;
     const int tiles = (k + BK - 1) / BK;
     auto start = [&](int tile) {
         if (tile < tiles) {
             __nv_bfloat16* to = shared_half + tile % STAGES * (BM * BK + BK * BN);
-#pragma unroll
-            for (int step = 0; step < BM * BK / 8 / THREADS; ++step) {
-                const int piece = step * THREADS + threadIdx.x, y = piece / (BK / 8), x = piece % (BK / 8);
-                fetch<WIDE>(to + y * BK + (x ^ y % 8) * 8, a, m0 + y, m, tile * BK + x * 8, k);
-            }
-            to += BM * BK;
-#pragma unroll
-            for (int step = 0; step < BK * BN / 8 / THREADS; ++step) {
-                const int piece = step * THREADS + threadIdx.x, y = piece / (BN / 8), x = piece % (BN / 8);
-                fetch<WIDE>(to + y * BN + (x ^ y % 8) * 8, b, tile * BK + y, k, n0 + x * 8, n);
-            }
+            fetch<BM, BK, WIDE>(to, a, m0, m, tile * BK, k);
+            fetch<BK, BN, WIDE>(to + BM * BK, b, tile * BK, k, n0, n);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
-    float sums[4][8][4] = {};
-    for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
-    for (int tile = 0; tile < tiles; ++tile) {
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
+    auto await = [] {
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
-        start(tile + STAGES - 1);
+    };
+    uint32_t of_a[2][4][4], of_b[2][4][4];
+    auto load = [&](int set, int tile, int k16) {
         const __nv_bfloat16* a_tile = shared_half + tile % STAGES * (BM * BK + BK * BN);
         const __nv_bfloat16* b_tile = a_tile + BM * BK;
 #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int y = warp_m + i * 16 + lane % 16, x = k16 * 2 + lane / 16;
+            load_matrices(of_a[set][i], a_tile + y * BK + (x ^ y % 8) * 8);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int y = k16 * 16 + lane % 16, x = warp_n / 8 + j * 2 + lane / 16;
+            load_transposed(of_b[set][j], b_tile + y * BN + (x ^ y % 8) * 8);
+        }
+    };
+    float sums[4][8][4] = {};
+    for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
+    await();
+    load(0, 0, 0);
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
         for (int k16 = 0; k16 < BK / 16; ++k16) {
-            uint32_t of_a[4][4], of_b[4][4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int y = warp_m + i * 16 + lane % 16, x = k16 * 2 + lane / 16;
-                load_matrices(of_a[i], reinterpret_cast<const float*>(a_tile + y * BK + (x ^ y % 8) * 8));
+            if (k16 < BK / 16 - 1) {
+                load((k16 + 1) % 2, tile, k16 + 1);
+            } else {
+                await();
+                load((k16 + 1) % 2, min(tile + 1, tiles - 1), 0);
             }
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const int y = k16 * 16 + lane % 16, x = warp_n / 8 + j * 2 + lane / 16;
-                load_transposed(of_b[j], b_tile + y * BN + (x ^ y % 8) * 8);
-            }
+            if (k16 == 0) start(tile + STAGES - 1);
 #pragma unroll
             for (int i = 0; i < 4; ++i)
 #pragma unroll
-                for (int j = 0; j < 8; ++j) mma(sums[i][j], of_a[i], of_b[j / 2][j % 2 * 2], of_b[j / 2][j % 2 * 2 + 1]);
+                for (int j = 0; j < 8; ++j) {
+                    const uint32_t (&four)[4] = of_b[k16 % 2][j / 2];
+                    mma(sums[i][j], of_a[k16 % 2][i], four[j % 2 * 2], four[j % 2 * 2 + 1]);
+                }
         }
     }
     asm volatile("cp.async.wait_all;" ::: "memory");

@@ -22,8 +22,8 @@ constexpr int THREADS = 128, ROWS = 16;
 
 // One plane of one image a blockIdx.z. `width` is a multiple of 4; the result is two columns and rows smaller.
 __global__ void __launch_bounds__(THREADS)
-three_by_three_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
-                      float* __restrict__ y, int channels, int height, int width) {
+    three_by_three_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
+                          float* __restrict__ y, int channels, int height, int width) {
     const int column = (blockIdx.x * THREADS + threadIdx.x) * 4, first = blockIdx.y * ROWS;
     const int out_height = height - 2, out_width = width - 2, channel = blockIdx.z % channels;
     if (column >= out_width) return;
@@ -60,8 +60,8 @@ three_by_three_kernel(const float* __restrict__ x, const float* __restrict__ wei
 
 // Any square size: one thread a result.
 __global__ void __launch_bounds__(THREADS)
-any_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
-           float* __restrict__ y, int64_t size, int channels, int height, int width, int kernel) {
+    any_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
+               float* __restrict__ y, int64_t size, int channels, int height, int width, int kernel) {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= size) return;
     const int out_width = width - kernel + 1, out_height = height - kernel + 1;
@@ -76,18 +76,21 @@ any_kernel(const float* __restrict__ x, const float* __restrict__ weight, const 
 }
 
 torch::Tensor depthwise(torch::Tensor x, torch::Tensor weight, torch::Tensor bias) {
-    const int64_t batch = x.size(0), channels = x.size(1), height = x.size(2), width = x.size(3), kernel = weight.size(2);
+    const int64_t batch = x.size(0), channels = x.size(1), height = x.size(2), width = x.size(3),
+                  kernel = weight.size(2);
     auto y = torch::empty({batch, channels, height - kernel + 1, width - kernel + 1}, x.options());
     auto stream = c10::cuda::getCurrentCUDAStream();
     const float *x_at = x.data_ptr<float>(), *weight_at = weight.data_ptr<float>(), *bias_at = bias.data_ptr<float>();
     const int64_t planes = batch * channels;
     if (kernel == 3 && width % 4 == 0 && planes < 65536 && reinterpret_cast<uintptr_t>(x_at) % 16 == 0) {
-        const dim3 blocks((unsigned)((width + 4 * THREADS - 1) / (4 * THREADS)), (unsigned)((height - 2 + ROWS - 1) / ROWS), (unsigned)planes);
-        three_by_three_kernel<<<blocks, THREADS, 0, stream>>>(
-            x_at, weight_at, bias_at, y.data_ptr<float>(), (int)channels, (int)height, (int)width);
+        const dim3 blocks((unsigned)((width + 4 * THREADS - 1) / (4 * THREADS)),
+                          (unsigned)((height - 2 + ROWS - 1) / ROWS), (unsigned)planes);
+        three_by_three_kernel<<<blocks, THREADS, 0, stream>>>(x_at, weight_at, bias_at, y.data_ptr<float>(),
+                                                              (int)channels, (int)height, (int)width);
     } else {
         any_kernel<<<(unsigned)((y.numel() + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
-            x_at, weight_at, bias_at, y.data_ptr<float>(), y.numel(), (int)channels, (int)height, (int)width, (int)kernel);
+            x_at, weight_at, bias_at, y.data_ptr<float>(), y.numel(), (int)channels, (int)height, (int)width,
+            (int)kernel);
     }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return y;

@@ -25,8 +25,8 @@ __device__ __forceinline__ float silu(float v) { return v / (1.0f + __expf(-v));
 // TAPS weights a channel, the last for the current place. Rows start at multiples of 16 bytes.
 template <int TAPS>
 __global__ void __launch_bounds__(THREADS)
-wide_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
-            float* __restrict__ y, int64_t fours, int row_fours, int channels) {
+    wide_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
+                float* __restrict__ y, int64_t fours, int row_fours, int channels) {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= fours) return;
     const int64_t row = i / row_fours;
@@ -46,14 +46,15 @@ wide_kernel(const float* __restrict__ x, const float* __restrict__ weight, const
 }
 
 __global__ void __launch_bounds__(THREADS)
-any_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
-           float* __restrict__ y, int64_t size, int length, int channels, int taps) {
+    any_kernel(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
+               float* __restrict__ y, int64_t size, int length, int channels, int taps) {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= size) return;
     const int64_t row = i / length;
     const int place = (int)(i - row * length), channel = (int)(row % channels);
     float sum = bias[channel];
-    for (int tap = max(0, taps - 1 - place); tap < taps; ++tap) sum += weight[channel * taps + tap] * x[i + tap - taps + 1];
+    for (int tap = max(0, taps - 1 - place); tap < taps; ++tap)
+        sum += weight[channel * taps + tap] * x[i + tap - taps + 1];
     y[i] = silu(sum);
 }
 

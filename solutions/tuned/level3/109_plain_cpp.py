@@ -41,8 +41,8 @@ static inline float fast_exp(float v) {
 static inline float softplus(float v) { return v > 20.0f ? v : std::log1p(std::exp(v)); }
 
 std::tuple<torch::Tensor, torch::Tensor> selective_scan(torch::Tensor x, torch::Tensor step, torch::Tensor enter,
-                                                        torch::Tensor leave, torch::Tensor state, torch::Tensor log_rate,
-                                                        torch::Tensor skip) {
+                                                        torch::Tensor leave, torch::Tensor state,
+                                                        torch::Tensor log_rate, torch::Tensor skip) {
     const int64_t batch = x.size(0), length = x.size(1), channels = x.size(2), states = state.size(2);
     auto y = torch::empty_like(x), last = torch::empty_like(state);
     const float *x_at = x.data_ptr<float>(), *step_at = step.data_ptr<float>(), *enter_at = enter.data_ptr<float>();
@@ -55,7 +55,8 @@ std::tuple<torch::Tensor, torch::Tensor> selective_scan(torch::Tensor x, torch::
     at::parallel_for(0, batch * blocks, grain, [&](int64_t begin, int64_t end) {
         std::vector<float> rate(BLOCK * states), h(BLOCK * states);
         for (int64_t task = begin; task < end; ++task) {
-            const int64_t sample = task / blocks, first = task % blocks * BLOCK, count = std::min(BLOCK, channels - first);
+            const int64_t sample = task / blocks, first = task % blocks * BLOCK,
+                          count = std::min(BLOCK, channels - first);
             for (int64_t i = 0; i < count * states; ++i) {
                 rate[i] = -std::exp(rate_at[first * states + i]);
                 h[i] = state_at[(sample * channels + first) * states + i];

@@ -24,12 +24,14 @@ __device__ __forceinline__ float softplus(float v) { return v > 20.0f ? v : log1
 // OWN states a lane: state LANES * i + lane is number i of its lane. Up to LANES * OWN states.
 template <int OWN>
 __global__ void __launch_bounds__(THREADS)
-scan_kernel(const float* __restrict__ x, const float* __restrict__ step, const float* __restrict__ enter,
-            const float* __restrict__ leave, const float* __restrict__ state, const float* __restrict__ log_rate,
-            const float* __restrict__ skip, float* __restrict__ y, float* __restrict__ last, int length, int channels, int states) {
+    scan_kernel(const float* __restrict__ x, const float* __restrict__ step, const float* __restrict__ enter,
+                const float* __restrict__ leave, const float* __restrict__ state, const float* __restrict__ log_rate,
+                const float* __restrict__ skip, float* __restrict__ y, float* __restrict__ last, int length,
+                int channels, int states) {
     __shared__ float x_tile[PLACES][CHANNELS], step_tile[PLACES][CHANNELS];
     __shared__ float enter_tile[PLACES][LANES * OWN], leave_tile[PLACES][LANES * OWN];
-    const int own = threadIdx.x / LANES, lane = threadIdx.x % LANES, first = blockIdx.x * CHANNELS, channel = first + own;
+    const int own = threadIdx.x / LANES, lane = threadIdx.x % LANES, first = blockIdx.x * CHANNELS,
+              channel = first + own;
     const int64_t sample = blockIdx.y;
     const bool inside = channel < channels;
     float h[OWN], rate[OWN];
@@ -78,16 +80,16 @@ scan_kernel(const float* __restrict__ x, const float* __restrict__ step, const f
 }
 
 std::tuple<torch::Tensor, torch::Tensor> selective_scan(torch::Tensor x, torch::Tensor step, torch::Tensor enter,
-                                                        torch::Tensor leave, torch::Tensor state, torch::Tensor log_rate,
-                                                        torch::Tensor skip) {
+                                                        torch::Tensor leave, torch::Tensor state,
+                                                        torch::Tensor log_rate, torch::Tensor skip) {
     const int64_t batch = x.size(0), length = x.size(1), channels = x.size(2), states = state.size(2);
     TORCH_CHECK(states <= 64, "up to 64 states a channel, not ", states);
     auto y = torch::empty_like(x), last = torch::empty_like(state);
     const dim3 blocks((unsigned)((channels + CHANNELS - 1) / CHANNELS), (unsigned)batch);
     (states <= 16 ? scan_kernel<4> : scan_kernel<16>)<<<blocks, THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        x.data_ptr<float>(), step.data_ptr<float>(), enter.data_ptr<float>(), leave.data_ptr<float>(), state.data_ptr<float>(),
-        log_rate.data_ptr<float>(), skip.data_ptr<float>(), y.data_ptr<float>(), last.data_ptr<float>(), (int)length,
-        (int)channels, (int)states);
+        x.data_ptr<float>(), step.data_ptr<float>(), enter.data_ptr<float>(), leave.data_ptr<float>(),
+        state.data_ptr<float>(), log_rate.data_ptr<float>(), skip.data_ptr<float>(), y.data_ptr<float>(),
+        last.data_ptr<float>(), (int)length, (int)channels, (int)states);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {y, last};
 }

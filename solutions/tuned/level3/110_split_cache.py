@@ -44,9 +44,10 @@ __device__ __forceinline__ void split(float x, uint32_t& big, uint32_t& small) {
 }
 
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 struct Projection {
@@ -57,8 +58,8 @@ struct Projection {
 
 // Up to three products with the same x: (samples, K). A block makes 16 columns of one for 16 samples.
 template <bool WIDE>
-__global__ void __launch_bounds__(THREADS)
-project_kernel(const float* __restrict__ x, Projection first, Projection second, Projection third, int samples, int K) {
+__global__ void __launch_bounds__(THREADS) project_kernel(const float* __restrict__ x, Projection first,
+                                                          Projection second, Projection third, int samples, int K) {
     __shared__ float sums[WARPS][SAMPLES][COLUMNS];
     int block = blockIdx.x;
     Projection own = first;
@@ -111,16 +112,17 @@ project_kernel(const float* __restrict__ x, Projection first, Projection second,
     float sum = 0.0f;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) sum += sums[w][row][at];
-    if (sample + row < samples && column + at < own.columns) own.result[(int64_t)(sample + row) * own.columns + column + at] = sum;
+    if (sample + row < samples && column + at < own.columns)
+        own.result[(int64_t)(sample + row) * own.columns + column + at] = sum;
 }
 
 // One part of the keys of one group of up to HEADS heads of one sample: grid (parts, groups, batch). Of every head it leaves the
 // largest score, the sum of exponentials of two relative to it, and the values weighed by them.
 template <int HEADS, bool WIDE>
 __global__ void __launch_bounds__(THREADS, 2)
-attend_kernel(const float* __restrict__ query, const float* __restrict__ keys, const float* __restrict__ values,
-              const int64_t* __restrict__ lengths, float2* __restrict__ limits, float* __restrict__ mixed, int capacity,
-              int heads, int dims, float scale) {
+    attend_kernel(const float* __restrict__ query, const float* __restrict__ keys, const float* __restrict__ values,
+                  const int64_t* __restrict__ lengths, float2* __restrict__ limits, float* __restrict__ mixed,
+                  int capacity, int heads, int dims, float scale) {
     constexpr int CHUNK = 32 / HEADS;  // keys that a warp takes at a time
     __shared__ float2 of_warps[WARPS][HEADS];
     __shared__ __align__(16) float sums[WARPS][HEADS][DIMS];
@@ -138,9 +140,11 @@ attend_kernel(const float* __restrict__ query, const float* __restrict__ keys, c
     for (int first = blockIdx.x * KEYS + warp * CHUNK; first < end; first += WARPS * CHUNK) {
         float4 k[CHUNK], v[CHUNK];
 #pragma unroll
-        for (int i = 0; i < CHUNK; ++i) k[i] = load_four<WIDE>(keys + (int64_t)min(first + i, end - 1) * dims, lane * 4, dims);
+        for (int i = 0; i < CHUNK; ++i)
+            k[i] = load_four<WIDE>(keys + (int64_t)min(first + i, end - 1) * dims, lane * 4, dims);
 #pragma unroll
-        for (int i = 0; i < CHUNK; ++i) v[i] = load_four<WIDE>(values + (int64_t)min(first + i, end - 1) * dims, lane * 4, dims);
+        for (int i = 0; i < CHUNK; ++i)
+            v[i] = load_four<WIDE>(values + (int64_t)min(first + i, end - 1) * dims, lane * 4, dims);
         float s[32];
 #pragma unroll
         for (int i = 0; i < 32; ++i) {
@@ -161,7 +165,8 @@ attend_kernel(const float* __restrict__ query, const float* __restrict__ keys, c
         const float score = first + lane / HEADS < end ? s[0] * scale : -INFINITY;
         float highest = fmaxf(top, score);
 #pragma unroll
-        for (int width = HEADS; width < 32; width *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, width));
+        for (int width = HEADS; width < 32; width *= 2)
+            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, width));
         const float shrink = exp2f(top - highest), share = exp2f(score - highest);
         top = highest;
         weight = weight * shrink + share;
@@ -201,9 +206,9 @@ attend_kernel(const float* __restrict__ query, const float* __restrict__ keys, c
 
 // One head of one sample a block: merges the parts with the new token, whose score is made here.
 __global__ void __launch_bounds__(DIMS)
-merge_kernel(const float* __restrict__ query, const float* __restrict__ key, const float* __restrict__ value,
-             const float2* __restrict__ limits, const float* __restrict__ mixed, float* __restrict__ result, int parts,
-             int heads, int dims, float scale) {
+    merge_kernel(const float* __restrict__ query, const float* __restrict__ key, const float* __restrict__ value,
+                 const float2* __restrict__ limits, const float* __restrict__ mixed, float* __restrict__ result,
+                 int parts, int heads, int dims, float scale) {
     __shared__ float of_warps[DIMS / 32];
     const int64_t pair = blockIdx.x / heads;
     const int h = blockIdx.x % heads, d = threadIdx.x;
@@ -233,7 +238,8 @@ bool is_aligned(const torch::Tensor& t) { return reinterpret_cast<uintptr_t>(t.d
 void project(const torch::Tensor& x, Projection first, Projection second, Projection third, bool wide) {
     const int64_t samples = x.size(0);
     auto blocks_of = [](const Projection& p) { return (p.columns + COLUMNS - 1) / COLUMNS; };
-    const dim3 blocks((unsigned)(blocks_of(first) + blocks_of(second) + blocks_of(third)), (unsigned)((samples + SAMPLES - 1) / SAMPLES));
+    const dim3 blocks((unsigned)(blocks_of(first) + blocks_of(second) + blocks_of(third)),
+                      (unsigned)((samples + SAMPLES - 1) / SAMPLES));
     (wide ? project_kernel<true> : project_kernel<false>)<<<blocks, THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
         x.data_ptr<float>(), first, second, third, (int)samples, (int)x.size(1));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -242,37 +248,43 @@ void project(const torch::Tensor& x, Projection first, Projection second, Projec
 template <int HEADS>
 void attend(bool wide, dim3 blocks, const torch::Tensor& query, const torch::Tensor& keys, const torch::Tensor& values,
             const torch::Tensor& lengths, float2* limits, torch::Tensor& mixed, int64_t heads, float scale) {
-    (wide ? attend_kernel<HEADS, true> : attend_kernel<HEADS, false>)<<<blocks, THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
+    (wide ? attend_kernel<HEADS, true>
+          : attend_kernel<HEADS, false>)<<<blocks, THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
         query.data_ptr<float>(), keys.data_ptr<float>(), values.data_ptr<float>(), lengths.data_ptr<int64_t>(), limits,
         mixed.data_ptr<float>(), (int)keys.size(2), (int)heads, (int)keys.size(3), scale);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> decode(
-    torch::Tensor x, torch::Tensor keys, torch::Tensor values, torch::Tensor lengths, torch::Tensor to_query,
-    torch::Tensor to_key, torch::Tensor to_value, torch::Tensor to_out) {
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> decode(torch::Tensor x, torch::Tensor keys,
+                                                               torch::Tensor values, torch::Tensor lengths,
+                                                               torch::Tensor to_query, torch::Tensor to_key,
+                                                               torch::Tensor to_value, torch::Tensor to_out) {
     const int64_t batch = keys.size(0), groups = keys.size(1), capacity = keys.size(2), dims = keys.size(3);
     const int64_t features = to_query.size(0), heads = features / dims / groups, parts = (capacity + KEYS - 1) / KEYS;
     TORCH_CHECK(dims <= DIMS && heads <= 8, "up to ", DIMS, " dimensions and 8 heads a group");
     auto query = torch::empty({batch, features}, x.options()), out = torch::empty({batch, to_out.size(0)}, x.options());
-    auto key = torch::empty({batch, groups, dims}, x.options()), value = torch::empty({batch, groups, dims}, x.options());
+    auto key = torch::empty({batch, groups, dims}, x.options()),
+         value = torch::empty({batch, groups, dims}, x.options());
     auto limits = torch::empty({batch, groups, parts, heads, 2}, x.options());
-    auto mixed = torch::empty({batch, groups, parts, heads, dims}, x.options()), merged = torch::empty({batch, features}, x.options());
+    auto mixed = torch::empty({batch, groups, parts, heads, dims}, x.options()),
+         merged = torch::empty({batch, features}, x.options());
     auto* limits_at = reinterpret_cast<float2*>(limits.data_ptr<float>());
     const float scale = (float)(1.44269504 / std::sqrt((double)dims));
-    const bool wide = x.size(1) % 4 == 0 && is_aligned(x) && is_aligned(to_query) && is_aligned(to_key) && is_aligned(to_value);
+    const bool wide =
+        x.size(1) % 4 == 0 && is_aligned(x) && is_aligned(to_query) && is_aligned(to_key) && is_aligned(to_value);
     project(x, {to_query.data_ptr<float>(), query.data_ptr<float>(), (int)features},
             {to_key.data_ptr<float>(), key.data_ptr<float>(), (int)(groups * dims)},
             {to_value.data_ptr<float>(), value.data_ptr<float>(), (int)(groups * dims)}, wide);
     const bool wide_cache = dims % 4 == 0 && is_aligned(keys) && is_aligned(values);
     const dim3 blocks((unsigned)parts, (unsigned)groups, (unsigned)batch);
-    (heads <= 4 ? attend<4> : attend<8>)(
-        wide_cache, blocks, query, keys, values, lengths, limits_at, mixed, heads, scale);
+    (heads <= 4 ? attend<4> : attend<8>)(wide_cache, blocks, query, keys, values, lengths, limits_at, mixed, heads,
+                                         scale);
     merge_kernel<<<(unsigned)(batch * groups * heads), DIMS, 0, c10::cuda::getCurrentCUDAStream()>>>(
         query.data_ptr<float>(), key.data_ptr<float>(), value.data_ptr<float>(), limits_at, mixed.data_ptr<float>(),
         merged.data_ptr<float>(), (int)parts, (int)heads, (int)dims, scale);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    project(merged, {to_out.data_ptr<float>(), out.data_ptr<float>(), (int)to_out.size(0)}, {}, {}, features % 4 == 0 && is_aligned(to_out));
+    project(merged, {to_out.data_ptr<float>(), out.data_ptr<float>(), (int)to_out.size(0)}, {}, {},
+            features % 4 == 0 && is_aligned(to_out));
     return {out, key, value};
 }
 """
