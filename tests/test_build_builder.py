@@ -245,6 +245,15 @@ def test_a_compile_error_is_not_compiled_again(build: Builder) -> None:
     assert "== building extension tiny (the compiler's output of an earlier run) ==" in log
 
 
+def test_a_known_solution_imports_nothing(build: Builder) -> None:
+    """Whether it builds, or is refused: all that it asks for, and what came of that, is known."""
+    for body in ("ext = build(3)", 'ext = build(3, extra="no C++ either")'):
+        first, second = build(body), build(body)
+        assert first.harvest_s > 0.0 == second.harvest_s
+        assert first.failure == second.failure
+        assert first.compiler_error == second.compiler_error
+
+
 def test_a_caught_compile_error_is_no_verdict(build: Builder) -> None:
     body = """
     try:

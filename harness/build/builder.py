@@ -148,23 +148,27 @@ class _Build:
         return outcome
 
     def _harvest(self, refused: Mapping[str, CompilerError]) -> tuple[Sequence[ExtensionSpec], Failure | None]:
-        """The extensions asked for. A complete and faultless answer is remembered for equal solutions."""
+        """The extensions asked for. A complete answer without a fault is remembered for equal solutions, and so is one
+        whose only fault is an extension that was refused: where all is known, nothing has to be imported."""
+        sentences = {digest: error.sentence() for digest, error in refused.items()}
         key = digest_text(
             "harvest",
             f"{harvesting.FORMAT} torch {find_torch().version}",
             self.filename,
             self.source,
             json.dumps(self.arguments, sort_keys=True),
+            json.dumps(sentences, sort_keys=True),
         )
-        if not refused and (held := self.cache.recall(key)) is not None:
-            return [ExtensionSpec.from_json(value) for value in held["specs"]], None
+        if (held := self.cache.recall(key)) is not None:
+            known = None if held["failure"] is None else Failure.from_json(held["failure"])
+            return [ExtensionSpec.from_json(value) for value in held["specs"]], known
         log_path = self.work / "harvest.log"
         try:
             found = harvesting.harvest(
                 self.source,
                 self.filename,
                 arguments=self.arguments,
-                refused={digest: error.sentence() for digest, error in refused.items()},
+                refused=sentences,
                 seed=self.seed,
                 zygote=self.zygote,
                 sandbox=self.sandbox,
@@ -176,8 +180,13 @@ class _Build:
         self._log("import", read_log(log_path))
         self.harvest_s += found.wall_s
         self.notes += (note for note in found.notes if note not in self.notes)
-        if found.complete and found.failure is None and not refused:
-            self.cache.put(key, None, {"specs": [spec.to_json() for spec in found.specs]}).release()
+        failure = found.failure
+        if found.complete and (failure is None or (refused and failure.status is Status.compile_error)):
+            value = {
+                "specs": [spec.to_json() for spec in found.specs],
+                "failure": None if failure is None else failure.to_json(),
+            }
+            self.cache.put(key, None, value).release()
         return found.specs, found.failure
 
     def _explained(self, failure: Failure | None, refused: Mapping[str, CompilerError]) -> Failure | None:

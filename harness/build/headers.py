@@ -93,6 +93,7 @@ class SharedHeaders:
         """
         begin = time.perf_counter()
         done: list[str] = []
+        lacking: list[str] = []
         with _locked(self._root / "warm_up.lock", wait=wait) as mine:
             self._hold()
             if mine:
@@ -108,9 +109,15 @@ class SharedHeaders:
             self._stand_ins()
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 for name, ended in [(name, pool.submit(step)) for name, step in work.items()]:
-                    ended.result()
-                    done.append(name)
-        return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder)}
+                    try:
+                        ended.result()
+                        done.append(name)
+                    except MachineError as error:
+                        if name != "bindings":
+                            raise
+                        lacking.append(str(error))  # a torch of another make; pybind11's own serve then
+        told = {"lacking": lacking} if lacking else {}
+        return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
 
     def _stand_ins(self) -> Path:
         """The folder of shared stand-ins, written by whoever comes first."""
