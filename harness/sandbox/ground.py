@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from harness.sandbox import system, view
 from harness.sandbox.cgroup import CgroupUnavailable, find_base
@@ -38,9 +39,10 @@ class Entered:
 def enter(on_fork: Callable[[], None]) -> Entered:
     """Make this a process that can make namespaces: as root it is one, else in a user namespace of its own.
 
-    Forks: the caller goes on as the first process of a pid namespace, so that its end is the end of every child,
-    while the process that called waits for it (after `on_fork`) and ends with the same status. Where no pid
-    namespace can be made, nothing is forked.
+    Forks: the caller goes on in a pid namespace whose first process waits for it, so that its end is the end of every
+    child, while the process that called waits for that (after `on_fork`) and ends with the same status. It is not the
+    first process itself, since libraries know a fork by a new process id, and every child is the first in a namespace
+    of its own. Where no pid namespace can be made, nothing is forked.
     """
     lack = ""
     admin = system.has_capability(_CAP_SYS_ADMIN)
@@ -58,14 +60,22 @@ def enter(on_fork: Callable[[], None]) -> Entered:
             admin, lack = False, f"no pid namespace can be made ({error})"
     if admin:
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
-        pid = os.fork()
-        if pid:
-            on_fork()
-            _, status = os.waitpid(pid, 0)
-            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+        for _ in range(2):  # the first process of the namespace, and the one that goes on
+            if pid := os.fork():
+                on_fork()
+                _wait_for(pid)
+            system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
     return Entered(admin=admin, admin_lack=lack, host_pid=int(os.readlink("/proc/self")))
+
+
+def _wait_for(pid: int) -> NoReturn:
+    """End as the child `pid` does; until then, take care of what loses its parent."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 def enclosed(outer_pid: int) -> Entered:
