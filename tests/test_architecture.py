@@ -39,6 +39,7 @@ UNTRUSTED = (
     "harness.hostcuda.shim",
     "harness.hostcuda.loader",
     "harness.hostcuda.runner",
+    "harness.split.unit",
 )
 """Modules that run in one process with a submission. They are started by name, never imported by trusted ones."""
 
