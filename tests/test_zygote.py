@@ -303,6 +303,15 @@ def test_threads_of_a_preload_are_counted() -> None:
         assert own.threads == 2
 
 
+def test_what_knows_a_fork_by_its_process_id_notices_each(tmp_path: Path) -> None:
+    with Zygote(["numbered"], env={"PYTHONPATH": str(TARGETS)}) as own:
+        for _ in range(2):
+            with own.spawn("numbered:count", POLICY, tmp_path / "log") as child:
+                told = child.channel.receive(WAIT_S).message
+            assert told["forks"] >= 1
+            assert told["noticed"] == told["forks"]
+
+
 @pytest.mark.parametrize("target", ["honest", "honest:", ":echo", "honest:not a name"])
 def test_a_target_is_a_module_and_a_function(zygote: Zygote, tmp_path: Path, target: str) -> None:
     with pytest.raises(ValueError, match="target"):

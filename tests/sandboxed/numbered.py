@@ -1,0 +1,23 @@
+"""Knows a fork by a new process id, as libraries do that must not share a connection or a lock with their parent."""
+
+from __future__ import annotations
+
+import os
+
+_last = os.getpid()
+_forks = _noticed = 0
+
+
+def _after_fork():
+    global _last, _forks, _noticed
+    _forks += 1
+    if os.getpid() != _last:
+        _noticed += 1
+        _last = os.getpid()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def count(channel, fds):
+    channel.send({"forks": _forks, "noticed": _noticed})
