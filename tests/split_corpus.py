@@ -175,12 +175,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=(), help="names of sources, or their beginnings")
     parser.add_argument("--run", action="store_true", help="on a GPU: run what the split build makes")
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", help="sm_90 and the like; that of the first GPU if absent, else sm_90")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     chosen = [item for item in sources() if not options.only or item.name.startswith(tuple(options.only))]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
-        comparison = Comparison(Path(scratch), options.arch)
+        import compare
+
+        comparison = Comparison(Path(scratch), options.arch or compare._architecture())
         lines = []
         for line in pool.map(lambda source: comparison.verdict(source, run=options.run), chosen):
             lines.append(line)

@@ -254,3 +254,9 @@ def test_kernels_that_differ_are_told_apart(tmp_path: Path) -> None:
         comparison.build(source, folder)
         codes.append(comparison.code(source, folder)[0])
     assert codes[0] != codes[1]
+
+
+@pytest.mark.gpu
+def test_kernels_in_two_parts_answer_right_on_a_gpu() -> None:
+    """The whole corpus of `tests/hostcuda`, each entry linked with its driver, run and judged."""
+    assert split_corpus.main(["--run"]) == 0
