@@ -1,12 +1,12 @@
-"""C = A B^T at full float32 accuracy from TF32 tensor cores; both factors are read as they lie.
+"""C = A B^T at float32 accuracy from TF32 tensor cores; both factors are read as they lie.
 
-Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and
-three of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own
-rounding). The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up
-outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the
-arithmetic.
+Float32 accuracy on the tensor cores: x = big + small, where big has the 11 bits of TF32; big * big is made in TF32,
+and the two cross products, which are 2^-11 as large, in bfloat16 at twice the rate. The error is near 2^-20 of a term
+whatever K is, where float32's own grows with K. The unit rounds its sums towards zero, so every 32 steps of K are
+summed by themselves and added up outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchronous
+copies run ahead of the arithmetic, and fragments are read and split one step ahead of it.
 
-137 Gflop (three times as many on the tensor cores); 224 MiB read and written once.
+137 Gflop (once in TF32 and twice in bfloat16); 224 MiB read and written once.
 """
 
 import torch
@@ -82,6 +82,20 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Two float32 numbers as bfloat16, the first in the lower half.
+__device__ __forceinline__ uint32_t pack(uint32_t low, uint32_t high) {
+    uint32_t both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
+    return both;
+}
+
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const float* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -129,41 +143,68 @@ __device__ __forceinline__ void product(float (&sums)[4][4][4], const float* a, 
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
-    // Fragments as they lie in memory, read one step ahead of the arithmetic.
-    uint32_t a_raw[2][4][2], b_raw[4][2];
+    // Fragments as they lie in memory, read one step of 16 ahead of the arithmetic.
+    uint32_t a_raw[2][2][4][2], b_raw[2][4][2];
     auto await = [] {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
     };
     await();
-    load_fragments<A_K_INNER, BM>(a_raw[0], shared, warp % 2 * 64, 0);
-    load_fragments<A_K_INNER, BM>(a_raw[1], shared, warp % 2 * 64 + 32, 0);
-    load_fragments<B_K_INNER, BN>(b_raw, shared + A_SIZE, warp / 2 * 32, 0);
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+        load_fragments<A_K_INNER, BM>(a_raw[0][s], shared, warp % 2 * 64, s);
+        load_fragments<A_K_INNER, BM>(a_raw[1][s], shared, warp % 2 * 64 + 32, s);
+        load_fragments<B_K_INNER, BN>(b_raw[s], shared + A_SIZE, warp / 2 * 32, s);
+    }
     for (int tile = 0; tile < tiles; ++tile) {
         start(tile + STAGES - 1);
         float part[4][4][4] = {};  // the unit rounds its sums towards zero, so that long ones are made outside
 #pragma unroll
-        for (int k8 = 0; k8 < BK / 8; ++k8) {
-            const bool last = k8 == BK / 8 - 1;
+        for (int k16 = 0; k16 < BK / 16; ++k16) {
+            const bool last = k16 == BK / 16 - 1;
             if (last) await();
             const float* next = shared + (last ? min(tile + 1, tiles - 1) : tile) % STAGES * SIZE;
-            const int next_k8 = last ? 0 : k8 + 1;
-            uint32_t b_big[4][2], b_small[4][2];
+            const int next_k8 = last ? 0 : k16 * 2 + 2;
+            uint32_t b_big[2][4][2], b_both[4][2], b_small[4][2];
 #pragma unroll
-            for (int e = 0; e < 8; ++e) split(b_raw[e / 2][e % 2], b_big[e / 2][e % 2], b_small[e / 2][e % 2]);
-            load_fragments<B_K_INNER, BN>(b_raw, next + A_SIZE, warp / 2 * 32, next_k8);
+            for (int j = 0; j < 4; ++j)
+#pragma unroll
+                for (int s = 0; s < 2; ++s) {
+                    uint32_t rest[2];
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) split(b_raw[s][j][h], b_big[s][j][h], rest[h]);
+                    b_both[j][s] = pack(b_raw[s][j][0], b_raw[s][j][1]);
+                    b_small[j][s] = pack(rest[0], rest[1]);
+                }
+#pragma unroll
+            for (int s = 0; s < 2; ++s)
+                load_fragments<B_K_INNER, BN>(b_raw[s], next + A_SIZE, warp / 2 * 32, next_k8 + s);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                uint32_t a_big[4], a_small[4];
+                uint32_t a_big[2][4], a_both[4], a_small[4];
 #pragma unroll
-                for (int e = 0; e < 4; ++e) split(a_raw[i / 2][i % 2 * 2 + e % 2][e / 2], a_big[e], a_small[e]);
-                if (i % 2 == 1) load_fragments<A_K_INNER, BM>(a_raw[i / 2], next, warp % 2 * 64 + i / 2 * 32, next_k8);
+                for (int s = 0; s < 2; ++s)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_small, b_big[j]);
+                    for (int h = 0; h < 2; ++h) {
+                        const uint32_t (&two)[2] = a_raw[i / 2][s][i % 2 * 2 + h];
+                        uint32_t rest[2];
 #pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_small[j]);
+                        for (int e = 0; e < 2; ++e) split(two[e], a_big[s][h + e * 2], rest[e]);
+                        a_both[s * 2 + h] = pack(two[0], two[1]);
+                        a_small[s * 2 + h] = pack(rest[0], rest[1]);
+                    }
+                if (i % 2 == 1)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) mma(part[i][j], a_big, b_big[j]);
+                    for (int s = 0; s < 2; ++s)
+                        load_fragments<A_K_INNER, BM>(a_raw[i / 2][s], next, warp % 2 * 64 + i / 2 * 32, next_k8 + s);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma_bf16(part[i][j], a_small, b_both[j]);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) mma_bf16(part[i][j], a_both, b_small[j]);
+#pragma unroll
+                for (int s = 0; s < 2; ++s)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) mma(part[i][j], a_big[s], b_big[s][j]);
             }
         }
 #pragma unroll

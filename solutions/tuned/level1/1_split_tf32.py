@@ -1,10 +1,10 @@
-"""C = A B at full float32 accuracy from TF32 tensor cores, by inline mma.
+"""C = A B at float32 accuracy from TF32 tensor cores, by inline mma.
 
 Float32 accuracy on the tensor cores: each factor is split into two TF32 numbers, x = big + small to 22 bits, and
 three of the four products are summed (small * big + big * small + big * big; the fourth is below float32's own
 rounding). The unit rounds its sums towards zero, so every 32 steps of K are summed by themselves and added up
 outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchronous copies run ahead of the
-arithmetic.
+arithmetic, and fragments are read and split one step ahead of it.
 
 137 Gflop (three times as many on the tensor cores); 192 MiB read and written once.
 """

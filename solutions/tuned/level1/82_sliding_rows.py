@@ -1,8 +1,8 @@
 """Depthwise 3 x 3 convolution that reads every image once.
 
-A thread owns four neighbouring columns and slides down sixteen rows of the result: each row of the image is loaded once
-(16 bytes, and the two values to the right from the first-level cache), and adds to the three rows of sums that it touches,
-which stay in registers.
+A thread owns four neighbouring columns and slides down sixteen rows of the result: each row of the image is loaded
+once (16 bytes, and the two values to the right from the first-level cache), and adds to the three rows of sums that
+it touches, which stay in registers.
 
 Bytes: 2 GiB read and written once, and an eighth of the image again at the seams. Flops: 4.8 Gflop, of no account.
 """

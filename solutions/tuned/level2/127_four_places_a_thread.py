@@ -1,8 +1,8 @@
 """Causal depthwise convolution of sequences and swish in one pass over memory.
 
-A thread makes four neighbouring places of one channel: it loads them as one 16-byte access, the few places before them come
-from the first-level cache, and swish is applied before the only store. The reference pads, convolves, cuts and applies
-swish in passes of their own.
+A thread makes four neighbouring places of one channel: it loads them as one 16-byte access, the few places before
+them come from the first-level cache, and swish is applied before the only store. The reference pads, convolves, cuts
+and applies swish in passes of their own.
 
 Bytes: 512 MiB read and written once. Flops: 0.5 Gflop, of no account.
 """

@@ -1,8 +1,9 @@
 """Linear layer with eight-bit weights in Triton: the weights stay eight bits wide until they are in registers.
 
-The reference writes the whole matrix as float32 and reads it again. Here a program multiplies a 64 x 64 tile over one part of
-K, so that there are enough programs for every multiprocessor, and the parts, which are few, are added up in order by a
-second kernel, which applies the scales. The product is float32 by three TF32 products; eight-bit numbers are exact in one.
+The reference writes the whole matrix as float32 and reads it again. Here a program multiplies a 64 x 64 tile over one
+part of K, so that there are enough programs for every multiprocessor, and the parts, which are few, are added up in
+order by a second kernel, which applies the scales. The product is float32 by three TF32 products; eight-bit numbers
+are exact in one.
 
 Bytes: 68 MiB, where the reference has 64 + 256 + 256. Flops: 8.6 Gflop, three times as many on the tensor cores.
 """

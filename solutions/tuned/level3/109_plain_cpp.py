@@ -1,7 +1,8 @@
 """The scan in plain C++ for the host's processors: one pass, with threads over samples and blocks of channels.
 
-The reference makes some ten operations of torch's a place, each a pass over the whole state. Here a thread keeps the states
-of a channel, which are few, beside it, and walks along the places; the loop over states is what the compiler vectorises.
+The reference makes some ten operations of torch's a place, each a pass over the whole state. Here a thread keeps the
+states of a channel, which are few, beside it, and walks along the places; the loop over states is what the compiler
+vectorises.
 
 Bytes: each input once. Flops: 6 a state and place, and an exponential.
 """

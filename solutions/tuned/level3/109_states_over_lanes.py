@@ -1,9 +1,10 @@
 """The scan in one kernel: the states of a channel lie in the registers of four lanes, and never in memory.
 
-A block walks 64 channels of one sample along the places; inputs come by way of shared memory, 16 places at a time, so that
-they are read in whole lines. The reference makes ten launches a place.
+A block walks 64 channels of one sample along the places; inputs come by way of shared memory, 16 places at a time, so
+that they are read in whole lines. The reference makes ten launches a place.
 
-Bytes: 14 MiB, each once. Flops: 6 and an exponential for each of 16.8 million states; the exponentials set the least time.
+Bytes: 14 MiB, each once. Flops: 6 and an exponential for each of 16.8 million states; the exponentials set the least
+time.
 """
 
 import torch

@@ -1,11 +1,12 @@
 """One token's step in four kernels that read weights and the used part of the cache once.
 
-* Projections: a sample is a row of the tensor cores' 16, so that up to 16 samples share one reading of the weights, which go
-  straight to registers: of 16 indices of K a lane takes four neighbours, in both factors alike. Float32 accuracy by three
-  TF32 products (x = big + small to 22 bits). The warps of a block share out K and add up at the end.
-* Attention: 256 keys of one group of heads a block, which reads nothing behind a sample's length, so half as much as the
-  reference on average. A warp takes 32 scores (8 keys of 4 heads) at a time, summed over its lanes by one transposing
-  reduction, and weighs values as they come (running maximum).
+* Projections: a sample is a row of the tensor cores' 16, so that up to 16 samples share one reading of the weights,
+  which go straight to registers: of 16 indices of K a lane takes four neighbours, in both factors alike. Float32
+  accuracy by three TF32 products (x = big + small to 22 bits). The warps of a block share out K and add up at the
+  end.
+* Attention: 256 keys of one group of heads a block, which reads nothing behind a sample's length, so half as much as
+  the reference on average. A warp takes 32 scores (8 keys of 4 heads) at a time, summed over its lanes by one
+  transposing reduction, and weighs values as they come (running maximum).
 * The parts are merged with the new token's own key and value; then the projection back.
 
 Bytes: 673 MiB if all of the cache were used; lengths are a quarter to all of it. Flops: 2.4 Gflop, of no account.
