@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.build import ExtensionSpec, NvccToolchain, Plan
+from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile
 from harness.build.headers import SharedHeaders
 from harness.build.quick import bound_text
 from harness.build.toolchain import QUICK_FAILED
@@ -192,8 +193,18 @@ def test_an_error_in_a_kernel_has_its_place(cuda: NvccToolchain, tmp_path: Path)
 
 
 @needs_nvcc
-@pytest.mark.parametrize("flags", [("-rdc=true",), ("--default-stream=per-thread",)])
-def test_flags_that_matter_are_not_tried(cuda: NvccToolchain, tmp_path: Path, flags: tuple[str, ...]) -> None:
-    spec = ExtensionSpec(name="ext", cpp_sources=("",), cuda_sources=(MACRO,), extra_cuda_cflags=flags)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"extra_cuda_cflags": ("-rdc=true",)},
+        {"extra_cuda_cflags": ("--default-stream=per-thread",)},
+        {"extra_include_paths": ("include",)},
+        {"cuda_sources": (), "files": (SourceFile(path="a.cu", text=MACRO),), "compiled": ("a.cu",), "cpp_sources": ()},
+    ],
+)
+def test_what_is_not_tried_in_two_parts(cuda: NvccToolchain, tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Flags that change what is linked, and headers of the author's, which may hold kernels."""
+    fields: dict[str, Any] = {"name": "ext", "cpp_sources": ("",), "cuda_sources": (MACRO,)}
+    spec = ExtensionSpec(**fields | changes)
     (tmp_path / "build").mkdir()
-    assert cuda.prepare(spec, tmp_path / "build").headers["cuda.cu"] == "lean"
+    assert "split" not in cuda.prepare(spec, tmp_path / "build").headers.values()

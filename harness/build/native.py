@@ -241,7 +241,8 @@ class NvccToolchain:
         header = self._headers.unit(unit.text, python=False)
         if unit.cuda:
             given = quick.host_flags(_given(spec.extra_cuda_cflags))
-            if given is None or spec.files or header is None or self._cuda_home is None:
+            own_headers = spec.files or spec.extra_include_paths  # which may hold kernels, and are not divided
+            if given is None or own_headers or header is None or self._cuda_home is None:
                 return None
             flags = self._headers.flags(own, kind="cuda", precompiled_for=given)
             cccl = self._cuda_home / "include" / "cccl"
