@@ -120,6 +120,7 @@ KERNEL = "__global__ void k(int* x) {}\n"
         (KERNEL + "#ifdef __CUDACC__\nint a;\n#endif", "__CUDACC__ tells compilers apart"),
         (KERNEL + "#if TORCH_VERSION_MAJOR > 1\nint a;\n#endif", "a condition on torch's macro TORCH_VERSION_MAJOR"),
         (KERNEL + "__managed__ int x;", "managed memory"),
+        (KERNEL + "struct S { friend __global__ void j(S* s) {} };", "1 kernels of an unusual form"),
         (KERNEL + "extern __device__ int x;", "a device variable that is a template or defined elsewhere"),
         (KERNEL + "void f() { auto g = [] __device__ (int i) { return i; }; }", "__device__ inside a host function"),
         (KERNEL + "#include <cub/cub.cuh>\n", "kernels of <cub/cub.cuh>"),

@@ -97,6 +97,7 @@ class _Splitter:
         self._device: list[_Edit] = []
         self._host: list[_Edit] = []
         self._launches = 0
+        self._seen = 0
         self._templates = False
         self._kernels: set[bytes] = set()
         self._host_words: set[bytes] = set()
@@ -107,6 +108,10 @@ class _Splitter:
         written = code(self._data).count(b"<<<")
         if written != self._launches:
             raise Unsplittable(self._data, 0, f"{written - self._launches} launches outside of host functions")
+        # A kernel that was not recognised as one would be compiled for the host and run there.
+        unseen = sum(word == b"__global__" for word, _, _ in words(self._data)) - self._seen
+        if unseen:
+            raise Unsplittable(self._data, 0, f"{unseen} kernels of an unusual form")
         if not self._kernels:
             raise Unsplittable(self._data, 0, "no kernels")
         variables = dict(self._shared_variables())
@@ -154,8 +159,9 @@ class _Splitter:
             if _OF_DEVICE.search(self._tree.of(node)):
                 self._drop(self._host, outer)
         elif kind == "template_instantiation":
-            name = self._plain_name(node)
-            if name not in self._kernels:
+            if b"__global__" in self._words_of(node):
+                self._seen += 1
+            elif self._plain_name(node) not in self._kernels:
                 self._drop(self._device, outer)
         elif kind == "expression_statement":
             self._drop(self._device, outer)
@@ -194,6 +200,7 @@ class _Splitter:
         if body is None or body.type != "compound_statement" or name is None:
             raise self._refusal(node, "a kernel of an unusual form")
         self._kernels.add(name)
+        self._seen += 1
         self._unstatic(node, (self._device, self._host))
         template = outer if outer.type == "template_declaration" else None
         self._templates = self._templates or template is not None
@@ -240,6 +247,7 @@ class _Splitter:
             self._members(inner)
         is_function = any(_declares_function(item) for item in declarators(node))
         if b"__global__" in of:
+            self._seen += 1
             self._unstatic(node, (self._device, self._host))
         elif b"__shared__" in of:
             pass
