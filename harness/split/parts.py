@@ -159,10 +159,9 @@ class _Splitter:
             if _OF_DEVICE.search(self._tree.of(node)):
                 self._drop(self._host, outer)
         elif kind == "template_instantiation":
-            if b"__global__" in self._words_of(node):
-                self._seen += 1
-            elif self._plain_name(node) not in self._kernels:
-                self._drop(self._device, outer)
+            # Of kernels too: the device part gets all instances that the host part turns out to have.
+            self._seen += b"__global__" in self._words_of(node)
+            self._drop(self._device, outer)
         elif kind == "expression_statement":
             self._drop(self._device, outer)
         elif kind not in _KEPT_IN_BOTH and not self._is_condition(node):
