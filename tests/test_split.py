@@ -167,6 +167,25 @@ def test_flags_that_might_matter(flag: str) -> None:
         flags.for_host([flag, "x"])
 
 
+@pytest.mark.parametrize("named", ["gcc", "g++", "folder"])
+def test_a_host_compiler_that_is_the_same_one_is_fine(named: str, tmp_path: Path) -> None:
+    """torch names it to nvcc where CC or CXX is set."""
+    for name in ("gcc", "g++", "clang++", "g++-11"):
+        (tmp_path / name).touch(mode=0o755)
+    chosen = str(tmp_path if named == "folder" else tmp_path / named)
+    assert flags.for_host(["-ccbin", chosen, "-O2"], str(tmp_path / "g++")) == ["-O2"]
+    assert flags.for_host([f"--compiler-bindir={chosen}", "-O2"], str(tmp_path / "g++")) == ["-O2"]
+
+
+@pytest.mark.parametrize("named", ["clang++", "g++-11", "elsewhere/g++"])
+def test_another_host_compiler_is_not(named: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("g++", "clang++", "g++-11", "elsewhere/g++"):
+        (tmp_path / name).touch(mode=0o755)
+    with pytest.raises(flags.UnknownFlag, match="host compiler"):
+        flags.for_host(["-ccbin", str(tmp_path / named)], str(tmp_path / "g++"))
+
+
 def test_the_device_part_goes_without_torchs_folders() -> None:
     given = ["-isystem", "/torch", "-isystem", "/cuda", "-O2"]
     assert flags.for_device(given, ["/torch"]) == ["-isystem", "/cuda", "-O2"]

@@ -6,7 +6,9 @@ the host's compiler. An argument that isn't known here is refused: it might matt
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 
 __all__ = ["UnknownFlag", "for_device", "for_host"]
@@ -17,6 +19,7 @@ class UnknownFlag(Exception):
 
 
 _FORWARD = ("-Xcompiler", "--compiler-options")
+_HOST_COMPILER = ("-ccbin", "--compiler-bindir")
 _WITH_VALUE = ("-D", "-U", "-I", "-isystem")
 _SAME = re.compile(r"-(?:[DUI].+|O[0-3]?|std=.+|w|g|m64)")
 _LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I", "--optimize": "-O", "--std": "-std"}
@@ -46,15 +49,19 @@ def for_device(arguments: Sequence[str], without: Sequence[str]) -> list[str]:
     return kept
 
 
-def for_host(arguments: Sequence[str]) -> list[str]:
-    """The same for g++. Raises `UnknownFlag`."""
-    return list(_for_host(iter(arguments)))
+def for_host(arguments: Sequence[str], compiler: str | None = None) -> list[str]:
+    """The same for `compiler`, a g++; where that is not given, no host compiler may be named. Raises `UnknownFlag`."""
+    return list(_for_host(iter(arguments), compiler))
 
 
-def _for_host(words: Iterator[str]) -> Iterator[str]:
+def _for_host(words: Iterator[str], compiler: str | None) -> Iterator[str]:
     for word in words:
         name, equals, value = word.partition("=")
-        if word in _WITH_VALUE:
+        if name in _HOST_COMPILER:
+            chosen = value if equals else next(words, "")
+            if compiler is None or not _of_one_installation(chosen, compiler):
+                raise UnknownFlag(f"the argument {name} {chosen}, a host compiler of its own")
+        elif word in _WITH_VALUE:
             yield from (word, next(words, ""))
         elif name in _FORWARD:
             text = value if equals else next(words, "")
@@ -68,3 +75,14 @@ def _for_host(words: Iterator[str]) -> Iterator[str]:
             next(words, "")
         elif not _DEVICE_ONLY.fullmatch(word):
             raise UnknownFlag(f"the argument {word}")
+
+
+def _of_one_installation(chosen: str, compiler: str) -> bool:
+    """Whether nvcc's host compiler (gcc, g++, or the folder it lies in) and `compiler` are of one installation."""
+    real = os.path.realpath(shutil.which(chosen) or chosen)
+    folder = real if os.path.isdir(real) else os.path.dirname(real)
+    own = os.path.realpath(shutil.which(compiler) or compiler)
+    name = os.path.basename(real)
+    plain = os.path.isdir(real) or "clang" not in name
+    version, same = (re.sub(r"^.*?(?:gcc|g\+\+)", "", os.path.basename(path)) for path in (real, own))
+    return plain and folder == os.path.dirname(own) and (os.path.isdir(real) or version == same)

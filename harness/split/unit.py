@@ -60,7 +60,7 @@ class Build:
     def run(self, parts: Parts) -> str:
         """Make the object; what nvcc said. Raises `Failed`, `UnknownFlag` and `LookupError`."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        host_flags = flags.for_host(self._arguments)
+        host_flags = flags.for_host(self._arguments, self._settings["cxx"])
         if parts.templates:
             listing = self._host(parts, host_flags)
             report = self._device(parts, symbols.instances(self._demangled(symbols.kernels_in(listing))))
