@@ -44,8 +44,8 @@ STRESS_DRAWS = 2
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
 
-SIDE_BENCHES = 3
-"""Small workloads kept ready: of the problem at hand and of those whose audits run ahead."""
+SIDE_BENCHES = 4
+"""Small workloads kept ready: of the problem at hand, of those whose audits run ahead, and one more."""
 
 
 class Referee:
@@ -131,8 +131,12 @@ class Referee:
         """
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
-            if each.small is not None and str(each.log_path) not in self._sides:
+            if each.small is None:
+                continue
+            if str(each.log_path) not in self._sides:
                 self._sides[str(each.log_path)] = self._begin_side(each, each.small)
+            elif (key := (each.problem.digest, each.small.name)) in self._side_benches:
+                self._side_benches[key] = self._side_benches.pop(key)  # still needed: the last to be given up
         self._drop_sides(keep=(task, *ahead))
         try:
             return self._judge(task, self._sides.get(str(task.log_path)))
@@ -238,6 +242,7 @@ class Referee:
                 self._side_benches.pop(next(iter(self._side_benches))).close()
             wanted = AUDITED_CALLS + len(self._variants(problem))
             held = Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
+            held.publish()  # once: an audit of the next solution to this problem may read it while this one's is judged
         self._side_benches[key] = held
         return held
 
