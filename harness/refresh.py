@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,12 @@ SHARES = (0.01, 0.5)
 """Parts of a tensor that are mirrored about its mean where no single element is enough."""
 
 SAMPLE = 4096
+
+ATTEMPTS = 3
+MOST_ATTEMPTS = 6
+ENOUGH_S = 0.1
+"""Every input (six of them at most) is changed once, and where that took less than this, one after another so often:
+whoever remembers by a part of the values may have the changed one in it."""
 
 NO_LIMITS = Limits(rms=math.inf, max=math.inf)
 
@@ -58,17 +65,34 @@ class Refresh:
             index = answered[0]
             self.bench.draw(index)
             self._call(index)
-        return self._check(index)
+        free = self._free(index)
+        self.secret.shuffle(free)
+        begin = time.perf_counter()
+        for attempt in range(min(max(ATTEMPTS, len(free)), MOST_ATTEMPTS) if free else 0):
+            if (failure := self._check(index, free[attempt % len(free) :] + free)) is not None:
+                return failure
+            if attempt + 1 >= len(free) and time.perf_counter() - begin > ENOUGH_S:
+                break
+        return None
 
-    def _check(self, index: int) -> Failure | None:
+    def _free(self, index: int) -> list[int]:
+        """Numbers of the inputs that may be changed."""
+        leaves = self.bench.tensors(self.bench.sets[index].inputs)
+        return [
+            number
+            for number, leaf in enumerate(leaves)
+            if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1 and restriction(leaf) is None
+        ]
+
+    def _check(self, index: int, order: Sequence[int]) -> Failure | None:
         truth = self.bench.truth(index, ()).answer.leaves
         # In the outputs' own types: in float64 two truths at once might not fit.
         before = [leaf.to(dtype) for leaf, dtype in zip(truth, self.bench.traits.dtypes, strict=True)]
         del truth
         answered = self.bench.output_digests([index])
-        if (what := self._change(index, before)) is None:
+        if (what := self._change(index, before, order)) is None:
             return None
-        self.evidence["changed"] = what
+        self.evidence.setdefault("changed", []).append(what)
         del before
         self.bench.amend(index)
         turns, done = self._call(index)
@@ -90,18 +114,13 @@ class Refresh:
         turns = [Turn(index=index, mode=CallMode.COLD)]
         return turns, self.ask(turns)
 
-    def _change(self, index: int, before: Sequence[torch.Tensor]) -> str | None:
-        """Change as little as makes a difference to the truth; what that was, None where nothing may be changed."""
+    def _change(self, index: int, before: Sequence[torch.Tensor], order: Sequence[int]) -> str | None:
+        """Change as little as makes a difference to the truth, in the first input of `order` in which something does;
+        what that was, None where nothing may be changed."""
         paths = self.bench.tree.paths("inputs")
         leaves = self.bench.tensors(self.bench.sets[index].inputs)
-        free = [
-            number
-            for number, leaf in enumerate(leaves)
-            if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1 and restriction(leaf) is None
-        ]
         rules = self.bench.problem.rules.variants
-        self.secret.shuffle(free)
-        for number in free if rules else ():
+        for number in order if rules else ():
             flat = leaves[number].view(-1)
             sample = flat[:: max(1, flat.numel() // SAMPLE)].double()
             mean, spread = float(sample.mean()), float(sample.std())
