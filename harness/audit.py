@@ -133,7 +133,8 @@ class Auditor:
         # The arena's owner may close it before the last tool has begun.
         subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), _Guests()
         # Kernels that are made later may hold what these texts do not.
-        texts = () if subject.builds_later else [part.text for part in subject.parts]
+        known = subject.parts and not subject.builds_later
+        texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
         idle = {tool: why for tool in tools if (why := not_needed(tool, texts)) is not None}
         running = {tool: self._submit(tool, self._run, tool, subject, guests) for tool in tools if tool not in idle}
         audit = Audit(subject, running, guests, idle)

@@ -7,6 +7,7 @@ buffers, and knows whether inputs were changed. It decides nothing.
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +88,8 @@ class Bench:
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
         self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
         self.ledger = Ledger()
+        self.copy_aside_s = math.inf
+        """The shortest time in which outputs of calls back to back were copied aside (`nonstop`)."""
         self._held_back: dict[int, HeldBack] = {}
         self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
         # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that

@@ -54,11 +54,15 @@ _MARKS = {
 
 
 def not_needed(tool: Tool, texts: Sequence[str]) -> str | None:
-    """Why `tool` can find nothing in kernels compiled from `texts` alone; None where it may, or that is not known."""
+    """Why `tool` can find nothing in kernels compiled from `texts` alone; None where it may, or that is not known.
+
+    Macros may come from flags, too: `texts` should hold the file that names them.
+    """
     marks = _MARKS.get(tool)
     if marks is None or not texts:
         return None
-    whole = "\n".join(texts).replace("\\\n", "").lower()
+    # A splice may have blanks behind it; a digraph is the same as what it stands for.
+    whole = re.sub(r"\\\s*\n", "", "\n".join(texts)).replace("%:", "#").lower()
     if any(mark in whole for mark in marks):
         return None
     return "no shared memory in the sources" if tool is Tool.RACECHECK else "no barriers in the sources"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import textwrap
 import threading
@@ -21,7 +22,7 @@ from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, Call, Load, Manner
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
-from harness.nonstop import Asker, Nonstop
+from harness.nonstop import Asker, Nonstop, _Aside
 from harness.sandbox import SandboxPolicy
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote
@@ -316,3 +317,25 @@ def test_a_gate_holds_what_is_queued_behind_it() -> None:
     assert gate.owner.wait_done(1.0) is not None
     assert finish().device_s > 0.0
     assert float(word) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("took_s", "beyond_s"),
+    [(1.0e-3, 0.0), (1.6e-3, 0.0), (3.0e-3, 2.0e-3)],
+    ids=["as ever", "within noise", "held up"],
+)
+def test_work_that_goes_on_behind_a_forged_end_shows_by_the_copies(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, took_s: float, beyond_s: float
+) -> None:
+    aside = _Aside(bench, [0, 1])
+    assert 0 < bench.copy_aside_s < math.inf
+    monkeypatch.setattr(bench, "copy_aside_s", 1.0e-3)
+    monkeypatch.setattr(_Aside, "_copy", lambda self: took_s)
+    assert aside.take() == pytest.approx(beyond_s)
+
+
+def test_nobody_can_lengthen_the_time_that_copies_should_take(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "copy_aside_s", 1.0e-3)
+    monkeypatch.setattr(_Aside, "_copy", lambda self: 5.0e-3)
+    _Aside(bench, [0, 1])
+    assert bench.copy_aside_s == 1.0e-3

@@ -190,6 +190,8 @@ def test_the_tool_is_found_beside_nvcc(tmp_path: Path) -> None:
         ("__global__ void f(float* x) { x[threadIdx.x] = 0; }", {Tool.RACECHECK, Tool.SYNCCHECK}),
         ("__global__ void f() { __shared__ float t[32]; t[0] = 0; }", {Tool.SYNCCHECK}),
         ("__global__ void f() { __sha\\\nred__ float t[32]; }", {Tool.SYNCCHECK}),
+        ("__global__ void f() { __sha\\ \t\nred__ float t[32]; }", {Tool.SYNCCHECK}),
+        ("%:define P(a, b) a%:%:b\n__global__ void f() { P(__sha, red__) float t[32]; }", set()),
         ("__global__ void f() { __syncwarp(); }", {Tool.RACECHECK}),
         ('__global__ void f() { asm("bar.sync 0;"); }', set()),
         ("#define P(a, b) a##b\n__global__ void f() { P(__sha, red__) float t[32]; }", set()),
