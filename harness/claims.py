@@ -35,8 +35,8 @@ the rules are, in this order:
    allows it they are *queued*: all of them submitted behind a gate on the stream while the process runs, which is then
    stopped; only then the inputs come, and W is the referee's clock from opening the gate until the device reports the
    last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes longer than it should: it
-   is the contestant's device that reports. With c the same per call for code that the referee trusts, s its spread, and d
-   the median of the accepted claims, the unexplained time a call, W / N - c - d, is at most
+   is the contestant's device that reports. With c the same per call for code that the referee trusts, s its spread,
+   and d the median of the accepted claims, the unexplained time a call, W / N - c - d, is at most
 
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 
