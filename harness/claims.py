@@ -41,7 +41,8 @@ the rules are, in this order:
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 
    in one of up to three such bursts, else every call is charged the least of it. Where it is less, rules 3 and 5 charge
-   nothing any more: what they found was a busy machine. Code that waits for the device in its
+   nothing any more: what they found was a busy machine; but no single claim counts for less than W / N - c less what is
+   granted, or two calls in five could be claimed as nothing beside a true median. Code that waits for the device in its
    forward can't be queued. Its calls are launched one by one, with W from telling the stopped process to begin until
    it is stopped; the median claimed latency l, which is at least d, takes the place of d (launches that a flush hides
    show here) and the tolerance is `LAUNCHED`. A liar may claim a long latency then, at no gain but that lie.
@@ -333,11 +334,13 @@ class BackToBackVerdict:
     """What calls without a pause prove. Seconds a call.
 
     `charge_s` is to be added to every claimed time, 0 where the claims are explained. `at_most_s` bounds what a call
-    can have taken, whatever was claimed.
+    can have taken, whatever was claimed; `at_least_s` is what it took by the referee's clock less all that is granted:
+    no claim below that is explained, even where the median of them is.
     """
 
     charge_s: float
     at_most_s: float
+    at_least_s: float
     reason: str
     evidence: Mapping[str, Any]
 
@@ -386,5 +389,9 @@ def judge_back_to_back(
             f"claimed {_show(claimed_s)} ({_show(allowed_s)} would be): every call is charged that much more"
         )
     return BackToBackVerdict(
-        charge_s=0.0 if accepted else unexplained_s, at_most_s=at_most_s, reason=reason, evidence=evidence
+        charge_s=0.0 if accepted else unexplained_s,
+        at_most_s=at_most_s,
+        at_least_s=max(0.0, at_most_s - calibration.per_call_s - allowed_s),
+        reason=reason,
+        evidence=evidence,
     )

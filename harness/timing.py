@@ -114,8 +114,9 @@ def judge_times(
     reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
     proven = nonstop is not None and nonstop.proven
+    least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
     solution = (
-        claimed
+        [[max(time_s, least_s) for time_s in burst] for burst in claimed]
         if proven
         else [
             [

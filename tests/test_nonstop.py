@@ -263,6 +263,7 @@ class TestRule6:
             )
             assert (found.charge_s == 0.0) is accepted
             assert found.at_most_s == pytest.approx(wall_s / self.calls)
+            assert found.at_least_s == pytest.approx(claimed_s + (factor - 1) * self.edge_s(claimed_s))
             if not accepted:
                 assert found.charge_s == pytest.approx(1.01 * self.edge_s(claimed_s))
                 assert "not explained" in found.reason

@@ -190,6 +190,25 @@ def test_what_queued_calls_prove_is_not_charged_for_a_busy_machine() -> None:
     assert proven.timing["claims"]["accepted"] == 1
 
 
+def test_low_claims_in_some_rounds_beside_a_true_median_buy_nothing() -> None:
+    """Rule 6 holds the median of the claims against the clock: what lies far below it is not explained by it."""
+    true_s = 1e-3
+    known = replace(KNOWN, quiet=replace(KNOWN.quiet, reference_s=true_s))
+    held = rounds(true_s, true_s)
+    for number in range(len(held.held) // 2):
+        one = held.held[number]
+        claims = tuple(replace(claim, device_s=1e-5) for claim in one.solution.claims)
+        held.held[number] = replace(one, solution=replace(one.solution, claims=claims))
+    honest = figures(true_s, true_s)
+    assert honest.proven
+    lied = judge_times(held, device=DeviceKind.CUDA, known=known, nonstop=honest)
+    assert lied.speedup == pytest.approx(1.0, rel=0.05)
+    unheld = replace(honest, verdict=replace(honest.verdict, at_least_s=0.0))
+    paid = judge_times(held, device=DeviceKind.CUDA, known=known, nonstop=unheld).speedup
+    assert paid is not None
+    assert paid > 2.0
+
+
 def test_code_that_waits_for_the_device_is_labelled() -> None:
     waits = replace(figures(5e-6, 4.8e-6), manner=Manner.LAUNCHED, refused={Manner.QUEUED: WAITS})
     assert judged(10e-6, 5e-6, nonstop=waits).labels == (WAITS_FOR_DEVICE,)
