@@ -19,7 +19,7 @@ import torch
 
 from harness.backtoback import BackToBack, Step
 from harness.census import MAX_NAME, CensusTaken
-from harness.devices import Arena, CallTime, Device, open_device
+from harness.devices import Arena, CallTime, Device
 from harness.gate import StreamGate
 from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
@@ -36,7 +36,7 @@ from harness.messages import (
     Slot,
     Stage,
 )
-from harness.model import DeviceKind
+from harness.opened import Opened, open_ahead, open_now
 from harness.snapshot import Snapshot
 from harness.trees import TreeSpec, unflatten
 from harness.wire import Channel, ChannelClosed
@@ -79,6 +79,7 @@ class Contestant:
     """State of one solution: device, arena, module, model."""
 
     def __init__(self) -> None:
+        self._opened: Opened | None = None
         self._device: Device | None = None
         self._arena: Arena | None = None
         self._model: Any = None
@@ -86,8 +87,6 @@ class Contestant:
         self._initial_state: dict[str, torch.Tensor] = {}
         self._shim: Any = None
         self._previous: object = None
-        self._host_runtime: Path | None = None
-        self._checked = False
         self._own_allocations = False
         self._prepared: BackToBack | None = None
         self._snapshots: list[Snapshot] = []
@@ -96,6 +95,8 @@ class Contestant:
 
     def handle(self, message: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         match message["type"]:
+            case "open":
+                return self._open(message).to_json()
             case "attach":
                 return self._attach(message, fds[0])
             case "load":
@@ -126,13 +127,19 @@ class Contestant:
             reports=self._reports(),
         )
 
+    def _open(self, message: Mapping[str, Any]) -> Ready:
+        try:
+            if self._opened is None:
+                self._opened = open_ahead(message)
+            self._opened.device.synchronize()  # says whether it still is sound
+        except Exception as error:
+            raise _Broke(Stage.ATTACH) from error
+        return Ready()
+
     def _attach(self, message: Mapping[str, Any], fd: int) -> dict[str, Any]:
         try:
-            kind = DeviceKind(message["device"])
-            self._device = open_device(kind, message["device_index"])
-            if kind is DeviceKind.HOST:
-                self._host_runtime, self._checked = Path(message["host_runtime"]), message["checked"]
-                self._shim = _host_shim(self._host_runtime, checked=self._checked)
+            opened = self._opened or open_now(message["opening"])
+            self._opened, self._device, self._shim = opened, opened.device, opened.shim
             self._arena = self._device.attach(fd, message["nbytes"])
             self._own_allocations = bool(message["own_allocations"])
         except Exception as error:
@@ -148,11 +155,12 @@ class Contestant:
 
     def _load(self, message: Mapping[str, Any]) -> Loaded:
         assert self._device is not None
+        assert self._opened is not None
         from harness.build import inject
 
         build_here = None
-        if self._host_runtime is not None:
-            build_here = inject.host_builder(self._host_runtime, checked=self._checked)
+        if self._opened.host_runtime is not None:
+            build_here = inject.host_builder(self._opened.host_runtime, checked=self._opened.checked)
         self._notes = inject.install(message["modules"], build_here=build_here)
         init_leaves = [self._tensor(Slot.from_json(slot)).clone() for slot in message["init_slots"]]
         init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
@@ -362,18 +370,6 @@ class Contestant:
 
     def _reports(self) -> tuple[dict[str, Any], ...]:
         return tuple(self._shim.collect_reports()) if self._shim is not None else ()
-
-
-def _host_shim(runtime: Path, *, checked: bool) -> Any:
-    """Make "cuda" tensors exist on the CPU, with the libraries that were prepared in `runtime`."""
-    from harness.hostcuda import shim
-    from harness.hostcuda.build import PreparedHeaders
-
-    prepared = PreparedHeaders(
-        folder=runtime, headers=runtime, compiler="", common_flags=(), include_flags=(), link_flags=()
-    )
-    shim.activate(prepared, checked=checked)
-    return shim
 
 
 def import_solution(source: str, filename: str) -> Any:

@@ -14,23 +14,26 @@ from typing import Any
 from harness.bench import Bench
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
-from harness.messages import Attach, Burst, BurstDone, Call, Load
+from harness.messages import Attach, Burst, BurstDone, Call, Load, Open
 from harness.model import DeviceKind
 from harness.nonstop import LATE_WRITE, Asker
 from harness.places import all_placed
 from harness.tasks import RefereeConfig, Task
 
 
-def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
-    """What a contestant needs to know of the arena of `bench`."""
-    return Attach(
-        nbytes=bench.arena.nbytes,
+def open_request(config: RefereeConfig) -> Open:
+    """The device that every contestant of this referee runs on."""
+    return Open(
         device=config.device.value,
         device_index=config.device_index,
         checked=config.checked,
         host_runtime=config.host_runtime,
-        own_allocations=own_allocations,
     )
+
+
+def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
+    """What a contestant needs to know of the arena of `bench`."""
+    return Attach(nbytes=bench.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
 
 
 class Conversation:

@@ -21,6 +21,7 @@ from harness.messages import (
     Load,
     Loaded,
     MessageError,
+    Open,
     Prepare,
     Ready,
     Reply,
@@ -97,6 +98,15 @@ class Guest:
         if self._exit is None:
             self._exit = self._child.kill()
         self._child.channel.close()
+
+    def open(self, request: Open, timeout_s: float) -> None:
+        """Let it open its device, or say that it still is sound. Nothing of the submission is there yet.
+
+        Raises `GuestFailed`.
+        """
+        reply = self._ask(request, (), Stage.ATTACH, timeout_s)
+        if not isinstance(reply, Ready):
+            raise GuestFailed(_protocol("open", reply))
 
     def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
         reply = self._ask(request, (fd,), Stage.ATTACH, timeout_s)

@@ -14,13 +14,14 @@ import torch
 
 from harness.bench import Bench
 from harness.build import default_root
-from harness.claims import LAUNCHED, QUEUED, Calibration, judge_back_to_back
+from harness.calibration import Calibration
+from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.devices import Device, open_device
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.gate import Gate, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
-from harness.messages import Attach, Burst, Call, Load, Manner
+from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.nonstop import Asker, Nonstop, _Aside
 from harness.sandbox import SandboxPolicy
@@ -95,10 +96,7 @@ class Asked:
         bench.publish()
         attach = Attach(
             nbytes=bench.arena.nbytes,
-            device=bench.device.kind.value,
-            device_index=0,
-            checked=False,
-            host_runtime=runtime,
+            opening=Open(device=bench.device.kind.value, device_index=0, checked=False, host_runtime=runtime),
         )
         guest.attach(attach, bench.arena.fd, 60.0)
         body = textwrap.indent(textwrap.dedent(SOLUTIONS[name]).strip(), " " * 8)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.audit import Audit, Subject, _Guests, _Told, find_sanitizer
-from harness.messages import Attach, Burst, Load
+from harness.messages import Attach, Burst, Load, Open
 from harness.reports import failure_of_reports
 from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, parse, short_name
 from harness.tasks import SourcePart
@@ -136,7 +136,7 @@ TEXT = "\n__global__ void racy() {\n  a();\n  b();\n}\n"
 
 
 def _audit(text: str, tool: Tool, *, kernels: frozenset[str] = frozenset()) -> Audit:
-    attach = Attach(nbytes=1, device="cuda", device_index=0, checked=True, host_runtime=None)
+    attach = Attach(nbytes=1, opening=Open(device="cuda", device_index=0, checked=True, host_runtime=None))
     load = Load(source=SOURCE, filename="s.py", modules=(), init_tree={}, init_slots=(), state={}, seed=0)
     burst = Burst(calls=(), input_tree={}, state_names=(), restore_state=False, coerce_device=False)
     subject = Subject(

@@ -80,27 +80,43 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Open the device, which takes a while on a GPU, and say `Ready` when it is idle; done once, repeating is free.
+
+    May come before anything is known of the problem. `host_runtime` is the folder of the host device's libraries.
+    """
+
+    device: str
+    device_index: int
+    checked: bool
+    host_runtime: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "open",
+            "device": self.device,
+            "device_index": self.device_index,
+            "checked": self.checked,
+            "host_runtime": self.host_runtime,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """Map the arena whose descriptor comes along. `host_runtime` is the folder of the host device's libraries.
+    """Map the arena whose descriptor comes along. A device that is not open yet is opened as `opening` says.
 
     With `own_allocations` calls get their inputs as copies, each an allocation of its own: for tools that watch bounds.
     """
 
     nbytes: int
-    device: str
-    device_index: int
-    checked: bool
-    host_runtime: str | None
+    opening: Open
     own_allocations: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
             "type": "attach",
             "nbytes": self.nbytes,
-            "device": self.device,
-            "device_index": self.device_index,
-            "checked": self.checked,
-            "host_runtime": self.host_runtime,
+            "opening": self.opening.to_json(),
             "own_allocations": self.own_allocations,
         }
 
@@ -230,4 +246,4 @@ class TakeCensus:
         return {**self.burst.to_json(), "type": "take_census", "marked": self.marked}
 
 
-Request = Attach | Load | Burst | Prepare | Go | Collect | TakeCensus
+Request = Open | Attach | Load | Burst | Prepare | Go | Collect | TakeCensus

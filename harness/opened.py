@@ -1,0 +1,71 @@
+"""The device that a contestant's calls run on, opened: before the solution is there, or with it.
+
+The untrusted side: runs in one process with a submission, and is imported by `contestant` alone. Opening a GPU takes
+0.2 s (a context), and more where other processes open it too, so that it is done ahead where that is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.devices import Device, open_device
+from harness.holdback import writers
+from harness.model import DeviceKind
+from harness.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A device, and on the host device what makes "cuda" tensors exist there (`shim`), from the libraries in
+    `host_runtime`, with or without checks."""
+
+    device: Device
+    shim: Any = None
+    host_runtime: Path | None = None
+    checked: bool = False
+
+
+def open_now(message: Mapping[str, Any]) -> Opened:
+    """Open the device as a `messages.Open` says. Raises `DeviceError`."""
+    kind = DeviceKind(message["device"])
+    device = open_device(kind, message["device_index"])
+    if kind is not DeviceKind.HOST:
+        return Opened(device=device)
+    runtime, checked = Path(message["host_runtime"]), bool(message["checked"])
+    return Opened(device=device, shim=_host_shim(runtime, checked=checked), host_runtime=runtime, checked=checked)
+
+
+def open_ahead(message: Mapping[str, Any]) -> Opened:
+    """Like `open_now`, and have the GPU load what every call runs beside the solution's code: CUDA loads each kernel as
+    it is launched first. The device is idle afterwards."""
+    opened = open_now(message)
+    if opened.device.kind is DeviceKind.CUDA:
+        _call_nothing(opened.device)
+    return opened
+
+
+def _call_nothing(device: Device) -> None:
+    """A flush, held-back words and an output's copy, of a few bytes each: as around a call, with none in between."""
+    words = torch.zeros(4, dtype=torch.int32, device=device.torch_device)
+    output = torch.empty_like(words)
+    flush = torch.empty(1024, dtype=torch.uint8, device=device.torch_device)
+    (write,) = writers(words, [((0, 1),)])
+    flush.zero_()
+    device.time_latency(words.clone, Snapshot([output], None).take, write)
+
+
+def _host_shim(runtime: Path, *, checked: bool) -> Any:
+    """Make "cuda" tensors exist on the CPU, with the libraries that were prepared in `runtime`."""
+    from harness.hostcuda import shim
+    from harness.hostcuda.build import PreparedHeaders
+
+    prepared = PreparedHeaders(
+        folder=runtime, headers=runtime, compiler="", common_flags=(), include_flags=(), link_flags=()
+    )
+    shim.activate(prepared, checked=checked)
+    return shim
