@@ -1,6 +1,6 @@
 """Whether the device times that a contestant claims for a burst are accepted.
 
-Imports `model` only. Pure: floats in, a verdict out; trusted side. Nothing here measures.
+Imports `calibration` and `model`. Pure: floats in, a verdict out; trusted side. Nothing here measures.
 
 A contestant times its own calls, on a clock that its own code could have replaced. What it can't replace is the
 referee's wall clock around the whole burst, from the request's sending to the reply's arrival. With
@@ -25,7 +25,7 @@ the rules are, in this order:
    clock saw. That alone convicts nobody: a busy machine looks the same.
 4. **Complete.** W - D is at least 0.5 of N times the least cost that any trusted burst had. Less means that something
    which must be done for each call, the flush or a copy, was left out, and then the d_i were not taken with a cold
-   cache. A breach is `disqualified`.
+   cache. A breach is `disqualified`, if it is one by later calibrations too (see below).
 5. **Even.** The mean over all calls is at most 1.5 times the median of the counted ones, plus what uncounted calls
    (warm-up, latency) may take for launches. Else the work of several calls was done in one of them (all inputs of a
    burst lie in memory when it begins), and every call is charged the mean.
@@ -51,6 +51,16 @@ the rules are, in this order:
    W / N - d. (Calls that leave most of the GPU idle could overlap; and their data may be in the cache, which the record
    states too.)
 
+**Calibrations.** What slows a machine down makes a calibration too high, never too low. That is lenient in rules 3 and
+6: so the bursts of trusted code are made anew, some times at most, while another process works on the GPU or they
+differ among themselves (`Calibration.agrees`); a calm calibration counts before a disturbed one, and of two alike the
+lower (`calibration.lower_of`). In rule 4 it accuses: so before that rule convicts, trusted code is timed again, beside which a liar
+gains nothing, since the least cost of all bursts ever made of the problem counts,
+
+    W - D < 0.5 N min(least cost before, least cost now),
+
+and it convicts only where the last calibration was calm: else nothing is known, which is no verdict (`retrial`).
+
 **Power.** A liar whose calls truly take t and are claimed as t - u passes rule 3 as long as N u <= A + N k, where k is
 how much of c its process manages to skip (0 <= k <= c: an L2 flush or a copy left out). So the largest lie that goes
 unnoticed is
@@ -69,9 +79,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.calibration import Calibration
 from harness.model import Failure, Status
 
 CLOCK_DRIFT = 1e-3
@@ -114,47 +125,12 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """What a call costs on the wall beyond its device time, and how much that differs between bursts. Seconds."""
-
-    per_call_s: float
-    spread_s: float
-    bursts: int
-    least_s: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "per_call_s": self.per_call_s,
-            "spread_s": self.spread_s,
-            "bursts": self.bursts,
-            "least_s": self.least_s,
-        }
-
-
-def calibrate(bursts: Sequence[tuple[float, Sequence[float]]]) -> Calibration:
-    """From bursts of trusted code: each its wall seconds and the device seconds of all its calls.
-
-    The bursts must be made as the contestant's are: the same calls, flush, copies and clock. With one burst the spread
-    is unknown and taken as a tenth of the cost. Raises `ValueError` where there is none, or one is impossible.
-    """
-    costs = []
-    for wall_s, device_s in bursts:
-        if not device_s or not all(math.isfinite(v) for v in (wall_s, *device_s)):
-            raise ValueError("a burst has calls, and its times are finite")
-        costs.append(max(0.0, (wall_s - math.fsum(device_s)) / len(device_s)))
-    if not costs:
-        raise ValueError("there is no burst to calibrate on")
-    middle = statistics.median(costs)
-    spread = 1.4826 * statistics.median([abs(c - middle) for c in costs]) if len(costs) > 1 else middle / 10
-    return Calibration(per_call_s=middle, spread_s=spread, bursts=len(costs), least_s=min(costs))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVerdict:
     """What counts of a burst.
 
     `times_s` holds one device time per call, in order: the claims where `accepted`, else the conservative figures;
-    empty where `failure` says that the burst counts for nothing. `reason` is one line.
+    empty where `failure` says that the burst counts for nothing. `reason` is one line. `by_calibration` says that
+    a lower calibration could have spared it.
     """
 
     accepted: bool
@@ -162,6 +138,7 @@ class ClaimVerdict:
     reason: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
+    by_calibration: bool = False
 
 
 def judge_claims(
@@ -222,11 +199,12 @@ def judge_claims(
                 evidence,
             )
     if wall_s - claimed_s < COMPLETE_SHARE * calls * calibration.least_s:
-        return _disqualify(
+        incomplete = _disqualify(
             f"{_show(wall_s - claimed_s)} beside the claimed times are too little for {calls} flushes and copies, "
             f"which took at least {_show(calls * calibration.least_s)} elsewhere",
             evidence,
         )
+        return replace(incomplete, by_calibration=True)
     if unexplained_s > allowed_s:
         share_s = unexplained_s / calls
         return ClaimVerdict(

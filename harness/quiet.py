@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.bench import Bench
-from harness.claims import Calibration
+from harness.calibration import Calibration
 from harness.devices import DeviceError
 from harness.measure import ReferenceRunner, Turn
 from harness.messages import CallMode, Manner
@@ -80,12 +80,14 @@ class Known:
 
     `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
     those without, by manner; `process_bytes` how much device memory a process of trusted code has. None is not known.
+    `calm` says that nothing is known to have disturbed the latest measurement of them.
     """
 
     quiet: Quiet
     pauses: Calibration | None = None
     nonstop: Mapping[Manner, Calibration] = field(default_factory=dict)
     process_bytes: int | None = None
+    calm: bool = True
 
 
 def measure_quiet(bench: Bench, *, sets: int) -> Quiet:

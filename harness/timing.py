@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.claims import Calibration, ClaimVerdict, Tolerance, calibrate, judge_claims
+from harness.calibration import Calibration, calibrate
+from harness.claims import ClaimVerdict, Tolerance, judge_claims
 from harness.measure import Round, Rounds
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
@@ -48,13 +49,17 @@ LEAST_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the rounds say: a speedup with its evidence, or the failure that they convict of."""
+    """What the rounds say: a speedup with its evidence, or the failure that they convict of.
+
+    `by_calibration` says that the failure rests on what bursts of trusted code cost (rule 4 of `claims`).
+    """
 
     reason: str
     speedup: float | None
     timing: Mapping[str, Any]
     failure: Failure | None
     labels: tuple[str, ...] = ()
+    by_calibration: bool = False
 
 
 class Settled:
@@ -109,7 +114,13 @@ def judge_times(
     }
     for verdict in verdicts:
         if verdict.failure is not None:
-            return Judged(reason=verdict.reason, speedup=None, timing={"claims": claims}, failure=verdict.failure)
+            return Judged(
+                reason=verdict.reason,
+                speedup=None,
+                timing={"claims": claims},
+                failure=verdict.failure,
+                by_calibration=verdict.by_calibration,
+            )
     timed, claimed = rounds.samples(CallMode.COLD)
     reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s

@@ -8,11 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from harness.calibration import Calibration, calibrate
 from harness.claims import (
-    Calibration,
     ClaimVerdict,
     Tolerance,
-    calibrate,
     calls_needed,
     hidden_s,
     judge_claims,

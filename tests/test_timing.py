@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.claims import QUEUED, Calibration, judge_back_to_back
+from harness.calibration import Calibration
+from harness.claims import QUEUED, judge_back_to_back
 from harness.devices import CallTime
 from harness.measure import ReferenceBurst, Round, Rounds, Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
