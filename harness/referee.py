@@ -7,6 +7,7 @@ that solutions of one problem following one another share inputs' layout and the
 
 from __future__ import annotations
 
+import functools
 import random
 import secrets
 import time
@@ -26,7 +27,7 @@ from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
-from harness.learning import learn
+from harness.learning import learn, learn_again
 from harness.lint import taken_for_right
 from harness.model import DeviceKind, Problem, Status, Workload, one_line
 from harness.quiet import NONSTOP_SETS, Known
@@ -178,6 +179,9 @@ class Referee:
                     self._known = learn(self._terms(task), bench, task, self._guest)
                 if self._peaks is None and self.config.cache_dir:
                     self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
+        elif task.timed and self._known is not None and not self._known.calm:
+            with self._hush.held():
+                self._learn_again(task)
         if task.timed and self._baselines is not None and self._baselines.lacks(bench):
             with self._hush.held():
                 stages["baselines"] = self._baselines.ready(
@@ -267,7 +271,16 @@ class Referee:
             hush=self._hush,
             peaks=self._peaks,
             baselines=self._baselines,
+            again=None if self._known is None else functools.partial(self._learn_again, task),
         )
+
+    def _learn_again(self, task: Task) -> Known:
+        """Measure anew what bursts over the bench cost; the lower counts, for the next solutions too."""
+        assert self._bench is not None
+        assert self._known is not None
+        with self._bench.ledger.spend("calibration"):
+            self._known = learn_again(self._known, self._terms(task), self._bench, task, self._guest)
+        return self._known
 
     def _guest(self, task: Task) -> Guest:
         """A contestant for this solution, in its sandbox."""

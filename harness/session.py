@@ -37,6 +37,7 @@ from harness.quiet import Known
 from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
+from harness.retrial import judge_fairly
 from harness.roofline import Peaks, SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
@@ -67,6 +68,8 @@ class Terms:
     hush: Hush
     peaks: Peaks | None = None
     baselines: Keeper | None = None
+    again: Callable[[], Known] | None = None
+    """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
 
 
 class Session(Conversation):
@@ -307,7 +310,14 @@ class Session(Conversation):
             return failed(failure, self._evidence | {"failed_while": "calls back to back"}, self._labels)
         self._labels += [label for label in verifier.labels if label not in self._labels]
         light, floor = self._speed_of_light()
-        judged = judge_times(rounds, device=config.device, light=light, floor=floor, known=self._known, nonstop=nonstop)
+        judged = judge_fairly(
+            lambda known: judge_times(
+                rounds, device=config.device, light=light, floor=floor, known=known, nonstop=nonstop
+            ),
+            self._known,
+            None if self._terms.again is None else self._learn_again,
+            self._guest.kill,
+        )
         self._labels += [*judged.labels, *((DISTURBED,) if watch.repeats.gave_up else ())]
         if judged.failure is not None:
             return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
@@ -322,6 +332,13 @@ class Session(Conversation):
             timing={**timing, "gpu_after_rounds": [state.to_json() for state in watch.states], **watch.to_json()},
             labels=tuple(self._labels),
         )
+
+    def _learn_again(self) -> Known:
+        """What is known of the problem once trusted code was timed again, whose answers take the places of older ones."""
+        assert self._terms.again is not None
+        self._closed, self._closed_digests = [], []
+        self._known = self._terms.again()
+        return self._known
 
     def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[Finding]) -> Figures | None:
         """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
