@@ -334,7 +334,7 @@ class Session(Conversation):
         )
 
     def _learn_again(self) -> Known:
-        """What is known of the problem once trusted code was timed again, whose answers take the places of older ones."""
+        """What is known of the problem once trusted code was timed again; its answers replace those of before."""
         assert self._terms.again is not None
         self._closed, self._closed_digests = [], []
         self._known = self._terms.again()
