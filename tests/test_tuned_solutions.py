@@ -6,35 +6,37 @@ That all of them pass, and how fast they are, is in the committed run `results/h
 from __future__ import annotations
 
 import ast
+import json
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from benchmarks import readme_tables
+from benchmarks import reached, readme_tables
 
 from harness.api import Harness
 from harness.catalog import find_authors, find_solutions, load_problems
-from harness.model import Record, Solution, Status
+from harness.model import Record, Solution, Status, digest_text
 from harness.reference import load_reference
-from harness.scoring import entries_of
 
 HERE = Path(__file__).parents[1]
 CATALOG = load_problems(HERE / "problems")
 TUNED = {held.label: held for held in find_solutions([HERE / "solutions" / "tuned"], CATALOG)}
 TRITON = [label for label, held in TUNED.items() if "import triton" in held.source]
-REACHED = re.compile(r"Reached on an H200: (\d+) % of the speed of light")
 
 
 def idea_of(solution: Solution) -> str:
     return ast.get_docstring(ast.parse(solution.source)) or ""
 
 
-def committed() -> list[Record]:
+@pytest.fixture(scope="module")
+def committed() -> readme_tables.Results:
     if not (readme_tables.RUN / "records.jsonl").is_file():
         pytest.skip("results/h200 is not there yet")
-    return [record for record in readme_tables.records_of(readme_tables.RUN) if record.author == "tuned"]
+    return readme_tables.Results(readme_tables.records_of(readme_tables.RUN))
 
 
 def test_the_author_introduces_itself() -> None:
@@ -87,54 +89,186 @@ def test_two_of_them_pass_on_the_host_device(label: str) -> None:
 
 
 class TestTheCommittedRun:
-    def test_every_solution_has_passed_as_it_is_now(self) -> None:
-        latest = {entry.solution: entry for entry in entries_of(committed())}
-        digests = {record.solution: record.solution_digest for record in committed()}
-        for label, solution in TUNED.items():
-            assert label in latest, f"{label} is not in results/h200"
-            if "plain_cpp" not in label:
-                assert latest[label].status is Status.passed, f"{label}: {latest[label].reason}"
-            assert digests[label] == solution.digest, f"{label} was changed after the run"
+    def test_every_solution_has_passed_as_it_is_now(self, committed: readme_tables.Results) -> None:
+        records = {record.solution: record for record in committed.records}
+        stood = reached.lines_as_run(readme_tables.RUN)
+        assert set(records) == set(TUNED)
+        for label, record in records.items():
+            assert record.status is Status.passed, f"{label}: {record.reason}"
+            assert reached.was_run(TUNED[label].source, record, stood), f"{label} was changed after the run"
 
-    def test_the_readme_has_its_table(self) -> None:
-        records = committed()
-        text = readme_tables.README.read_text()
-        if readme_tables.BEGIN not in text:
+    def test_comments_state_what_the_run_says(self, committed: readme_tables.Results) -> None:
+        for record in committed.records:
+            line = reached.line_of(record)
+            assert line is not None, f"{record.solution} was not timed"
+            assert reached.line_in(TUNED[record.solution].source) == line
+
+    def test_what_is_written_from_it_is_up_to_date(self, committed: readme_tables.Results) -> None:
+        """The README's part, the page of all solutions, the leaderboard; each is compared by itself."""
+        if readme_tables.BEGIN not in readme_tables.README.read_text():
             pytest.skip("the README has no place for the table yet")
-        assert readme_tables.replaced(text, readme_tables.table(records)) == text
+        texts = readme_tables.made(readme_tables.RUN, readme_tables.README, readme_tables.SOLUTIONS)
+        assert {readme_tables.README, readme_tables.RUN / "README.md", readme_tables.RUN / "leaderboard.csv"} <= set(
+            texts
+        )
+        for path, text in texts.items():
+            assert path.read_text() == text, path
 
-    def test_comments_state_what_was_reached(self) -> None:
-        """Within five percent points of the speed of light of the run."""
-        latest = {entry.solution: entry for entry in entries_of(committed())}
-        for label, solution in TUNED.items():
-            stated = REACHED.search(idea_of(solution))
-            if stated is None:
-                continue
-            fraction = latest[label].sol_fraction
-            assert fraction is not None
-            assert abs(fraction - int(stated[1]) / 100) <= 0.05, label
+    def test_most_beat_eager_and_many_max_autotune(self, committed: readme_tables.Results) -> None:
+        assert sum(map(committed.faster, committed.records)) >= 25
+        assert sum(map(committed.beats_both, committed.records)) >= 15
+
+    def test_a_matrix_and_a_vector_at_the_speed_of_copies(self, committed: readme_tables.Results) -> None:
+        fraction = committed.eager["tuned/level1/4_eight_rows.py"].sol_fraction
+        assert fraction is not None
+        assert fraction > 0.9
+
+    def test_a_product_on_tensor_cores(self, committed: readme_tables.Results) -> None:
+        """Eager is cuBLAS there."""
+        label = "tuned/level1/2_tensor_cores.py"
+        assert "mma.sync" in TUNED[label].source
+        speedup = committed.eager[label].speedup
+        assert speedup is not None
+        assert speedup > 0.6
+
+    def test_three_in_triton_and_one_in_plain_cpp(self, committed: readme_tables.Results) -> None:
+        passed = {record.solution for record in committed.records if record.status is Status.passed}
+        assert len(passed & set(TRITON)) >= 3
+        plain = [label for label in passed if "cuda_sources" not in TUNED[label].source and label not in TRITON]
+        assert plain
+
+
+class TestTheLineOfAComment:
+    SOURCE = '"""An idea.\n\nBytes: 4.\n"""\n\nimport torch\n'
+    LINE = "Reached on an H200: 93 % of the speed of light of the reference's work (memory), 138 us."
+
+    def record(self, source: str) -> Record:
+        held = next(r for r in readme_tables.records_of(TestTheTable.RECORDS) if r.speedup is not None)
+        return replace(held, solution="tuned/level1/1_one.py", solution_digest=digest_text(source))
+
+    def test_stands_last_in_the_docstring(self) -> None:
+        written = reached.with_line(self.SOURCE, self.LINE)
+        assert written == self.SOURCE.replace("4.\n", f"4.\n{self.LINE}\n")
+        assert reached.line_in(self.SOURCE) is None
+        assert reached.line_in(written) == self.LINE
+        assert reached.with_line(written, self.LINE) == written
+        assert reached.with_line(written, None) == self.SOURCE
+
+    def test_elsewhere_it_is_code_like_any_other(self) -> None:
+        below = self.SOURCE + f"'''\n{self.LINE}\n'''\n"
+        assert reached.line_in(below) is None
+        assert reached.with_line(below, None) == below
+
+    @pytest.mark.parametrize(
+        "line", ['Reached on an H200: 1 %."""', "Reached on an H200: 1\nimport os", "import os", ""]
+    )
+    def test_can_hold_no_code(self, line: str) -> None:
+        with pytest.raises(reached.ReachedError, match="one line of plain text"):
+            reached.with_line(self.SOURCE, line)
+
+    def test_needs_a_docstring_that_is_closed_on_a_line_of_its_own(self) -> None:
+        with pytest.raises(reached.ReachedError, match="docstring"):
+            reached.with_line("import torch\n", self.LINE)
+        with pytest.raises(reached.ReachedError, match="closing quotes"):
+            reached.with_line('"""An idea."""\n', self.LINE)
+
+    def test_what_was_run_is_known_again_with_another_line(self) -> None:
+        later = reached.with_line(self.SOURCE, self.LINE)
+        assert reached.was_run(later, self.record(self.SOURCE), {})
+        earlier = self.LINE.replace("93", "88")
+        ran = reached.with_line(self.SOURCE, earlier)
+        assert reached.was_run(later, self.record(ran), {"tuned/level1/1_one.py": earlier})
+        assert not reached.was_run(later, self.record(ran), {})
+
+    @pytest.mark.parametrize(
+        "change", [("import torch", "import  torch"), ("Bytes: 4", "Bytes: 5"), ("torch\n", "torch")]
+    )
+    def test_any_other_change_is_one(self, change: tuple[str, str]) -> None:
+        later = reached.with_line(self.SOURCE.replace(*change), self.LINE)
+        assert later != reached.with_line(self.SOURCE, self.LINE)
+        assert not reached.was_run(later, self.record(self.SOURCE), {})
+        assert not reached.was_run(later, self.record(self.SOURCE), {"tuned/level1/1_one.py": self.LINE})
 
 
 class TestTheTable:
     RECORDS = readme_tables.ROOT / "results" / "h200-examples"
 
+    @pytest.fixture
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """A run of the examples with solutions and README of its own; the arguments that name them."""
+        monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
+        run, solutions, readme = tmp_path / "run", tmp_path / "solutions", tmp_path / "README.md"
+        shutil.copytree(self.RECORDS, run)
+        lines = []
+        for text in (self.RECORDS / "records.jsonl").read_text().splitlines():
+            held = json.loads(text)
+            source = f'"""An idea for {held["problem"]}.\n"""\n'
+            if "17_library_call" in held["solution"]:
+                source = reached.with_line(source, TestTheLineOfAComment.LINE)
+            path = solutions / held["solution"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+            lines.append(json.dumps({**held, "solution_digest": digest_text(source)}))
+        (run / "records.jsonl").write_text("\n".join(lines) + "\n")
+        readme.write_text(f"before\n{readme_tables.BEGIN}\nold\n{readme_tables.END}\nafter\n")
+        return ["--run", str(run), "--readme", str(readme), "--solutions", str(solutions)]
+
+    def library_call(self) -> Record:
+        held = readme_tables.records_of(self.RECORDS)
+        return next(record for record in held if record.solution == "naive/level1/17_library_call.py")
+
     def test_of_another_run_it_says_that_nothing_is_there(self) -> None:
         with pytest.raises(readme_tables.TablesError, match="no record of a tuned solution"):
-            readme_tables.table(readme_tables.records_of(self.RECORDS))
+            readme_tables.Results(readme_tables.records_of(self.RECORDS))
 
     def test_a_row_has_the_times_and_the_speedups_of_its_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
-        records = readme_tables.records_of(self.RECORDS)
-        lines = readme_tables.table(records).splitlines()
-        call = next(record for record in records if record.solution == "naive/level1/17_library_call.py")
+        results = readme_tables.Results(readme_tables.records_of(self.RECORDS))
+        lines = readme_tables.page(results).splitlines()
+        call = next(record for record in results.records if record.solution == "naive/level1/17_library_call.py")
         row = next(line for line in lines if "17_library_call" in line)
         assert call.timing is not None
         median_s = call.timing["solution"]["device"]["median_s"]
         assert f"| {median_s * 1e3:.3g} ms |" in row
         assert f"{call.speedup:.3g}" in row
-        assert lines[-1].startswith(f"{len(lines) - 4} solutions, ")
+        rows = [line for line in lines if line.startswith("| level")]
+        assert len(rows) == len(results.records)
+        assert lines[-1].startswith(f"{len(rows)} solutions, ")
 
-    def test_it_stands_between_the_markers(self, tmp_path: Path) -> None:
+    def test_of_two_forms_of_max_autotune_the_faster_one_decides(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Beats one of them only: not both."""
+        monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
+        held = next(
+            r for r in readme_tables.records_of(self.RECORDS) if r.solution == "naive/level1/17_library_call.py"
+        )
+        assert held.timing is not None
+
+        def judged(graphs: float, no_graphs: float) -> readme_tables.Results:
+            speedups = {"compile_max_autotune": graphs, "compile_max_autotune_no_cudagraphs": no_graphs}
+            rows = {name: {"speedup": s, "low": s * 0.999, "high": s * 1.001} for name, s in speedups.items()}
+            timing = {**(held.timing or {}), "baselines": rows, "speedup": {"low": 1.49, "high": 1.51}}
+            return readme_tables.Results([replace(held, speedup=1.5, timing=timing)])
+
+        both, one = judged(2.0, 1.2), judged(2.0, 0.9)
+        assert both.faster(both.records[0])
+        assert both.beats_both(both.records[0])
+        assert one.faster(one.records[0])
+        assert not one.beats_both(one.records[0])
+        assert "| 2 | 0.9 |" in readme_tables.page(one)
+        assert "1 are faster than eager (geometric mean of all 1.50x), 0 than eager and" in readme_tables.page(one)
+        level = next(line for line in readme_tables.summary(both).splitlines() if line.startswith("| level1 |"))
+        assert level.endswith("| 1 | 1 | 1 | 1.50x | 1 | 1 |")
+
+    def test_a_lead_within_the_noise_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
+        held = next(
+            r for r in readme_tables.records_of(self.RECORDS) if r.solution == "naive/level1/17_library_call.py"
+        )
+        timing = {**(held.timing or {}), "speedup": {"low": 1.001, "high": 1.003}, "noise_floor": {"log_width": 0.005}}
+        results = readme_tables.Results([replace(held, speedup=1.002, timing=timing)])
+        assert not results.faster(results.records[0])
+
+    def test_it_stands_between_the_markers(self) -> None:
         text = f"before\n{readme_tables.BEGIN}\nold\n{readme_tables.END}\nafter\n"
         new = readme_tables.replaced(text, "| new |")
         assert "old" not in new
@@ -144,13 +278,30 @@ class TestTheTable:
         with pytest.raises(readme_tables.TablesError, match="put these two lines"):
             readme_tables.replaced("no markers", "| new |")
 
-    def test_the_check_fails_where_the_readme_says_something_else(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_one_command_writes_all_and_the_check_sees_every_difference(self, place: list[str]) -> None:
+        run, readme, solutions = (Path(place[index]) for index in (1, 3, 5))
+        assert readme_tables.main([*place, "--check"]) == 1
+        assert readme_tables.main(place) == 0
+        assert readme_tables.main([*place, "--check"]) == 0
+        call = solutions / "naive" / "level1" / "17_library_call.py"
+        assert "Reached on an H200: " in call.read_text()
+        assert TestTheLineOfAComment.LINE not in call.read_text()
+        kept = json.loads((run / reached.COMMENTS_FILE).read_text())
+        assert kept == {"naive/level1/17_library_call.py": TestTheLineOfAComment.LINE}
+        assert readme_tables.main(place) == 0, "written twice it is the same"
+        for path in (run / "README.md", run / "leaderboard.csv", readme, call):
+            held = path.read_text()
+            path.write_text(held.replace("1", "2", 1) if path != call else reached.with_line(held, None))
+            assert readme_tables.main([*place, "--check"]) == 1, path
+            path.write_text(held)
+        assert readme_tables.main([*place, "--check"]) == 0
+
+    def test_a_solution_changed_after_the_run_is_refused(
+        self, place: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
-        readme = tmp_path / "README.md"
-        readme.write_text(f"{readme_tables.BEGIN}\n{readme_tables.END}\n")
-        given = ["--run", str(self.RECORDS), "--readme", str(readme)]
-        assert readme_tables.main([*given, "--check"]) == 1
-        assert readme_tables.main(given) == 0
-        assert readme_tables.main([*given, "--check"]) == 0
+        call = Path(place[5]) / "naive" / "level1" / "17_library_call.py"
+        readme = Path(place[3]).read_text()
+        call.write_text(call.read_text() + "\n")
+        assert readme_tables.main(place) == 1
+        assert "changed after they were run, run them again: naive/level1/17_library_call.py" in capsys.readouterr().err
+        assert Path(place[3]).read_text() == readme

@@ -1,24 +1,32 @@
-"""The README's table of tuned solutions, made from the committed run: `python -m tests.benchmarks.readme_tables`.
+"""Everything that is said of the tuned solutions' run, made from it: `python -m tests.benchmarks.readme_tables`.
 
-    python -m tests.benchmarks.readme_tables            # writes the table between the markers in README.md
-    python -m tests.benchmarks.readme_tables --check    # exit code 1 where the README says something else
-    python -m tests.benchmarks.readme_tables --print    # to stdout
+    python -m tests.benchmarks.readme_tables            # writes all four
+    python -m tests.benchmarks.readme_tables --check    # exit code 1 where one of them says something else
+    python -m tests.benchmarks.readme_tables --print    # the README's part to stdout, nothing is written
 
-Times in the table are medians of device time; a speedup is the record's, beside its 95 % interval against eager. Of
-max-autotune with and without CUDA graphs the faster one counts. A solution that did not pass, or was not timed, has its
-status in place of times. Run from the repository root.
+It writes, from the records in `results/h200`: the summary between the markers in README.md; `results/h200/README.md`
+with a row a solution; `results/h200/leaderboard.csv`; and the line of each solution's comment that says what it
+reached (`reached`), where the file is the one that was run. Run from the repository root.
+
+Times are medians of device time; a speedup over eager is the record's, beside its 95 % interval. Of max-autotune with
+and without CUDA graphs (which copy the inputs) the faster one decides what beats it. A solution that did not pass, or
+was not timed, has its status in place of times.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.model import Baseline, Record
-from harness.scoring import Entry, entries_of, geometric_mean
+from harness.report import csv
+from harness.scoring import By, Entry, entries_of, geometric_mean, leaderboard
 from harness.store import RunStore
+
+from . import reached
 
 BEGIN = "<!-- tuned solutions: begin; written by python -m tests.benchmarks.readme_tables -->"
 END = "<!-- tuned solutions: end -->"
@@ -26,83 +34,189 @@ AUTHOR = "tuned"
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "results" / "h200"
 README = ROOT / "README.md"
+SOLUTIONS = ROOT / "solutions"
 
-COMPILED = (Baseline.COMPILE,)
-AUTOTUNED = (Baseline.COMPILE_MAX_AUTOTUNE, Baseline.COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS)
-COLUMNS = ("problem", "solution", "eager", "solution's time", "against eager (95 %)", "compile", "max-autotune", "SoL")
+GRAPHS, NO_GRAPHS = Baseline.COMPILE_MAX_AUTOTUNE, Baseline.COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS
+AUTOTUNED = (GRAPHS, NO_GRAPHS)
+COLUMNS = (
+    "problem",
+    "solution",
+    "eager",
+    "solution's time",
+    "over eager (95 %)",
+    "over max-autotune",
+    "without graphs",
+    "SoL",
+    "bound",
+)
+BEST = 5
+"""Rows of the README's summary for the fastest against eager, and as many against max-autotune."""
+
+SHOWN = (
+    "tuned/level1/4_eight_rows.py",
+    "tuned/level1/2_tensor_cores.py",
+    "tuned/level2/104_triton_swiglu.py",
+    "tuned/level2/113_triton_row.py",
+    "tuned/level2/131_triton_int8.py",
+    "tuned/level3/109_plain_cpp.py",
+)
+"""In the README's summary whatever they reach: a matrix and a vector, a product on tensor cores, Triton, plain C++."""
 
 
 class TablesError(Exception):
     """The README or the run is not as it has to be; the message says what to do."""
 
 
-def table(records: Sequence[Record]) -> str:
-    """Markdown: one row a solution of the author `tuned` at full size, by problem, and a line that sums up."""
-    chosen = [r for r in records if r.author == AUTHOR and r.workload == "full" and r.device.value == "cuda"]
-    if not chosen:
+def chosen(records: Sequence[Record]) -> list[Record]:
+    """The latest record of each tuned solution at full size on a GPU, by problem. Raises `TablesError` without any."""
+    own = [r for r in records if r.author == AUTHOR and r.workload == "full" and r.device.value == "cuda"]
+    if not own:
         raise TablesError("the run has no record of a tuned solution at full size on a GPU")
-    eager = {entry.solution: entry for entry in entries_of(chosen)}
-    others = [_strictest(chosen, COMPILED), _strictest(chosen, AUTOTUNED)]
-    latest = {record.solution: record for record in chosen}
-    rows = sorted(eager.values(), key=lambda entry: (*_place(entry.problem), entry.solution))
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    for entry in rows:
-        held = [entry.problem, Path(entry.solution).stem]
-        if entry.speedup is None:
-            held += [f"`{entry.status}`", *[""] * 5]
-        else:
-            record = latest[entry.solution]
-            held += [
-                _milliseconds(record, "reference"),
-                _milliseconds(record, "solution"),
-                _interval(entry),
-                *(_speedup(other.get(entry.solution)) for other in others),
-                "" if entry.sol_fraction is None else f"{entry.sol_fraction:.0%}".replace("%", " %"),
-            ]
-        lines.append("| " + " | ".join(held) + " |")
-    return "\n".join([*lines, "", *_summary(rows, others[1])])
+    latest = {record.solution: record for record in sorted(own, key=lambda record: record.finished_at)}
+    return sorted(latest.values(), key=lambda record: (*_place(record.problem), record.solution))
 
 
-def _strictest(records: Sequence[Record], baselines: Sequence[Baseline]) -> dict[str, Entry]:
-    """By solution: the smallest of its speedups against `baselines`; those without any are left out."""
-    found: dict[str, Entry] = {}
-    for baseline in baselines:
-        for entry in entries_of(records, baseline=baseline.value):
-            known = found.get(entry.solution)
-            if entry.speedup is not None and (known is None or entry.speedup < (known.speedup or 0.0)):
-                found[entry.solution] = entry
-    return found
+def _place(problem: str) -> tuple[str, int]:
+    level, _, number = problem.partition("/")
+    return level, int(number)
 
 
-def _summary(rows: Sequence[Entry], autotuned: dict[str, Entry]) -> list[str]:
-    timed = [entry for entry in rows if entry.speedup is not None]
-    faster = sum(_surely_faster(entry) for entry in timed)
-    both = sum(_surely_faster(entry) and _surely_faster(autotuned.get(entry.solution)) for entry in timed)
-    mean = geometric_mean(entry.speedup for entry in timed if entry.speedup is not None)
-    known = sum(1 for entry in timed if (other := autotuned.get(entry.solution)) and other.speedup is not None)
-    text = f"{len(rows)} solutions, {sum(entry.passed for entry in rows)} passed; {faster} are faster than eager"
-    if mean is not None:
-        text += f" (geometric mean of all {mean:.2f}x)"
-    if known:
-        text += f", {both} than eager and `max-autotune`, which is known for {known},"
-    return [text + " beyond the noise floor."]
+class Results:
+    """The run's records with their speedups, each by solution."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = chosen(records)
+        self.eager = {entry.solution: entry for entry in entries_of(self.records)}
+        self.autotuned = {b: _against(self.records, b) for b in AUTOTUNED}
+        self.strictest: dict[str, Entry] = {}
+        for held in self.autotuned.values():
+            for name, entry in held.items():
+                known = self.strictest.get(name)
+                if known is None or (entry.speedup or 0.0) < (known.speedup or 0.0):
+                    self.strictest[name] = entry
+
+    def faster(self, record: Record) -> bool:
+        """Than eager, beyond the noise floor."""
+        return surely_faster(self.eager[record.solution])
+
+    def beats_both(self, record: Record) -> bool:
+        """Eager and the faster of the two forms of max-autotune, beyond the noise floor."""
+        return self.faster(record) and surely_faster(self.strictest.get(record.solution))
 
 
-def _surely_faster(entry: Entry | None) -> bool:
+def _against(records: Sequence[Record], baseline: Baseline) -> dict[str, Entry]:
+    held = entries_of(records, baseline=baseline.value)
+    return {entry.solution: entry for entry in held if entry.speedup is not None}
+
+
+def surely_faster(entry: Entry | None) -> bool:
     """The whole interval above 1, and further from it than the noise floor."""
     if entry is None or entry.speedup is None or entry.same_within is not None:
         return False
     return (entry.low if entry.low is not None else entry.speedup) > 1.0
 
 
+def summary(results: Results) -> str:
+    """Markdown for the README: a line a level, and rows of the best solutions and of `SHOWN`."""
+    heads = ("", "solutions", "passed", "faster than eager", "geometric mean", "compared with max-autotune", "faster")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    levels = sorted({_place(record.problem)[0] for record in results.records})
+    for level in levels:
+        lines.append(_level(results, level, [r for r in results.records if _place(r.problem)[0] == level]))
+    if len(levels) > 1:
+        lines.append(_level(results, "all", results.records))
+    return "\n".join([*lines, "", *_table(results, _shown(results))])
+
+
+def _level(results: Results, name: str, own: Sequence[Record]) -> str:
+    timed = [entry.speedup for record in own if (entry := results.eager[record.solution]).speedup is not None]
+    compared = [record for record in own if record.solution in results.strictest]
+    mean = geometric_mean(speedup for speedup in timed if speedup is not None)
+    cells = [
+        name,
+        str(len(own)),
+        str(sum(results.eager[record.solution].passed for record in own)),
+        str(sum(map(results.faster, own))),
+        "" if mean is None else f"{mean:.2f}x",
+        str(len(compared)),
+        str(sum(map(results.beats_both, compared))),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _shown(results: Results) -> list[Record]:
+    names = set(SHOWN)
+    for held in (results.eager, results.strictest):
+        timed = sorted((entry for entry in held.values() if entry.speedup), key=lambda entry: -(entry.speedup or 0.0))
+        names |= {entry.solution for entry in timed[:BEST]}
+    return [record for record in results.records if record.solution in names]
+
+
+def page(results: Results) -> str:
+    """`README.md` of the run's folder: what ran, the levels, and a row a solution."""
+    machine = results.records[0].environment
+    days = sorted({record.finished_at[:10] for record in results.records})
+    ran = [
+        "# Tuned solutions",
+        "",
+        f"`solutions/tuned` on {machine.get('gpu', 'an unknown GPU')}, driver {machine.get('driver')}, torch "
+        f"{machine.get('torch')}, {' and '.join(days)}. Written by `python -m tests.benchmarks.readme_tables` from the "
+        "records beside it; `run.yaml` has the configuration and the machine, `leaderboard.csv` the ranks.",
+        "",
+        "SoL is the share of the speed of light of the *reference's* work, at the rates measured on this GPU: a",
+        "solution that does less of it (a diagonal, a triangle, a product divided into three on tensor cores) exceeds 100 %.",
+        "max-autotune is `torch.compile` in that mode, with CUDA graphs, which copy the inputs, and without; empty",
+        "where it was not measured.",
+        "",
+    ]
+    return "\n".join([*ran, *_table(results, results.records), "", summary_line(results), ""])
+
+
+def summary_line(results: Results) -> str:
+    """How many there are, passed and are faster, in one sentence."""
+    entries = results.eager.values()
+    speedups = [entry.speedup for entry in entries if entry.speedup is not None]
+    mean = geometric_mean(speedups)
+    text = f"{len(results.records)} solutions, {sum(entry.passed for entry in entries)} passed; "
+    text += f"{sum(map(results.faster, results.records))} are faster than eager"
+    if mean is not None:
+        text += f" (geometric mean of all {mean:.2f}x)"
+    if results.strictest:
+        both = sum(map(results.beats_both, results.records))
+        text += f", {both} than eager and max-autotune, which was measured for {len(results.strictest)},"
+    return text + " beyond the noise floor."
+
+
+def _table(results: Results, records: Sequence[Record]) -> list[str]:
+    return ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *(_row(results, r) for r in records)]
+
+
+def _row(results: Results, record: Record) -> str:
+    entry = results.eager[record.solution]
+    cells = [entry.problem, Path(entry.solution).stem]
+    if entry.speedup is None:
+        cells += [f"`{entry.status}`", *[""] * (len(COLUMNS) - 3)]
+    else:
+        light = (record.timing or {}).get("speed_of_light") or {}
+        cells += [
+            _milliseconds(record, "reference"),
+            _milliseconds(record, "solution"),
+            _interval(entry),
+            *(_figure(held[record.solution].speedup) if record.solution in held else "" for held in _both(results)),
+            "" if entry.sol_fraction is None else reached.share(entry.sol_fraction),
+            str(light.get("bound", "")),
+        ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _both(results: Results) -> list[Mapping[str, Entry]]:
+    return [results.autotuned[baseline] for baseline in AUTOTUNED]
+
+
 def _interval(entry: Entry) -> str:
     if entry.low is None or entry.high is None:
-        return _speedup(entry)
+        return _figure(entry.speedup)
     return f"{_figure(entry.speedup)} ({_figure(entry.low)} to {_figure(entry.high)})"
-
-
-def _speedup(entry: Entry | None) -> str:
-    return "" if entry is None or entry.speedup is None else _figure(entry.speedup)
 
 
 def _figure(value: float | None) -> str:
@@ -112,11 +226,6 @@ def _figure(value: float | None) -> str:
 def _milliseconds(record: Record, side: str) -> str:
     value = ((record.timing or {}).get(side) or {}).get("device", {}).get("median_s")
     return "" if value is None else f"{value * 1e3:.3g} ms"
-
-
-def _place(problem: str) -> tuple[str, int]:
-    level, _, number = problem.partition("/")
-    return level, int(number)
 
 
 def replaced(text: str, new: str) -> str:
@@ -133,29 +242,42 @@ def records_of(run: Path) -> list[Record]:
     return RunStore.open(run).records()
 
 
+def made(run: Path, readme: Path, solutions: Path) -> dict[Path, str]:
+    """Every file that this writes, with its text. Raises `TablesError` and `ReachedError`."""
+    results = Results(records_of(run))
+    texts, stood = reached.written(solutions, run, results.records)
+    texts[run / "README.md"] = page(results)
+    texts[run / "leaderboard.csv"] = csv.leaderboard(leaderboard(results.records, by=By.solution))
+    if stood:
+        texts[run / reached.COMMENTS_FILE] = json.dumps(stood, indent=1, sort_keys=True) + "\n"
+    texts[readme] = replaced(readme.read_text(), summary(results))
+    return texts
+
+
 def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, default=RUN, help="the run's folder (results/h200)")
     parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--solutions", type=Path, default=SOLUTIONS, help="the folder of authors (solutions)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--check", action="store_true", help="change nothing; exit code 1 where they disagree")
-    what.add_argument("--print", action="store_true", help="write the table to stdout, change nothing")
+    what.add_argument("--check", action="store_true", help="change nothing; exit code 1 where something differs")
+    what.add_argument("--print", action="store_true", help="write the README's part to stdout, change nothing")
     given = parser.parse_args(None if arguments is None else list(arguments))
     try:
-        new = table(records_of(given.run))
         if given.print:
-            print(new)
+            print(summary(Results(records_of(given.run))))
             return 0
-        old = given.readme.read_text()
-        text = replaced(old, new)
-    except TablesError as error:
+        texts = made(given.run, given.readme, given.solutions)
+    except (TablesError, reached.ReachedError) as error:
         print(f"readme_tables: {error}", file=sys.stderr)
         return 1
+    differing = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
     if given.check:
-        if text != old:
-            print("readme_tables: the README's table is not that of the run; run without --check", file=sys.stderr)
-        return int(text != old)
-    given.readme.write_text(text)
+        for path in differing:
+            print(f"readme_tables: {path} does not say what the run does; run without --check", file=sys.stderr)
+        return int(bool(differing))
+    for path in differing:
+        path.write_text(texts[path])
     return 0
 
 

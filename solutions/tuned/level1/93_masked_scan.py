@@ -7,7 +7,8 @@ places in turn. The next tile is loaded while this one is scanned.
 The mask is applied on the way into the registers, four of its bytes at a time.
 
 Bytes: 9 a value (4 and a mask of 1 read, 4 written): 1.21 GB at 8192 x 16384. The reference writes and reads the product too.
-Flops: about 4 a value."""
+Flops: about 4 a value.
+"""
 
 import torch
 import torch.nn as nn
