@@ -6,8 +6,8 @@ the calls and next to nothing else.
 
 Launched one by one, a short kernel takes as long as its launch. Queued, all launches were made before the gate opens,
 and the device makes the calls by itself. In both, the outputs are copied out as each call ends, so that a solution that
-returns the same memory every time can be verified too. As a graph, the calls follow a cache flush that hides the
-graph's own launch, and outputs are copied out behind the last one.
+returns the same memory every time can be verified too. As a graph, which has been replayed once before, the calls
+follow a cache flush that hides the graph's own launch, and outputs are copied out behind the last one.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ class BackToBack:
         with torch.no_grad():
             if manner is Manner.GRAPH:
                 self._replay = device.capture(self._forwards)
+                # A graph's first launch brings it to the device, too. What it computes here is computed again.
+                self._replay()
+                device.synchronize()
             elif manner is Manner.QUEUED:
                 assert gate is not None
                 self._finish = device.queue([step.make for step in self._steps], gate, number)

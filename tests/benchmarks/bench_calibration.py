@@ -1,56 +1,88 @@
 """Does the referee's clock tell the truth? Kernels of known length, twins of the reference, and the order of bursts.
 
-    python -m tests.benchmarks.bench_calibration --out results/calibration-h200.md
-    python -m tests.benchmarks.bench_calibration --repeats 20
+    python -m tests.benchmarks.bench_calibration --rows rows.jsonl --out results/calibration-h200.md
+    python -m tests.benchmarks.bench_calibration --only spin --scale 0.2
 
-Needs a GPU, about two minutes. Everything goes through a referee and real contestants in their sandbox.
+Needs a GPU, about two minutes. Everything goes through a referee and real contestants in their sandbox. Each evaluation
+is a row of the file as soon as it is made, and the tables (`calibration_tables`) are written anew after each length, so
+that a cut-off loses nothing.
 
-* Known length: a call that spins for so many cycles, against the same call that spins for none: the difference is known
-  by the host's clock to within 0.01 %. Also a copy and a product, against the mean of many by the host's clock.
-* Twins: the reference's own code as the solution, again and again: how often the speedup lies within 1 % of 1, how
-  often its interval holds 1, how often it is called the same.
-* Order: the log ratio of rounds in which the reference was first, less that of the others: how much longer calls take
-  in the first burst of a round. Orders stand equally often, so that a speedup does not feel it.
+* `spin`: a call that spins for so many cycles, which is known by the host's clock to within 0.01 %, is judged against
+  its identical twin again and again: 100 times in all, over lengths from 2 us to 50 ms. How far the reference is off
+  the known length; how often the speedup lies within 1 % of 1; what the order of bursts does.
+* `kernel`: the same for kernels of torch, whose memory lies elsewhere in each process.
+* `work`: a copy and a product, against the mean of many by the host's clock.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
-import math
-import statistics
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from harness.environment import query_gpus
+from harness.model import Problem
 from harness.referee import Referee
-from harness.stats import interval_of_logs, same_within
-from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee, twin
+from harness.tasks import Outcome
+from tests.benchmarks.calibration_tables import Row, document
+from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee, twin, zygote
 
-LONG_S = 50e-6
-
-LENGTHS_S = (2e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 500e-6, 2e-3, 5e-3, 50e-3)
-
-KNOWN = {
-    "copy of 256 MiB": (
-        "x.clone()",
-        "torch.rand(64 * 2**20)",
-    ),
-    "product of 4096": (
-        "x @ x",
-        "torch.rand(4096, 4096)",
-    ),
+REPEATS = {
+    0.0: 3,
+    2e-6: 12,
+    5e-6: 12,
+    10e-6: 12,
+    20e-6: 12,
+    50e-6: 12,
+    100e-6: 12,
+    500e-6: 10,
+    2e-3: 8,
+    5e-3: 6,
+    50e-3: 4,
 }
+"""Evaluations by known length in seconds: 100 twins, and the call that spins for none."""
 
-TWINS = {
+FEW_CALLS_FROM_S = 5e-3
+"""Length from which on a burst has fewer calls: they are even, and take long."""
+
+KERNELS = {
     "relu of 1 Mi": ("torch.relu(x)", "torch.rand(1024, 1024)"),
     "softmax of 16384 x 1024": ("torch.softmax(x, dim=1)", "torch.rand(16384, 1024)"),
-    "softmax of 65536 x 1024": ("torch.softmax(x, dim=1)", "torch.rand(65536, 1024)"),
     "product of 2048": ("x @ x", "torch.rand(2048, 2048)"),
 }
+KERNEL_REPEATS = 6
+
+KNOWN = {
+    "copy of 256 MiB": ("x.clone()", "torch.rand(64 * 2**20)"),
+    "product of 4096": ("x @ x", "torch.rand(4096, 4096)"),
+}
+
+
+class Sheet:
+    """Rows so far: each goes to the file at once, the tables to theirs when asked to."""
+
+    def __init__(self, rows: Path | None, out: Path | None) -> None:
+        self._path, self._out = rows, out
+        self.held: list[Row] = []
+        if rows is not None:
+            rows.write_text("")
+
+    def add(self, row: Row) -> None:
+        self.held.append(row)
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def write(self) -> None:
+        if self._out is not None:
+            self._out.write_text(document(self.held))
 
 
 def source_of(forward: str, inputs: str) -> str:
@@ -61,57 +93,52 @@ def source_of(forward: str, inputs: str) -> str:
     )
 
 
-def us(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e6:.2f}"
+def row_of(outcome: Outcome, took_s: float, **what: Any) -> Row:
+    """One evaluation as a row; why it has no speedup where it has none."""
+    timing = outcome.timing
+    if timing is None or outcome.speedup is None:
+        return {**what, "failed": f"{outcome.status}: {outcome.reason}", "took_s": took_s}
+    reference, solution, found = timing["reference"], timing["solution"], timing["speedup"]
+    return {
+        **what,
+        "speedup": outcome.speedup,
+        "low": found["low"],
+        "high": found["high"],
+        "floor": timing["noise_floor"]["log_width"],
+        "measured_floor": timing["noise_floor"]["measured_log_width"],
+        "order": timing["order"],
+        "labels": list(outcome.labels),
+        "took_s": took_s,
+        **{
+            f"{side}_{name}": held.get(name)
+            for side, held in (("reference", reference), ("solution", solution))
+            for name in ("samples_s", "queued_s", "graph_s")
+        },
+    }
 
 
-def known_lengths(held: Referee) -> tuple[list[str], bool]:
-    """Rows of the first table, and whether every length is within 2 % or 0.3 us of the known one."""
-    problem, hz = problem_of(SPIN, "spin"), rate_hz()
-    rows = [
-        f"GPU cycles: {hz / 1e6:.1f} MHz by the host's clock. Microseconds beyond the same call that spins for none.",
-        "",
-        "| known | reference | off | solution | off | queued, solution | in a graph, solution | speedup of the twin |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    zero: dict[str, float | None] = {}
-    within = True
-    for length_s in (0.0, *LENGTHS_S):
-        cycles = round(length_s * hz)
-        outcome = judge(held, problem, twin(SPIN, CYCLES=cycles), CYCLES=cycles)
-        if outcome.timing is None or outcome.speedup is None:
-            rows.append(f"| {us(length_s)} | {outcome.status}: {outcome.reason} |")
-            within = False
-            continue
-        now = {
-            "reference": outcome.timing["reference"]["device"]["median_s"],
-            "solution": outcome.timing["solution"]["device"]["median_s"],
-            "queued": outcome.timing["solution"].get("queued_s"),
-            "graph": outcome.timing["solution"].get("graph_s"),
-        }
-        if not zero:
-            zero = now
-            rows.append(
-                f"| 0 (all of the call) | {us(now['reference'])} | | {us(now['solution'])} | | {us(now['queued'])} | "
-                f"{us(now['graph'])} | {outcome.speedup:.4f} |"
-            )
-            continue
-        beyond = {
-            name: None if value is None or zero[name] is None else value - zero[name] for name, value in now.items()
-        }
-        offs = []
-        for name in ("reference", "solution"):
-            off_s = (beyond[name] or 0.0) - length_s
-            # Each row's solution is a process of its own, whose code and memory lie elsewhere: the clock is one
-            # process's matter, the difference between processes another.
-            if name == "reference":
-                within &= abs(off_s) <= max(0.02 * length_s, 0.3e-6)
-            offs.append(f"{off_s * 1e6:+.2f} ({off_s / length_s * 100:+.2f} %)")
-        rows.append(
-            f"| {us(length_s)} | {us(beyond['reference'])} | {offs[0]} | {us(beyond['solution'])} | {offs[1]} | "
-            f"{us(beyond['queued'])} | {us(beyond['graph'])} | {outcome.speedup:.4f} |"
-        )
-    return rows, within
+def timed(held: Referee, problem: Problem, source: str, sizes: dict[str, int], **what: Any) -> Row:
+    begin = time.perf_counter()
+    outcome = judge(held, problem, source, **sizes)
+    return row_of(outcome, time.perf_counter() - begin, **what)
+
+
+def spin(held: Referee, sheet: Sheet, lengths: dict[float, int], hz: float) -> None:
+    problem = problem_of(SPIN, "spin")
+    for length_s, repeats in lengths.items():
+        sizes = {"CYCLES": round(length_s * hz)}
+        for _ in range(repeats):
+            sheet.add(timed(held, problem, twin(SPIN, **sizes), sizes, part="spin", length_s=length_s))
+        sheet.write()
+
+
+def kernels(held: Referee, sheet: Sheet, repeats: int) -> None:
+    for name, (forward, inputs) in KERNELS.items():
+        source = source_of(forward, inputs)
+        problem = problem_of(source, "twin")
+        for _ in range(repeats):
+            sheet.add(timed(held, problem, twin(source), {}, part="kernel", name=name))
+        sheet.write()
 
 
 def by_the_host_s(call: Callable[[], object], number: int = 200) -> float:
@@ -126,128 +153,62 @@ def by_the_host_s(call: Callable[[], object], number: int = 200) -> float:
     return (time.perf_counter() - begin) / number
 
 
-def known_work(held: Referee) -> list[str]:
-    rows = ["| work | many by the host's clock | reference | off | solution |", "|---|---|---|---|---|"]
+def work(held: Referee, sheet: Sheet) -> None:
     for name, (forward, inputs) in KNOWN.items():
         source = source_of(forward, inputs)
         with torch.no_grad():
             x = eval(inputs, {"torch": torch}).cuda()
-            expected_s = by_the_host_s(lambda x=x, forward=forward: eval(forward, {"torch": torch, "x": x}))  # type: ignore[misc]
+            expected_s = by_the_host_s(lambda x=x, forward=forward: eval(forward, {"torch": torch, "x": x}))
             del x
-        outcome = judge(held, problem_of(source, "work"), twin(source))
-        if outcome.timing is None:
-            rows.append(f"| {name} | {outcome.status}: {outcome.reason} |")
-            continue
-        reference_s = outcome.timing["reference"]["device"]["median_s"]
-        rows.append(
-            f"| {name} | {us(expected_s)} | {us(reference_s)} | {(reference_s / expected_s - 1) * 100:+.2f} % | "
-            f"{us(outcome.timing['solution']['device']['median_s'])} |"
-        )
-    return rows
+        what = {"part": "work", "name": name, "expected_s": expected_s}
+        row = timed(held, problem_of(source, "work"), twin(source), {}, **what)
+        if "failed" not in row:
+            for side in ("reference", "solution"):
+                samples = sorted(time_s for burst in row[f"{side}_samples_s"] for time_s in burst)
+                row[f"{side}_s"] = samples[len(samples) // 2]
+        sheet.add(row)
+        sheet.write()
 
 
-def twins(held: Referee, repeats: int) -> tuple[list[str], list[dict[str, Any]]]:
-    """Rows of the second table, and the raw speedups."""
-    rows = [
-        "| reference against itself | us | repeats | median | worst | within 1 % | interval holds 1 | called the same "
-        "| noise floor | first by | s each |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    raw: list[dict[str, Any]] = []
-    for name, (forward, inputs) in TWINS.items():
-        source = source_of(forward, inputs)
-        problem, mine = problem_of(source, "twin"), []
-        judge(held, problem, twin(source))  # the problem is made ready
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            outcome = judge(held, problem, twin(source))
-            if outcome.timing is None or outcome.speedup is None:
-                raise SystemExit(f"{name}: {outcome.status}: {outcome.reason}")
-            mine.append({"name": name, "speedup": outcome.speedup, "timing": outcome.timing})
-        each_s = (time.perf_counter() - begin) / repeats
-        raw += mine
-        speedups = [item["speedup"] for item in mine]
-        holds = sum(item["timing"]["speedup"]["low"] <= 1.0 <= item["timing"]["speedup"]["high"] for item in mine)
-        same = sum(_same(item["timing"]) for item in mine)
-        order = interval_of_logs([difference for item in mine for difference in _by_order(item["timing"])])
-        device_s = mine[0]["timing"]["reference"]["device"]["median_s"]
-        rows.append(
-            f"| {name} | {us(device_s)} | {repeats} | {statistics.median(speedups):.4f} | "
-            f"{max(speedups, key=lambda value: abs(math.log(value))):.4f} | "
-            f"{sum(abs(value - 1) <= 0.01 for value in speedups)} | {holds} | {same} | "
-            f"{mine[0]['timing']['noise_floor']['measured_log_width'] * 100:.2f} % | "
-            f"{(order.speedup - 1) * 100:+.2f} % ({((order.low or 1) - 1) * 100:+.2f} to "
-            f"{((order.high or 1) - 1) * 100:+.2f}) | {each_s:.2f} |"
-        )
-    return rows, raw
-
-
-def _verdicts(raw: Sequence[dict[str, Any]]) -> list[str]:
-    """How often twins lay within 1 %, for calls from `LONG_S` on and for shorter ones; and were called the same."""
-    lines = []
-    for words, long in ((f"from {LONG_S * 1e6:.0f} us on", True), ("below", False)):
-        mine = [item for item in raw if (item["timing"]["reference"]["device"]["median_s"] >= LONG_S) is long]
-        if not mine:
-            continue
-        within = sum(abs(item["speedup"] - 1) <= 0.01 for item in mine) / len(mine)
-        same = sum(_same(item["timing"]) for item in mine) / len(mine)
-        lines.append(
-            f"Calls {words}: **{within * 100:.0f} %** of {len(mine)} twins within 1 %, **{same * 100:.0f} %** called "
-            "the same as the reference."
-        )
-    return lines
-
-
-def _same(timing: dict[str, Any]) -> bool:
-    found, floor = timing["speedup"], timing["noise_floor"]["log_width"]
-    return same_within(found["speedup"], found["low"], found["high"], floor=floor) is not None
-
-
-def _by_order(timing: dict[str, Any]) -> list[float]:
-    """Log ratio of each round with the reference first, less that of the round after it."""
-    logs = [
-        math.log(statistics.median(a) / statistics.median(b))
-        for a, b in zip(timing["reference"]["samples_s"], timing["solution"]["samples_s"], strict=True)
-    ]
-    pairs = zip(timing["order"][0::2], logs[0::2], logs[1::2], strict=False)
-    return [first - second if order == "AB" else second - first for order, first, second in pairs]
+def machine(hz: float, command: str) -> Row:
+    """What all of it is measured on."""
+    _, driver, _, _ = query_gpus()
+    return {
+        "part": "machine",
+        "gpu": torch.cuda.get_device_name(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "driver": driver,
+        "torch": torch.__version__,
+        "processors": os.cpu_count(),
+        "rate_hz": hz,
+        "command": command,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=25, help="evaluations of each of four twins")
+    parser.add_argument("--rows", type=Path, help="file for the rows, appended as they come")
     parser.add_argument("--out", type=Path, help="Markdown file to write")
-    parser.add_argument("--only", choices=("lengths", "twins"), help="one part")
-    parser.add_argument("--json", type=Path, help="raw speedups")
+    parser.add_argument("--only", choices=("spin", "kernel", "work"), action="append", help="some parts")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the repeats to make")
     given = parser.parse_args()
-    begin = time.perf_counter()
-    lines = [f"# Calibration on {torch.cuda.get_device_name()}", ""]
-    raw: list[dict[str, Any]] = []
-    if given.only != "twins":
-        with referee() as held:
-            lengths, exact = known_lengths(held)
-            work = known_work(held)
-        lines += [
-            *lengths,
-            "",
-            f"All of the reference's within 2 % or 0.3 us of the known length: **{'yes' if exact else 'no'}**. It is "
-            "one process; the solution of each row is another, and may be off by what processes differ by.",
-            "",
-            *work,
-            "",
-        ]
-    if given.only != "lengths":
-        with referee(min_samples=24, budget_s=0.25) as held:
-            same, raw = twins(held, given.repeats)
-        lines += [*same, "", *_verdicts(raw), ""]
-        lines += ["`first by`: how much longer calls take in the first burst of a round.", ""]
-    lines.append(f"All of it took {time.perf_counter() - begin:.0f} s.")
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if given.out:
-        given.out.write_text(text)
-    if given.json:
-        given.json.write_text(json.dumps(raw) + "\n")
+    parts, hz = given.only or ["spin", "kernel", "work"], rate_hz()
+    sheet = Sheet(given.rows, given.out)
+    sheet.add(machine(hz, "`python -m tests.benchmarks.bench_calibration`"))
+    lengths = {length_s: max(1, round(repeats * given.scale)) for length_s, repeats in REPEATS.items()}
+    with zygote() as forks:
+        with referee(forks, min_samples=24, budget_s=0.25) as held:
+            if "spin" in parts:
+                spin(held, sheet, {s: n for s, n in lengths.items() if s < FEW_CALLS_FROM_S}, hz)
+        if "spin" in parts:
+            with referee(forks, min_samples=12, sets_per_burst=4, budget_s=1.0) as held:
+                spin(held, sheet, {s: n for s, n in lengths.items() if s >= FEW_CALLS_FROM_S}, hz)
+        with referee(forks, min_samples=24, budget_s=0.25) as held:
+            if "kernel" in parts:
+                kernels(held, sheet, max(1, round(KERNEL_REPEATS * given.scale)))
+            if "work" in parts:
+                work(held, sheet)
+    print(document(sheet.held))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,18 @@ def problem_of(source: str, name: str) -> Problem:
 
 
 @contextmanager
-def referee(**changes: Any) -> Iterator[Referee]:
-    """A referee on the first GPU, with short measurements."""
+def zygote() -> Iterator[Zygote]:
+    """What contestants are forked from; it is ready while the first problem is being made ready."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=Path(folder) / "zygote.log") as forks,
+    ):
+        yield forks
+
+
+@contextmanager
+def referee(forks: Zygote | None = None, **changes: Any) -> Iterator[Referee]:
+    """A referee on the first GPU, with short measurements; `changes` are to its settings."""
     held: dict[str, Any] = {
         "host_runtime": None,
         "device": DeviceKind.CUDA,
@@ -85,12 +95,8 @@ def referee(**changes: Any) -> Iterator[Referee]:
         "memory_limit_bytes": 32 * 2**30,
     }
     config = RefereeConfig(**{**held, **changes})
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=Path(folder) / "zygote.log") as zygote,
-        Referee(config, zygote) as judge,
-    ):
-        zygote.wait_ready()
+    with nullcontext(forks) if forks is not None else zygote() as own, Referee(config, own) as judge:
+        own.wait_ready()
         yield judge
 
 
