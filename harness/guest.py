@@ -78,6 +78,8 @@ class Guest:
         """What building its walls took, in seconds."""
         self.stopping_s = 0.0
         """What stopping it after each reply has taken."""
+        self.opened_s: float | None = None
+        """What opening its device took, where it was opened ahead."""
         self._memory_limit_bytes = memory_limit_bytes
         self._emulated = not policy.gpu
         self._exit: ExitReport | None = None
@@ -104,9 +106,12 @@ class Guest:
 
         Raises `GuestFailed`.
         """
+        begin = time.perf_counter()
         reply = self._ask(request, (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, Ready):
             raise GuestFailed(_protocol("open", reply))
+        if self.opened_s is None:
+            self.opened_s = time.perf_counter() - begin
 
     def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
         reply = self._ask(request, (fd,), Stage.ATTACH, timeout_s)

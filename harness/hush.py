@@ -1,7 +1,8 @@
-"""Keeps the harness's own audits off the GPU while something is timed there.
+"""Keeps the harness's own audits, and contestants that are begun ahead, off the GPU while something is timed there.
 
-Trusted side. Imports `audit` and `contention`. Audits run ahead of the judgement, on the same GPU: before a burst they
-are stopped, and the GPU is asked until none of their kernels is left on it.
+Trusted side. Imports `audit`, `contention` and `prefork`. Audits run ahead of the judgement, on the same GPU: before a
+burst they are stopped, and the GPU is asked until none of their kernels is left on it. A contestant being begun is
+waited for, which takes some tenths of a second at most; then it is stopped, and its context idle.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 
 from harness.audit import Auditor
 from harness.contention import wait_until_alone
+from harness.prefork import Prefork
 
 STRAGGLER_S = 1.0
 """How long a kernel that was under way when its tool was stopped may take to leave the GPU. After that its tool is let
@@ -19,31 +21,38 @@ go on to its end: racecheck may take seconds for one kernel."""
 
 
 class Hush:
-    """Silence on one GPU; without an auditor there is nothing to do.
+    """Silence on one GPU; without an auditor and contestants begun ahead there is nothing to do.
 
-    `last_s` is what making it took the last time, `spent_s` all times together.
+    `last_s` is what stopping audits took the last time, `spent_s` all silences together.
     """
 
-    def __init__(self, auditor: Auditor | None, device_index: int) -> None:
+    def __init__(self, auditor: Auditor | None, device_index: int, prefork: Prefork | None = None) -> None:
         self._auditor = auditor
+        self._prefork = prefork
         self._device_index = device_index
         self.last_s = 0.0
         self.spent_s = 0.0
 
     def begin(self) -> None:
-        """Return when no audit is on the GPU any more, nor will be until `end`."""
-        if self._auditor is None:
-            return
+        """Return when no audit is on the GPU any more, nor any contestant being begun, nor will be until `end`."""
         begin = time.perf_counter()
-        if self._auditor.hold() and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
+        active = self._auditor is not None and self._auditor.hold()
+        middle = time.perf_counter()
+        if self._prefork is not None:
+            self._prefork.hold()
+        waited_s = time.perf_counter() - middle
+        if self._auditor is not None and active and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
             self._auditor.drain()
-        self.last_s = time.perf_counter() - begin
-        self.spent_s += self.last_s
+        took_s = time.perf_counter() - begin
+        self.last_s = took_s - waited_s
+        self.spent_s += took_s
 
     def end(self) -> None:
-        """Let audits go on."""
+        """Let audits go on, and contestants be begun."""
         if self._auditor is not None:
             self._auditor.release()
+        if self._prefork is not None:
+            self._prefork.release()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -1,0 +1,375 @@
+"""Contestants begun ahead: real processes in their sandboxes, with the device open before their turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Bench
+from harness.build import default_root
+from harness.devices import Device, open_device
+from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
+from harness.guest import Guest, GuestFailed
+from harness.hostcuda.build import prepare_headers
+from harness.hush import Hush
+from harness.measure import Turn, calls_of
+from harness.messages import Attach, Burst, CallMode, Load, Open
+from harness.model import DeviceKind, PrecisionClass, Problem, Workload, digest_text
+from harness.prefork import Head, Prefork, Purpose
+from harness.sandbox import SandboxPolicy, probe
+from harness.verify import Verifier, overall
+from harness.zygote import Zygote, ZygoteError
+
+LIMIT_BYTES = 4 * 2**30
+WAIT_S = 60.0
+
+MACHINE = probe()
+pytestmark = pytest.mark.skipif(
+    MACHINE.strength != "full", reason=f"nothing is begun ahead without every wall: {MACHINE.weakness()}"
+)
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+def get_inputs():
+    return [torch.rand(37, 91)]
+
+def get_init_inputs():
+    return []
+"""
+
+SOLUTION = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+"""
+
+LOOKS_AROUND = (
+    """
+import json, os, resource, sys
+
+import torch
+
+print("SEEN " + json.dumps({
+    "environment": dict(os.environ),
+    "folder": os.getcwd(),
+    "in_folder": sorted(os.listdir(".")),
+    "in_tmp": sorted(os.listdir("/tmp")),
+    "descriptors": len(os.listdir("/proc/self/fd")),
+    "processes": sorted(name for name in os.listdir("/proc") if name.isdecimal()),
+    "threads": len(os.listdir("/proc/self/task")),
+    "modules": sorted(sys.modules),
+    "limits": [resource.getrlimit(number) for number in range(16)],
+    "number": float(torch.rand(1)),
+    "seed": torch.initial_seed() if torch.cuda.is_available() else None,
+    "allocated": torch.cuda.memory_allocated() if torch.cuda.is_available() else None,
+    "reserved": torch.cuda.memory_reserved() if torch.cuda.is_available() else None,
+}), flush=True)
+"""
+    + SOLUTION
+)
+
+
+@pytest.fixture(scope="module", params=[DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Device:
+    return open_device(request.param)
+
+
+@pytest.fixture(scope="module")
+def preload(device: Device) -> tuple[str, ...]:
+    return (*PRELOADED, *(PRELOADED_CUDA if device.kind is DeviceKind.CUDA else PRELOADED_HOST))
+
+
+@pytest.fixture(scope="module")
+def zygote(preload: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    with Zygote(preload=preload, log_path=tmp_path_factory.mktemp("zygote") / "zygote.log") as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def opening(device: Device) -> Open:
+    host = device.kind is DeviceKind.HOST
+    runtime = str(prepare_headers(default_root()).folder) if host else None
+    return Open(device=device.kind.value, device_index=0, checked=False, host_runtime=runtime)
+
+
+@pytest.fixture(scope="module")
+def policy(opening: Open) -> SandboxPolicy:
+    gpu = opening.host_runtime is None
+    runtime = () if opening.host_runtime is None else (Path(opening.host_runtime),)
+    return SandboxPolicy(gpu=gpu, readable=runtime, max_memory_bytes=(32 if gpu else 4) * 2**30)
+
+
+@pytest.fixture
+def prefork(zygote: Zygote, opening: Open) -> Iterator[Prefork]:
+    with Prefork(zygote, opening, memory_limit_bytes=LIMIT_BYTES) as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def bench(device: Device) -> Bench:
+    source = textwrap.dedent(PROBLEM)
+    problem = Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
+    return Bench(problem, Workload(name="full"), device, sets_wanted=2, secret=random.Random(3))
+
+
+def load(guest: Guest, bench: Bench, opening: Open, source: str = SOLUTION) -> None:
+    bench.publish()
+    guest.attach(Attach(nbytes=bench.arena.nbytes, opening=opening), bench.arena.fd, WAIT_S)
+    guest.load(
+        Load(
+            source=source,
+            filename="23_x.py",
+            modules=(),
+            init_tree=bench.init_tree.to_json(),
+            init_slots=bench.init_slots,
+            state=bench.state_slots,
+            seed=1,
+        ),
+        WAIT_S,
+    )
+
+
+def answers_right(guest: Guest, bench: Bench) -> bool:
+    turns = [Turn(index=index, mode=CallMode.COLD) for index in range(2)]
+    for turn in turns:
+        bench.draw(turn.index)
+        bench.hold_back(turn.index)
+        bench.mask(turn.index)
+    bench.device.synchronize()
+    request = Burst(
+        calls=calls_of(bench, turns),
+        input_tree=bench.tree.to_json(),
+        state_names=(),
+        restore_state=False,
+        coerce_device=False,
+    )
+    done, _ = guest.burst(request, WAIT_S)
+    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+    return overall(verifier.check(turns, done, with_reference=True)) is None
+
+
+def living(zygote: Zygote) -> list[int]:
+    """The supervisors of its children."""
+    return [child.pid for child in zygote._life._living() if child.pid is not None]
+
+
+def states(supervisor: int) -> set[str]:
+    """The states of all threads below a supervisor, by /proc."""
+    found = set()
+    for pid in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return found
+
+
+def begun(prefork: Prefork, head: Head, policy: SandboxPolicy) -> None:
+    """Have it begun, and wait until it is."""
+    prefork.begin(head, policy)
+    prefork._known[head].over.wait(WAIT_S)
+    prefork.hold()
+    prefork.release()
+
+
+def appears(path: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not path.exists() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert path.exists()
+
+
+def test_a_solution_runs_in_a_process_that_was_there_before_it(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Bench, tmp_path: Path
+) -> None:
+    head = Head(tmp_path / "log")
+    begun(prefork, head, policy)
+    (waiting,) = living(zygote)
+    assert states(waiting) == {"T"}
+    with prefork.take(head, policy) as guest:
+        assert living(zygote) == [waiting]
+        assert guest.opened_s is not None
+        assert guest.sandbox.strength == "full"
+        load(guest, bench, opening)
+        assert answers_right(guest, bench)
+        assert states(waiting) == {"T"}
+    assert living(zygote) == []
+
+
+def test_a_solution_sees_nothing_of_having_been_begun_ahead(
+    prefork: Prefork, policy: SandboxPolicy, opening: Open, bench: Bench, tmp_path: Path
+) -> None:
+    seen = []
+    for name in ("ahead", "at_once"):
+        head = Head(tmp_path / name)
+        if name == "ahead":
+            begun(prefork, head, policy)
+        with prefork.take(head, policy) as guest:
+            assert (guest.opened_s is not None) == (name == "ahead")
+            load(guest, bench, opening, LOOKS_AROUND)
+            guest.finish(WAIT_S)
+        (line,) = [line for line in head.log_path.read_text().splitlines() if line.startswith("SEEN ")]
+        seen.append(json.loads(line.removeprefix("SEEN ")))
+    assert seen[0] == seen[1]
+
+
+def test_nothing_is_begun_while_something_is_timed(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    """What waits is begun in a gap; taken while it waits, it is a process like any other."""
+    first, second = Head(tmp_path / "first"), Head(tmp_path / "second", Purpose.CALIBRATION)
+    hush = Hush(None, 0, prefork)
+    with hush.held():
+        prefork.begin(first, policy)
+        prefork.begin(second, policy)
+        with prefork.take(first, policy) as guest:
+            assert guest.opened_s is None
+        assert living(zygote) == []
+        assert not second.log_path.exists()
+        with hush.gap():
+            prefork._known[second].over.wait(WAIT_S)
+        (waiting,) = living(zygote)
+        assert states(waiting) == {"T"}
+        third = Head(tmp_path / "third")
+        prefork.begin(third, policy)
+        with prefork.take(second, policy) as guest:
+            assert guest.opened_s is not None
+        assert not third.log_path.exists()
+    prefork._known[third].over.wait(WAIT_S)
+    assert third.log_path.exists()
+
+
+def test_one_under_way_is_open_and_stopped_when_silence_is_there(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    head, later = Head(tmp_path / "log"), Head(tmp_path / "later")
+    prefork.begin(head, policy)
+    prefork.begin(later, policy)
+    appears(head.log_path)  # it is being forked as soon as its log is there
+    with Hush(None, 0, prefork).held():
+        assert [states(pid) for pid in living(zygote)] == [{"T"}]
+        assert not later.log_path.exists()
+        with prefork.take(head, policy) as guest:
+            assert guest.opened_s is not None
+
+
+def test_asking_twice_makes_one_and_what_is_not_kept_ends(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    heads = [Head(tmp_path / "a"), Head(tmp_path / "a", Purpose.CALIBRATION), Head(tmp_path / "b")]
+    for head in (*heads, *heads):
+        begun(prefork, head, policy)
+    before = living(zygote)
+    assert len(before) == 3
+    prefork.keep([tmp_path / "a"])
+    assert living(zygote) == before[:2]
+    for head in heads[:2]:
+        prefork.take(head, policy).__exit__()
+    assert living(zygote) == []
+
+
+def test_one_that_is_asked_for_and_dropped_at_once_leaves_nothing(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    for number in range(4):
+        prefork.begin(Head(tmp_path / f"{number}"), policy)
+    appears(tmp_path / "0")
+    prefork.close()
+    assert living(zygote) == []
+    prefork.begin(Head(tmp_path / "late"), policy)
+    with prefork.take(Head(tmp_path / "late"), policy) as guest:
+        assert guest.opened_s is None
+
+
+def test_one_that_died_while_it_waited_is_replaced(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Bench, tmp_path: Path
+) -> None:
+    head = Head(tmp_path / "log")
+    begun(prefork, head, policy)
+    (child,) = zygote._life._living()
+    child.kill()
+    with prefork.take(head, policy) as guest:
+        assert guest.opened_s is None
+        load(guest, bench, opening)
+        assert answers_right(guest, bench)
+
+
+def test_another_policy_is_never_served_by_what_was_begun(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    wider = replace(policy, readable=(*policy.readable, Path(__file__).parent / "sandboxed"))
+    head = Head(tmp_path / "log")
+    begun(prefork, head, policy)
+    before = living(zygote)
+    with prefork.take(head, wider) as guest:
+        assert guest.opened_s is None
+        assert len(living(zygote)) == 1
+        assert living(zygote) != before
+    begun(prefork, head, policy)
+    begun(prefork, head, wider)  # the task was built anew: what was begun for the old one goes
+    assert len(living(zygote)) == 1
+    with prefork.take(head, wider) as guest:
+        assert guest.opened_s is not None
+
+
+def test_what_stands_in_the_way_shows_when_the_turn_comes(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, opening: Open, tmp_path: Path
+) -> None:
+    lacking = replace(policy, readable=(tmp_path / "missing",))
+    begun(prefork, Head(tmp_path / "log"), lacking)
+    with pytest.raises(ValueError, match="does not exist"):
+        prefork.take(Head(tmp_path / "log"), lacking)
+    off = replace(policy, mode="off")
+    prefork.begin(Head(tmp_path / "off"), off)
+    assert not prefork._known
+    # A device that can't be opened: no head start, and its own attempt says why.
+    wrong = Open(device=opening.device, device_index=99, checked=False, host_runtime=str(tmp_path / "missing"))
+    with Prefork(zygote, wrong, memory_limit_bytes=LIMIT_BYTES) as hopeless:
+        head = Head(tmp_path / "wrong")
+        begun(hopeless, head, policy)
+        assert living(zygote) == []
+        with hopeless.take(head, policy) as guest, pytest.raises(GuestFailed, match="could not be prepared"):
+            guest.open(wrong, WAIT_S)
+
+
+def test_nothing_is_begun_ahead_behind_fewer_walls(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    """One would wait beside a submission that nothing but its good manners keeps off it."""
+    weak = replace(policy, under_tool=True)
+    head = Head(tmp_path / "log")
+    begun(prefork, head, weak)
+    assert living(zygote) == []
+    with prefork.take(head, weak) as guest:
+        assert guest.sandbox.strength == "partial"
+        assert guest.opened_s is None
+    prefork.begin(head, weak)
+    assert not prefork._known
+
+
+def test_a_dead_zygote_is_met_by_the_one_whose_turn_it_is(
+    preload: tuple[str, ...], policy: SandboxPolicy, opening: Open, tmp_path: Path
+) -> None:
+    with (
+        Zygote(preload=preload, log_path=tmp_path / "zygote.log") as own,
+        Prefork(own, opening, memory_limit_bytes=LIMIT_BYTES) as prefork,
+    ):
+        begun(prefork, Head(tmp_path / "log"), policy)
+        own.close()
+        prefork.begin(Head(tmp_path / "other"), policy)
+        for name in ("log", "other"):
+            with pytest.raises(ZygoteError):
+                prefork.take(Head(tmp_path / name), policy)
