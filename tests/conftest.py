@@ -1,26 +1,42 @@
-"""What every test shares: GPU tests run where a GPU is, and their absence is counted, never silent."""
+"""What every test shares: GPU tests run where a GPU is, and their absence is counted, never silent.
+
+Several workers (`pytest -m gpu -n 4 --dist loadfile`) share the GPU, except with a test marked `exclusive_gpu`: one
+that measures times, wants most of the memory or looks for neighbours. That one has the GPU to itself meanwhile.
+"""
 
 from __future__ import annotations
 
 import re
 import signal
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from turns import Turns
 
 from harness import environment
 
 _NOT_RUN = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()
+_TURNS = pytest.StashKey[Turns | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "exclusive_gpu: no other GPU test runs beside it, in any worker")
     # Whoever starts the tests in the background of a script has them ignore SIGINT, and all that they start would.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     why = environment.cuda_unusable(environment.collect())
     config.stash[_WHY] = why
     config.stash[_NOT_RUN] = 0
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    config.stash[_TURNS] = None
+    if worker is not None and why is None:
+        config.stash[_TURNS] = Turns(Path(tempfile.gettempdir(), f"gpu-{worker['testrunuid']}"))
     asked = str(config.getoption("markexpr", ""))
     if why and re.search(r"\bgpu\b", asked) and not re.search(r"\bnot\s+gpu\b", asked):
         raise pytest.UsageError(f"-m {asked!r} asks for GPU tests, and they can't run here: {why}")
@@ -35,11 +51,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
         return
     for item in on_gpu:
-        # With `--dist loadgroup` one worker runs them all: two at once would disturb each other's measurements.
-        item.add_marker(pytest.mark.xdist_group("gpu"))
+        # With `--dist loadgroup` one worker runs all of a file: they share processes that take seconds to start.
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(f"gpu-{item.path.stem}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A GPU test waits for its turn before its fixtures are made, and leaves no memory to torch's cache."""
+    if item.get_closest_marker("gpu") is None:
+        return (yield)
+    turns = item.config.stash[_TURNS]
+    alone = item.get_closest_marker("exclusive_gpu") is not None
+    with nullcontext() if turns is None else turns.turn(alone=alone):
+        try:
+            return (yield)
+        finally:
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.cuda.is_initialized():
+                with suppress(RuntimeError):  # a test may have broken the context
+                    torch.cuda.empty_cache()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (turns := session.config.stash.get(_TURNS, None)) is not None:
+        turns.remove()
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["gpu_not_run"] = session.config.stash[_NOT_RUN]

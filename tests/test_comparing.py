@@ -299,6 +299,7 @@ class TestTwoSolutions:
         assert "slower" in capsys.readouterr().out
 
     @pytest.mark.gpu
+    @pytest.mark.exclusive_gpu
     def test_for_real_a_slower_one_is_told_and_a_twin_is_the_same(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

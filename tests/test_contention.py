@@ -11,7 +11,7 @@ import pytest
 
 from harness import contention
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]
 
 BUSY = """
 import sys, torch

@@ -16,7 +16,7 @@ from harness.environment import collect, machine
 from harness.model import DeviceKind, Record
 from harness.pipeline import evaluate_run
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]
 
 PROBLEM = """
 import torch

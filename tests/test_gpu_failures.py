@@ -78,6 +78,8 @@ CASES = {
         {Status.out_of_memory},
     ),
 }
+ALONE = {"endless kernel", "out of GPU memory"}
+"""What would slow others down for seconds, or leave them no memory."""
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +143,10 @@ def evaluate(
         built.release()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.exclusive_gpu) if name in ALONE else name for name in CASES],
+)
 def test_a_failing_kernel_has_its_status_and_harms_nobody(
     stage: tuple[Zygote, Toolchain, BuildCache, Referee], tmp_path: Path, name: str
 ) -> None:

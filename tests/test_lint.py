@@ -266,6 +266,7 @@ def test_wrong_calls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.exclusive_gpu
 @pytest.mark.parametrize("name", AT_FULL_SIZE)
 def test_the_first_problems_keep_every_rule_at_full_size(name: str) -> None:
     problem = SHIPPED[name]

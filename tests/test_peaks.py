@@ -100,6 +100,7 @@ def test_peaks_of_an_older_file_lack_what_was_not_measured_then() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.exclusive_gpu
 class TestOnAGpu:
     def test_no_measured_peak_passes_the_datasheets(self) -> None:
         device = open_device(DeviceKind.CUDA)

@@ -336,6 +336,7 @@ def test_remembered_answers_are_wrong(referee: Referee, tmp_path: Path, body: st
     assert outcome.status is Status.wrong_value, outcome
 
 
+@pytest.mark.exclusive_gpu
 def test_a_clock_that_lies_is_found_out(referee: Referee, device: DeviceKind, tmp_path: Path) -> None:
     # Sleeps in every call and claims that it took a microsecond. Far longer than a loaded machine's bursts differ by:
     # the rule's power is what the referee's own bursts allow, and other work on the machine widens that.

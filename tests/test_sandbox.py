@@ -261,6 +261,7 @@ def test_only_the_gpu_that_it_is_for_has_a_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.exclusive_gpu
 @pytest.mark.parametrize("target", ["attacks:spin_gpu", "attacks:hold_gpu_memory"])
 def test_a_busy_gpu_is_free_again_after_a_kill(tmp_path: Path, target: str) -> None:
     environment = {"PYTHONPATH": str(TARGETS), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
