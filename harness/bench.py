@@ -16,7 +16,7 @@ import torch
 
 from harness.defences import Ledger
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
-from harness.digest import digest, digest_on_device
+from harness.digest import checksums
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
@@ -81,16 +81,17 @@ class Bench:
         self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
         del first, leaves, arguments
         self.sets: tuple[InputSet, ...] = ()
+        self._views: dict[Slot, torch.Tensor] = {}
         self.init_slots: tuple[Slot, ...] = ()
         self.state_slots: Mapping[str, Slot] = {}
         self.arena = self._lay_out(sets_wanted, small_sets_wanted)
         self._salt = secret.getrandbits(128)
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
-        self._digests: list[tuple[object, ...]] = [()] * len(self.sets)
+        self._drawn: dict[int, torch.Tensor] = {}
         self.ledger = Ledger()
         self.copy_aside_s = math.inf
         """The shortest time in which outputs of calls back to back were copied aside (`nonstop`)."""
-        self._held_back: dict[int, HeldBack] = {}
+        self._held_back: dict[int, tuple[HeldBack, int]] = {}
         self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
         # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
         # no guest can starve the referee of it later.
@@ -145,7 +146,10 @@ class Bench:
             raise ProblemError(f"no room for the inputs: {error}") from error
 
     def tensor(self, slot: Slot) -> torch.Tensor:
-        return self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+        held = self._views.get(slot)
+        if held is None:
+            held = self._views[slot] = self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+        return held.detach()  # a tensor of its own, which the problem's code may turn as it likes
 
     def tensors(self, slots: Sequence[Slot]) -> list[torch.Tensor]:
         return [self.tensor(slot) for slot in slots]
@@ -156,9 +160,8 @@ class Bench:
             self.tensor(slot).copy_(leaf)
         for name, slot in self.state_slots.items():
             self.tensor(slot).copy_(self.oracle.initial_state[name])
-        for held in self.sets:
-            for slot in (*held.inputs, *held.outputs, *held.state):
-                _bytes(self.tensor(slot)).zero_()
+        slots = [slot for held in self.sets for slot in (*held.inputs, *held.outputs, *held.state)]
+        self._region(slots).zero_()
 
     def draw(
         self, index: int, variant: str = "own", *, part: int = 0, into: Sequence[torch.Tensor] | None = None
@@ -181,24 +184,38 @@ class Bench:
             unflatten(self.tree, targets), self._reference, seed=seed, variant=variant, device=self.device.torch_device
         )
         self.poison(index)
-        with self.ledger.spend("digests"):
-            self._digests[index] = tuple(digest(target, salt=self._salt) for target in targets)
+        self._note(index, targets)
 
     def amend(self, index: int) -> None:
         """Take the inputs of set `index` as they are now for those that were drawn, and poison its outputs."""
         self.poison(index)
-        self._digests[index] = tuple(
-            digest(target, salt=self._salt) for target in self.tensors(self.sets[index].inputs)
-        )
+        self._note(index, self.tensors(self.sets[index].inputs))
+
+    def _note(self, index: int, drawn: Sequence[torch.Tensor]) -> None:
+        """Remember what the inputs of set `index` are, without waiting for the device."""
+        with self.ledger.spend("digests"):
+            self._drawn[index] = checksums(drawn, salt=self._salt)
 
     def poison(self, index: int) -> None:
         held = self.sets[index]
-        for slot in (*held.outputs, *held.state):
-            _bytes(self.tensor(slot)).fill_(POISON)
+        self._region((*held.outputs, *held.state)).fill_(POISON)
 
-    def hold_back(self, index: int) -> None:
-        """Choose secret words of set `index`, as drawn, that the contestant is to get with the call only."""
-        spans = [
+    def _region(self, slots: Sequence[Slot]) -> torch.Tensor:
+        """The bytes from the first of these slots, which follow one another, to the end of the last."""
+        if not slots:
+            return self._words[:0]
+        begin, last = slots[0].offset, slots[-1]
+        end = last.offset + tensor_bytes(last.shape, getattr(torch, last.dtype))
+        return self.tensor(Slot(offset=begin, shape=(end - begin,), dtype="uint8"))
+
+    def hold_back(self, indices: Sequence[int]) -> None:
+        """Choose secret words of these sets, as drawn, that the contestant is to get with each call only."""
+        with self.ledger.spend("held_back_words"):
+            held = HeldBack(self._words, [choose(self._spans(index), self._secret) for index in indices])
+            self._held_back |= {index: (held, number) for number, index in enumerate(indices)}
+
+    def _spans(self, index: int) -> list[Span]:
+        return [
             Span(
                 first=slot.offset // WORD_BYTES,
                 words=tensor_bytes(slot.shape, getattr(torch, slot.dtype)) // WORD_BYTES,
@@ -206,31 +223,33 @@ class Bench:
             )
             for slot in self.sets[index].inputs
         ]
-        with self.ledger.spend("held_back_words"):
-            self._held_back[index] = HeldBack(self._words, choose(spans, self._secret))
 
-    def mask(self, index: int) -> None:
-        """Replace the held-back words of set `index` by decoys; whoever makes the call writes the true ones."""
-        self._held_back[index].mask()
+    def mask(self, indices: Sequence[int]) -> None:
+        """Replace the held-back words of these sets by decoys; whoever makes the calls writes the true ones."""
+        wanted: dict[HeldBack, list[int]] = {}
+        for index in indices:
+            held, number = self._held_back[index]
+            wanted.setdefault(held, []).append(number)
+        for held, numbers in wanted.items():
+            held.mask(numbers)
 
     def complete(self, index: int) -> None:
         """Write the held-back words of set `index`, in the current stream."""
-        self._held_back[index].restore()
+        held, number = self._held_back[index]
+        held.restore(number)
 
     def late_words(self, index: int) -> tuple[tuple[int, int], ...]:
         """Place and value of each word held back of set `index`; none where nothing is."""
-        held = self._held_back.get(index)
-        return () if held is None else tuple(zip(held.places, held.truth, strict=True))
+        if index not in self._held_back:
+            return ()
+        held, number = self._held_back[index]
+        return held.words(number)
 
     def output_digests(self, indices: Sequence[int]) -> list[int]:
-        """A checksum of the outputs and the state of each set, as they are now. One synchronisation."""
+        """A checksum of each output and state tensor of these sets, as they are now. One synchronisation."""
+        slots = [slot for index in indices for slot in (*self.sets[index].outputs, *self.sets[index].state)]
         with self.ledger.spend("digests"):
-            sums = [
-                torch.stack([digest_on_device(tensor, salt=self._salt) for tensor in tensors]).sum()
-                for index in indices
-                if (tensors := self.tensors((*self.sets[index].outputs, *self.sets[index].state)))
-            ]
-            return [int(value) for value in torch.stack(sums).tolist()] if sums else []
+            return [int(value) for value in checksums(self.tensors(slots), salt=self._salt).tolist()]
 
     def variant(self, index: int) -> str:
         return self._seeds[index][2]
@@ -239,11 +258,14 @@ class Bench:
         """Seed of the generators for calls on set `index`."""
         return self._seeds[index][1]
 
-    def changed_inputs(self, index: int) -> tuple[int, ...]:
-        """Numbers of the inputs of set `index` whose bytes are not the ones drawn."""
+    def changed_inputs(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
+        """For each of these sets, the numbers of its inputs whose bytes are not the ones drawn. One synchronisation."""
+        count = len(self._input_metas)
         with self.ledger.spend("digests"):
-            now = tuple(digest(target, salt=self._salt) for target in self.tensors(self.sets[index].inputs))
-        return tuple(i for i, (a, b) in enumerate(zip(self._digests[index], now, strict=True)) if a != b)
+            now = checksums([t for index in indices for t in self.tensors(self.sets[index].inputs)], salt=self._salt)
+            before = torch.cat([self._drawn[index] for index in indices]) if indices else now
+            differs = (now != before).tolist()
+        return [tuple(i for i in range(count) if differs[number * count + i]) for number in range(len(indices))]
 
     def arguments(self, index: int) -> list[object]:
         """The reference's positional arguments over set `index`, in place."""
@@ -255,7 +277,7 @@ class Bench:
 
         `changed` is what `changed_inputs` has just said, where that is known: large inputs take a while to digest.
         """
-        if not (self.changed_inputs(index) if changed is None else changed):
+        if not (self.changed_inputs([index])[0] if changed is None else changed):
             return self.tensors(self.sets[index].inputs)
         seed, _, variant = self._seeds[index]
         fresh = draw(self._reference, seed=seed, variant=variant, device=self.device.torch_device)
@@ -283,8 +305,6 @@ class Bench:
         return flops, traffic
 
     def close(self) -> None:
+        self._views.clear()
+        self._held_back.clear()
         self.arena.close()
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.view(-1).view(torch.uint8) if tensor.numel() else tensor

@@ -1,4 +1,4 @@
-"""A keyed checksum of a tensor's bytes, fast enough to ask after every call whether an input was changed.
+"""Keyed checksums of tensors' bytes, fast enough to ask after every call whether an input or an output has changed.
 
 Imports torch, numpy and `digest_kernel`. Pure; used on the trusted side, on tensors of any device.
 
@@ -13,6 +13,7 @@ the change is, for whoever does not know the salt. The order of words counts, si
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,45 +27,53 @@ KEYS = 2**18
 TEMPORARY_BYTES = 64 * 2**20
 """Memory that the products of one slice may take."""
 
+KERNEL_BYTES = KEYS // 2 * 4 * KEYS
+"""Largest tensor whose checksum takes two levels, for which the kernels are made."""
 
-def digest(tensor: torch.Tensor, *, salt: int | str | bytes) -> str:
-    """16 hex digits over the bytes, dtype and shape of `tensor`, in logical order. One synchronisation.
 
-    Strides do not count: a transposed view has the digest of its contiguous copy (which is made, if needed).
-    The same value comes from every device. Keep `salt` from whoever could profit by a collision.
+def checksums(tensors: Sequence[torch.Tensor], *, salt: int | str | bytes) -> torch.Tensor:
+    """A checksum of the bytes of each tensor, in logical order: int64, on the tensors' device, without synchronising.
+
+    Strides do not count: a transposed view has the checksum of its contiguous copy (which is made, if needed). The same
+    value comes from every device. What has no say is dtype and shape: compare tensors of one form. All tensors are
+    on one device; on a GPU they take one pass over their bytes and two launches together. Keep `salt` from whoever
+    could profit by a collision.
     """
-    head = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
-    body = int(digest_on_device(tensor, salt=salt).item()) & (2**64 - 1)
-    tail = hashlib.blake2b(head + body.to_bytes(8, "little"), key=_salt_bytes(salt)[:64], digest_size=8)
-    return tail.hexdigest()
+    flat = [tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    if not flat:
+        return torch.zeros(0, dtype=torch.int64)
+    device = flat[0].device
+    if any(data.device != device for data in flat):
+        raise ValueError("the tensors are on different devices")
+    seed = _seed(salt)
+    largest = max(data.numel() for data in flat)
+    if device.type == "cuda" and largest <= KERNEL_BYTES and (kernel := digest_kernel.load(device.index)) is not None:
+        aligned = [data.clone() if data.data_ptr() % digest_kernel.ALIGNMENT_BYTES else data for data in flat]
+        spans = [(data.data_ptr() if data.numel() else 0, data.numel()) for data in aligned]
+        return kernel(spans, _keys(seed, 0, str(device)), _keys(seed, 1, str(device)))
+    return torch.stack([_by_operations(data, seed) for data in flat])
 
 
-def digest_on_device(tensor: torch.Tensor, *, salt: int | str | bytes) -> torch.Tensor:
-    """The checksum of the bytes alone, as a 0-dimensional int64 on the tensor's device, without synchronising."""
-    data = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
+def _by_operations(data: torch.Tensor, seed: int) -> torch.Tensor:
+    """The checksum of bytes (uint8) by torch's own operations, on any device."""
     level = 0
     while True:
-        sums = _level(data, salt, level)
+        sums = _level(data, seed, level)
         if sums.numel() == 1:
             return sums[0]
         data = sums.view(torch.uint8)
         level += 1
 
 
-def _level(data: torch.Tensor, salt: int | str | bytes, level: int) -> torch.Tensor:
+def _level(data: torch.Tensor, seed: int, level: int) -> torch.Tensor:
     """Sums of keyed 32-bit words over each run of `KEYS` words (int64)."""
-    keys = _keys(_salt_bytes(salt), level, str(data.device))
+    keys = _keys(seed, level, str(data.device))
     whole_bytes = data.numel() // 4 * 4
     words = _words(data[:whole_bytes])
     parts: list[torch.Tensor] = []
     runs = words.numel() // KEYS
     runs_at_once = max(1, TEMPORARY_BYTES // (8 * KEYS))
-    if data.is_cuda and runs and (kernel := digest_kernel.load(data.device.index)) is not None:
-        parts.append(kernel(words[: runs * KEYS], keys))
-        runs_left = range(0)
-    else:
-        runs_left = range(0, runs, runs_at_once)
-    for first in runs_left:
+    for first in range(0, runs, runs_at_once):
         last = min(runs, first + runs_at_once)
         parts.append((words[first * KEYS : last * KEYS].view(-1, KEYS) * keys).sum(dim=1))
     rest = words[runs * KEYS :]
@@ -72,7 +81,7 @@ def _level(data: torch.Tensor, salt: int | str | bytes, level: int) -> torch.Ten
     if tail := data.numel() - whole_bytes:
         padded = torch.zeros(4, dtype=torch.uint8, device=data.device)
         padded[:tail] = data[whole_bytes:]
-        last_sum = last_sum + padded.view(torch.int32) * keys[rest.numel()]
+        last_sum = last_sum + padded.view(torch.int32) * keys[rest.numel() : rest.numel() + 1]
     if rest.numel() or tail or not parts:
         parts.append(last_sum)
     return torch.cat(parts)
@@ -85,19 +94,14 @@ def _words(data: torch.Tensor) -> torch.Tensor:
     return data.view(torch.int32)
 
 
-def _salt_bytes(salt: int | str | bytes) -> bytes:
+@lru_cache(maxsize=16)
+def _seed(salt: int | str | bytes) -> int:
     raw = salt if isinstance(salt, bytes) else str(salt).encode()
-    return hashlib.sha256(raw).digest()
+    return int.from_bytes(hashlib.sha256(raw).digest(), "little")
 
 
-@lru_cache(maxsize=8)
-def _keys_on_host(salt: bytes, level: int) -> torch.Tensor:
-    seed = int.from_bytes(salt, "little")
+@lru_cache(maxsize=16)
+def _keys(seed: int, level: int, device: str) -> torch.Tensor:
+    """`KEYS` random 64-bit keys; the same for one seed and level on every device. Few are kept."""
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, level])))
-    return torch.from_numpy(generator.integers(-(2**63), 2**63, size=KEYS, dtype=np.int64))
-
-
-@lru_cache(maxsize=8)
-def _keys(salt: bytes, level: int, device: str) -> torch.Tensor:
-    """`KEYS` random 64-bit keys; the same for one salt and level on every device. Few are kept."""
-    return _keys_on_host(salt, level).to(device)
+    return torch.from_numpy(generator.integers(-(2**63), 2**63, size=KEYS, dtype=np.int64)).to(device)

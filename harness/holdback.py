@@ -12,6 +12,7 @@ which nearly every operation passes on; in others it is another word of the same
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,31 +69,46 @@ def choose(spans: Sequence[Span], secret: random.Random) -> Choice:
 
 
 class HeldBack:
-    """The words held back of one set of inputs: `truth` are their values (as int32), known from now on."""
+    """The words held back of some calls' inputs, known from now on, of which each call has its own number.
 
-    def __init__(self, words: torch.Tensor, choice: Choice) -> None:
-        """`words` is the arena as int32 (1-dimensional, on its device), filled as drawn."""
-        device = words.device
-        self.places = choice.places
+    All of them come to the device in one copy, and what they hold comes back in one.
+    """
+
+    def __init__(self, words: torch.Tensor, choices: Sequence[Choice]) -> None:
+        """`words` is the arena as int32 (1-dimensional, on its device), filled as drawn; `choices` is one a call."""
         self._words = words
-        self._index = torch.tensor(choice.places, dtype=torch.int64, device=device)
-        self._true = words.index_select(0, self._index)
-        self.truth = tuple(int(value) for value in self._true.tolist())
-        nans = [
-            NAN_WORDS[dtype] if mask is None else 0 for mask, dtype in zip(choice.masks, choice.dtypes, strict=True)
-        ]
-        others = [place if mask is None else mask for place, mask in zip(choice.places, choice.masks, strict=True)]
-        taken = words.index_select(0, torch.tensor(others, dtype=torch.int64, device=device))
-        is_nan = torch.tensor([mask is None for mask in choice.masks], dtype=torch.bool, device=device)
-        self._decoys = torch.where(is_nan, torch.tensor(nans, dtype=torch.int32, device=device), taken)
+        places = [place for choice in choices for place in choice.places]
+        masks = [mask for choice in choices for mask in choice.masks]
+        dtypes = [dtype for choice in choices for dtype in choice.dtypes]
+        ends = list(itertools.accumulate(len(choice.places) for choice in choices))
+        self._spans = [slice(begin, end) for begin, end in itertools.pairwise([0, *ends])]
+        self._places = places
+        nans = [NAN_WORDS[dtype] if mask is None else 0 for mask, dtype in zip(masks, dtypes, strict=True)]
+        others = [place if mask is None else mask for place, mask in zip(places, masks, strict=True)]
+        table = torch.tensor([places, others, nans], dtype=torch.int64).to(words.device)
+        self._index = table[0]
+        self._true, taken = words.index_select(0, table[:2].reshape(-1)).view(2, len(places))
+        self._decoys = torch.where(table[2] != 0, table[2].to(torch.int32), taken)
+        self._values: list[int] = self._true.tolist()
 
-    def mask(self) -> None:
-        """Put the decoys in place."""
-        self._words.index_copy_(0, self._index, self._decoys)
+    def words(self, number: int) -> tuple[tuple[int, int], ...]:
+        """Place (a word of the arena) and true value (as int32) of each word held back of call `number`."""
+        span = self._spans[number]
+        return tuple(zip(self._places[span], self._values[span], strict=True))
 
-    def restore(self) -> None:
-        """Write the true words, in the current stream."""
-        self._words.index_copy_(0, self._index, self._true)
+    def mask(self, numbers: Sequence[int]) -> None:
+        """Put the decoys of these calls in place."""
+        if len(set(numbers)) == len(self._spans):
+            _write(self._words, self._index, self._decoys)
+            return
+        for number in numbers:
+            span = self._spans[number]
+            _write(self._words, self._index[span], self._decoys[span])
+
+    def restore(self, number: int) -> None:
+        """Write the true words of call `number`, in the current stream."""
+        span = self._spans[number]
+        _write(self._words, self._index[span], self._true[span])
 
 
 def writers(words: torch.Tensor, late: Sequence[Sequence[tuple[int, int]]]) -> list[Callable[[], None] | None]:

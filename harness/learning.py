@@ -45,7 +45,7 @@ def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, guest_for:
     """`known` with the bursts of trusted code made anew over new inputs, the lower of all that they ever took."""
     for index in range(max(_sets(terms, bench), known.quiet.nonstop_sets)):
         bench.draw(index)
-        bench.hold_back(index)
+    bench.hold_back(range(_sets(terms, bench)))
     return _with_bursts(known, terms, bench, task, guest_for)
 
 
@@ -107,8 +107,7 @@ class _Trusted(Session):
         bursts = []
         for number in range(BURSTS + 1):
             turns = plan_turns(sets, self._secret, number + 1)
-            for turn in turns:
-                self._bench.mask(turn.index)
+            self._bench.mask([turn.index for turn in turns])
             self._bench.device.synchronize()
             done, wall_s = self._burst(turns)
             bursts.append((wall_s, [claim.device_s for claim in done.claims]))

@@ -238,7 +238,7 @@ def run_rounds(
         indices = range(sets)
         for index in indices:
             bench.draw(index)
-            bench.hold_back(index)
+        bench.hold_back(indices)
         turns = plan_turns(sets, secret, len(rounds.held))
         reference_first = len(rounds.held) % 2 == 0
         bench.device.synchronize()
@@ -249,8 +249,7 @@ def run_rounds(
                 for index in indices:
                     bench.redraw(index)
                 bench.device.synchronize()
-        for index in indices:
-            bench.mask(index)
+        bench.mask(indices)
         bench.device.synchronize()
         done, wall_s = solution_burst(turns)
         right = verify(turns, done)

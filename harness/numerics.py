@@ -14,7 +14,6 @@ import torch
 
 from harness import comparison_kernel
 from harness.comparison import compare, is_real
-from harness.digest import digest, digest_on_device
 from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.patterns import describe_pattern
 from harness.precision import CONCENTRATED, CONCENTRATED_RMS, LIMITS, Limits, Place, TensorComparison
@@ -29,8 +28,6 @@ __all__ = [
     "compare",
     "decide",
     "describe_pattern",
-    "digest",
-    "digest_on_device",
     "judge",
     "kernelbench_rule",
     "limits_for",

@@ -94,7 +94,7 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
     """Bursts over the first `sets` sets, and calls back to back where they are short; all inputs are drawn here."""
     for index in range(sets):
         bench.draw(index)
-        bench.hold_back(index)
+    bench.hold_back(range(sets))
     bench.device.synchronize()
     runner = ReferenceRunner(bench)
     turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in range(sets))]

@@ -108,8 +108,8 @@ class Refresh:
         return failure
 
     def _call(self, index: int) -> tuple[list[Turn], BurstDone]:
-        self.bench.hold_back(index)
-        self.bench.mask(index)
+        self.bench.hold_back([index])
+        self.bench.mask([index])
         self.bench.device.synchronize()
         turns = [Turn(index=index, mode=CallMode.COLD)]
         return turns, self.ask(turns)

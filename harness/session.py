@@ -227,8 +227,9 @@ class Session(Conversation):
             now, pending = pending[:size], pending[size:]
             for index, (variant, part) in enumerate(now, self._first_set):
                 bench.draw(index, variant, part=part)
-                bench.hold_back(index)
-                bench.mask(index)
+            drawn = range(self._first_set, self._first_set + len(now))
+            bench.hold_back(drawn)
+            bench.mask(drawn)
             bench.device.synchronize()
             turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
             done, _ = self._burst(turns)

@@ -58,9 +58,18 @@ class Verifier:
 
     def check(self, turns: Sequence[Turn], done: BurstDone, *, with_reference: bool) -> list[Finding]:
         """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
+        indices = [turn.index for turn in turns]
         findings = [
-            self._check_call(turn.index, claim, with_reference) for turn, claim in zip(turns, done.claims, strict=True)
+            self._check_call(index, claim, changed, with_reference)
+            for index, claim, changed in zip(indices, done.claims, self.bench.changed_inputs(indices), strict=True)
         ]
+        if not self.bench.traits.mutates_inputs:
+            # Whoever changes inputs between that look and their truth is judged by what it made of them.
+            late = self.bench.changed_inputs(indices)
+            findings = [
+                self._mutated(index, changed) if changed and finding.failure is None else finding
+                for index, changed, finding in zip(indices, late, findings, strict=True)
+            ]
         self._note_addresses(done)
         return findings
 
@@ -72,21 +81,23 @@ class Verifier:
         if repeated and STATIC_BUFFER not in self.labels:
             self.labels.append(STATIC_BUFFER)
 
-    def _check_call(self, index: int, claim: CallClaim, with_reference: bool) -> Finding:
+    def _mutated(self, index: int, changed: Sequence[int]) -> Finding:
+        paths = self.bench.tree.paths("inputs")
+        return Finding(
+            variant=self.bench.variant(index),
+            failure=Failure(
+                status=Status.mutated_input,
+                reason=f"{paths[changed[0]]} was changed by the call; the reference leaves its inputs alone",
+                evidence={"changed_inputs": [paths[i] for i in changed]},
+            ),
+        )
+
+    def _check_call(self, index: int, claim: CallClaim, changed: Sequence[int], with_reference: bool) -> Finding:
         variant = self.bench.variant(index)
         if failure := self._structure(claim):
             return Finding(variant=variant, failure=failure)
-        changed = self.bench.changed_inputs(index)
         if changed and not self.bench.traits.mutates_inputs:
-            paths = self.bench.tree.paths("inputs")
-            return Finding(
-                variant=variant,
-                failure=Failure(
-                    status=Status.mutated_input,
-                    reason=f"{paths[changed[0]]} was changed by the call; the reference leaves its inputs alone",
-                    evidence={"changed_inputs": [paths[i] for i in changed]},
-                ),
-            )
+            return self._mutated(index, changed)
         truth = self.bench.truth(index, changed)
         return self._values(index, claim, variant, truth, with_reference, changed)
 

@@ -19,14 +19,14 @@ def arena_of(values: torch.Tensor) -> torch.Tensor:
 def test_floats_become_nan_and_come_back(dtype: torch.dtype) -> None:
     values = torch.randn(64).to(dtype)
     before, words = values.clone(), arena_of(values)
-    held = HeldBack(words, choose([Span(first=0, words=words.numel(), dtype=dtype)], random.Random(1)))
-    held.mask()
-    at = [place * WORD_BYTES // values.element_size() for place in held.places]
-    assert len(set(held.places)) == WORDS_PER_INPUT
+    held = HeldBack(words, [choose([Span(first=0, words=words.numel(), dtype=dtype)], random.Random(1))])
+    held.mask([0])
+    at = [place * WORD_BYTES // values.element_size() for place, _ in held.words(0)]
+    assert len(set(held.words(0))) == WORDS_PER_INPUT
     assert all(bool(torch.isnan(values[place])) for place in at)
     untouched = torch.isnan(values).logical_not()
     assert torch.equal(values[untouched], before[untouched])
-    held.restore()
+    held.restore(0)
     assert torch.equal(values, before)
 
 
@@ -34,11 +34,11 @@ def test_floats_become_nan_and_come_back(dtype: torch.dtype) -> None:
 def test_decoys_of_other_tensors_are_values_that_they_hold(dtype: torch.dtype) -> None:
     values = torch.randint(0, 2 if dtype is torch.bool else 50, (256,)).to(dtype)
     before, words = values.clone(), arena_of(values)
-    held = HeldBack(words, choose([Span(first=0, words=words.numel(), dtype=dtype)], random.Random(2)))
+    held = HeldBack(words, [choose([Span(first=0, words=words.numel(), dtype=dtype)], random.Random(2))])
     seen = set(words.tolist())
-    held.mask()
+    held.mask([0])
     assert set(words.tolist()) <= seen
-    held.restore()
+    held.restore(0)
     assert torch.equal(values, before)
 
 
@@ -46,20 +46,20 @@ def test_an_int64_stays_within_what_an_index_may_be() -> None:
     values = torch.randint(0, 1000, (512,))
     words = values.view(torch.int32)
     for seed in range(20):
-        held = HeldBack(words, choose([Span(first=0, words=1024, dtype=torch.int64)], random.Random(seed)))
-        held.mask()
+        held = HeldBack(words, [choose([Span(first=0, words=1024, dtype=torch.int64)], random.Random(seed))])
+        held.mask([0])
         assert 0 <= int(values.min()) <= int(values.max()) < 1000
-        held.restore()
+        held.restore(0)
 
 
 def test_the_other_side_needs_places_and_values_only() -> None:
     values = torch.randn(1000)
     before, words = values.clone(), values.view(torch.int32)
-    held = HeldBack(words, choose([Span(first=100, words=800, dtype=torch.float32)], random.Random(3)))
-    held.mask()
+    held = HeldBack(words, [choose([Span(first=100, words=800, dtype=torch.float32)], random.Random(3))])
+    held.mask([0])
     assert not torch.equal(values, before)
-    assert all(100 <= place < 900 for place in held.places)
-    late = list(zip(held.places, held.truth, strict=True))
+    assert all(100 <= place < 900 for place, _ in held.words(0))
+    late = held.words(0)
     first, none, second = writers(words, [late[:3], [], late[3:]])
     assert first is not None
     assert second is not None
@@ -70,6 +70,24 @@ def test_the_other_side_needs_places_and_values_only() -> None:
     assert torch.equal(values, before)
 
 
+def test_each_call_has_words_of_its_own() -> None:
+    values = torch.randn(300)
+    before, words = values.clone(), values.view(torch.int32)
+    secret = random.Random(9)
+    spans = [[Span(first=first, words=100, dtype=torch.float32)] for first in (0, 100)] + [[]]
+    held = HeldBack(words, [choose(each, secret) for each in spans])
+    held.mask([1, 2])
+    assert torch.equal(values[:100], before[:100])
+    assert int(torch.isnan(values[100:200]).sum()) == WORDS_PER_INPUT
+    held.mask([2, 0, 1])
+    assert int(torch.isnan(values).sum()) == 2 * WORDS_PER_INPUT
+    held.restore(1)
+    assert torch.equal(values[100:], before[100:])
+    assert int(torch.isnan(values[:100]).sum()) == WORDS_PER_INPUT
+    assert [before.view(torch.int32)[place] for place, _ in held.words(0)] == [value for _, value in held.words(0)]
+    assert held.words(2) == ()
+
+
 def test_tiny_and_empty_inputs_are_no_trouble() -> None:
     words = torch.arange(4, dtype=torch.int32)
     spans = [Span(first=0, words=0, dtype=torch.float32), Span(first=1, words=1, dtype=torch.float32)]
@@ -78,7 +96,7 @@ def test_tiny_and_empty_inputs_are_no_trouble() -> None:
     assert choose([Span(first=0, words=1, dtype=torch.float64)], random.Random(5)) == Choice(
         places=(), masks=(), dtypes=()
     )
-    HeldBack(words, choose([], random.Random(6))).mask()
+    HeldBack(words, [choose([], random.Random(6))]).mask([0])
     assert words.tolist() == [0, 1, 2, 3]
 
 

@@ -82,8 +82,8 @@ def refresh(bench: Bench, contestant: Contestant) -> Refresh:
 
 def answered(bench: Bench, contestant: Contestant, variant: str = "own") -> list[int]:
     bench.draw(0, variant)
-    bench.hold_back(0)
-    bench.mask(0)
+    bench.hold_back([0])
+    bench.mask([0])
     contestant.ask([Turn(index=0, mode=CallMode.COLD)])
     return [0]
 
@@ -117,7 +117,7 @@ def test_an_answer_that_follows_is_right(variant: str) -> None:
     assert set(tried) == {"one element of inputs[0]"}
     # Sets that hold no inputs of the problem's own are drawn and answered anew first.
     assert contestant.asked == (1 if variant == "own" else 2) + len(tried)
-    assert bench.changed_inputs(0) == ()
+    assert bench.changed_inputs([0]) == [()]
 
 
 def test_every_input_is_changed_once() -> None:

@@ -192,7 +192,7 @@ def _bursts(bench: Bench, subjects: Sequence[Subject], secret: Random, budget_s:
 def _draw(bench: Bench, count: int) -> None:
     for index in range(count):
         bench.draw(index)
-        bench.hold_back(index)
+    bench.hold_back(range(count))
 
 
 def _timed(subject: Subject, series: _Series, place: int) -> Entry:
