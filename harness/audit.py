@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.guest import Guest, GuestFailed
-from harness.messages import Attach, Burst, Load
+from harness.messages import Attach, Burst, BurstDone, Load
 from harness.model import one_line
 from harness.places import placed
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
@@ -36,6 +36,9 @@ from harness.tasks import SourcePart
 from harness.zygote import Zygote, ZygoteError
 
 T = TypeVar("T")
+
+ANSWERS = Tool.MEMCHECK
+"""The tool under which answers are kept: it alters no launch, and is the last that anybody goes without."""
 
 START_LIMIT_S = 120.0
 TOOL_LIMIT_S = 90.0
@@ -62,12 +65,17 @@ def find_sanitizer(nvcc: Path | None = None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is audited: the requests to make, the arena's descriptor, and how to find lines in the solution."""
+    """What is audited: the requests to make, the arena's descriptor, and how to find lines in the solution.
+
+    Answers to `burst` are kept (`AuditResult.answers`), those to `elsewhere`, the same calls with outputs at other
+    places, are not: tools run side by side.
+    """
 
     attach: Attach
     arena_fd: int
     load: Load
     burst: Burst
+    elsewhere: Burst
     readable: tuple[Path, ...]
     gpu_minor: int | None
     builds_later: bool
@@ -80,10 +88,14 @@ class Subject:
 
 @dataclass(slots=True, kw_only=True)
 class AuditResult:
-    """Findings in the solution's own kernels as reports, and what became of each tool."""
+    """Findings in the solution's own kernels as reports, and what became of each tool.
+
+    `answers` is what the solution said to each call of the subject's `burst`, None where not all of them were made.
+    """
 
     reports: list[dict[str, Any]] = field(default_factory=list)
     tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: tuple[BurstDone, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"tools": self.tools, "findings": len(self.reports)}
@@ -228,7 +240,7 @@ class Auditor:
         told = _Told()
         lost = False
         try:
-            told.ended = self._converse(post, subject, guests, seen)
+            told.ended = self._converse(post, subject, guests, seen, told.answers)
         except SandboxUnavailable as error:
             told.not_run = one_line(str(error))
         except (ZygoteError, OSError) as error:
@@ -240,8 +252,11 @@ class Auditor:
             self._restart(post)
         return told
 
-    def _converse(self, post: _Post, subject: Subject, guests: _Guests, seen: int) -> str | None:
+    def _converse(
+        self, post: _Post, subject: Subject, guests: _Guests, seen: int, answers: list[BurstDone]
+    ) -> str | None:
         """Have the calls made, one after another until something is found; None, or why not all of them were."""
+        burst = subject.burst if post.tool is ANSWERS else subject.elsewhere
         policy = SandboxPolicy(
             mode=self._sandbox,
             gpu=True,
@@ -257,8 +272,9 @@ class Auditor:
                 guests.add(guest)
                 guest.attach(subject.attach, subject.arena_fd, TOOL_LIMIT_S)
                 guest.load(subject.load, TOOL_LIMIT_S)
-                for call in subject.burst.calls[: CALLS[post.tool]]:
-                    guest.burst(replace(subject.burst, calls=(call,)), TOOL_LIMIT_S)
+                for call in burst.calls[: CALLS[post.tool]]:
+                    done, _ = guest.burst(replace(burst, calls=(call,)), TOOL_LIMIT_S)
+                    answers.append(done)
                     if parse(_read_from(post.log_path, seen), post.tool):
                         return None  # each further call may take seconds, and say the same
                 guest.finish(END_LIMIT_S)
@@ -275,6 +291,7 @@ class _Told:
     not_run: str | None = None
     ended: str | None = None
     wall_s: float = 0.0
+    answers: list[BurstDone] = field(default_factory=list)
 
 
 class _Guests:
@@ -332,6 +349,11 @@ class Audit:
         for running in self._running.values():
             running.add_done_callback(one_less)
 
+    @property
+    def over(self) -> bool:
+        """Whether `result` returns at once."""
+        return all(running.done() for running in self._running.values())
+
     def cancel(self) -> None:
         """End it; returns when nothing of it is left on the GPU."""
         self._guests.cancel()
@@ -356,6 +378,8 @@ class Audit:
             if told.ended is not None:
                 held["ended"] = told.ended
             result.tools[tool.value] = held
+            if tool is ANSWERS and told.ended is None and len(told.answers) == len(subject.burst.calls):
+                result.answers = tuple(told.answers)
         return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,26 @@ Next = tuple[Job, Built, Path]
 """A solution that is likely to be judged next, built, with its log."""
 
 
-def judge(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A solution on which a slot owes the verdict: `settle` makes the record. `begin_unix_s` is when it was begun,
+    `judged_s` how long the slot was at it."""
+
+    job: Job
+    built: Built
+    task: Task
+    log_path: Path
+    begin_unix_s: float
+    judged_s: float
+
+
+def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunConfig, log_path: Path) -> Record:
+    """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`."""
+    record = begin(executor, slot, job, built, config, log_path)
+    return settle(executor, slot, record, config) if isinstance(record, Open) else record
+
+
+def begin(
     executor: Executor,
     slot: Slot,
     job: Job,
@@ -38,21 +57,41 @@ def judge(
     config: RunConfig,
     log_path: Path,
     ahead: Sequence[Next] = (),
-) -> Record:
-    """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`.
+) -> Record | Open:
+    """As `judge`, but what goes on beside the slot's work is not waited for.
 
     What can be done of the solutions `ahead` begins meanwhile; it is lost where others come next after all.
     """
     begin, begin_unix_s = time.perf_counter(), time.time()
     task = _task(job, built, config, log_path)
     coming = [(_task(next_job, next_built, config, path), next_built) for next_job, next_built, path in ahead]
-    run_log = task.log_path
-    outcome = _held_to(config.policy, _counted(executor.judge(slot, task, built, coming), job, built))
-    took_s = time.perf_counter() - begin
-    ran_on = {"slot": slot.name, "begin_unix_s": begin_unix_s, "end_unix_s": begin_unix_s + took_s}
+    outcome = executor.judge(slot, task, built, coming)
+    held = Open(
+        job=job,
+        built=built,
+        task=task,
+        log_path=log_path,
+        begin_unix_s=begin_unix_s,
+        judged_s=time.perf_counter() - begin,
+    )
+    return held if outcome is None else _record(held, outcome, slot, config)
+
+
+def settle(executor: Executor, slot: Slot, held: Open, config: RunConfig) -> Record:
+    """The record of a solution whose verdict was left open. Raises `SlotLost`."""
+    begin = time.perf_counter()
+    outcome = executor.settle(slot, held.task, held.built)
+    return _record(held, outcome, slot, config, settled_s=time.perf_counter() - begin)
+
+
+def _record(held: Open, outcome: Outcome, slot: Slot, config: RunConfig, *, settled_s: float = 0.0) -> Record:
+    job, built = held.job, held.built
+    outcome = _held_to(config.policy, _counted(outcome, job, built))
+    ran_on = {"slot": slot.name, "begin_unix_s": held.begin_unix_s, "end_unix_s": held.begin_unix_s + held.judged_s}
     outcome = replace(outcome, evidence={**outcome.evidence, "ran_on": ran_on})
-    _join_logs(log_path, run_log, outcome.detail)
-    return record_of(job, outcome, built, config, slot.environment, wall_s=built.wall_s + took_s)
+    _join_logs(held.log_path, held.task.log_path, outcome.detail)
+    wall_s = built.wall_s + held.judged_s + settled_s
+    return record_of(job, outcome, built, config, slot.environment, wall_s=wall_s)
 
 
 def _task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Task:

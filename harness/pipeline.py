@@ -11,7 +11,7 @@ import errno
 import queue
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.opening import open_executor
-from harness.judging import judge, record_of, record_of_build, record_of_need
+from harness.judging import Open, begin, record_of, record_of_build, record_of_need, settle
 from harness.model import Problem, Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
 from harness.schedule import Ready, Schedule
@@ -37,6 +37,9 @@ files, and several problems must be among them so that each slot finds one of it
 
 LOOK_AHEAD = 2
 """Solutions whose audits begin while another is judged. One takes as long as two judgements leave the GPU free."""
+
+MOST_OPEN = 1
+"""Verdicts that a slot may owe while it judges another solution: the audit of the one before."""
 
 MAX_SLOTS_LOST = 2
 """Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
@@ -293,29 +296,59 @@ class _Run:
             return self._signatures[problem.digest]
 
     def _judge_all(self, slot: Slot) -> None:
-        while (ready := self._schedule.take(slot.name)) is not None:
-            with self._asking:
-                self._judging += 1
-            try:
-                log_path = self._store.log_path(ready.job.solution.label)
-                ahead = [
-                    (coming.job, coming.built, self._store.log_path(coming.job.solution.label))
-                    for coming in self._schedule.upcoming(slot.name, LOOK_AHEAD)
-                ]
-                record = judge(self._executor, slot, ready.job, ready.built, self._config, log_path, ahead)
-            except SlotLost as lost:
-                self._lose(slot, ready, lost)
+        """A slot's life. A verdict that is left open is settled after the next solution was judged, or when there is
+        none."""
+        waiting: deque[tuple[Ready[Job, Built], Open]] = deque()
+        while True:
+            ready = self._schedule.take(slot.name, wait=not waiting)
+            if ready is None and not waiting:
                 return
-            finally:
-                with self._asking:
-                    self._judging -= 1
-            ready.built.release()
-            self._messages.put(_Message(record=record, slot=slot))
-            self._schedule.judged()
+            at = ready
+            try:
+                if ready is not None:
+                    made = self._begin(slot, ready)
+                    if isinstance(made, Open):
+                        waiting.append((ready, made))
+                    else:
+                        self._finish(slot, ready, made)
+                while len(waiting) > (0 if ready is None else MOST_OPEN):
+                    at, held = waiting[0]
+                    record = settle(self._executor, slot, held, self._config)
+                    waiting.popleft()
+                    self._finish(slot, at, record)
+            except SlotLost as lost:
+                for other, _ in waiting:
+                    if other is not at:
+                        self._count(-1)
+                        self._schedule.give_back(slot.name, other)
+                assert at is not None
+                self._lose(slot, at, lost)
+                return
+
+    def _count(self, more: int) -> None:
+        """So many more solutions are being judged."""
+        with self._asking:
+            self._judging += more
+
+    def _begin(self, slot: Slot, ready: Ready[Job, Built]) -> Record | Open:
+        self._count(1)
+        log_path = self._store.log_path(ready.job.solution.label)
+        ahead = [
+            (coming.job, coming.built, self._store.log_path(coming.job.solution.label))
+            for coming in self._schedule.upcoming(slot.name, LOOK_AHEAD)
+        ]
+        return begin(self._executor, slot, ready.job, ready.built, self._config, log_path, ahead)
+
+    def _finish(self, slot: Slot, ready: Ready[Job, Built], record: Record) -> None:
+        self._count(-1)
+        ready.built.release()
+        self._messages.put(_Message(record=record, slot=slot))
+        self._schedule.judged()
 
     def _lose(self, slot: Slot, ready: Ready[Job, Built], lost: SlotLost) -> None:
         """The slot gives up; its solution goes to another, unless it took several with it."""
         label = ready.job.solution.label
+        self._count(-1)
         with self._asking:
             self._losses[label] = self._losses.get(label, 0) + 1
             often = self._losses[label] >= MAX_SLOTS_LOST

@@ -29,14 +29,28 @@ from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.learning import learn, learn_again
 from harness.lint import taken_for_right
-from harness.model import DeviceKind, Problem, Status, Workload, one_line
+from harness.measure import Turn
+from harness.messages import BurstDone, CallMode
+from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
 from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
 from harness.roofline import Peaks
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, failed
-from harness.sidecheck import AUDITED_CALLS, SideCheck, builds_later, set_bytes, subject_of, whole_as_small
+from harness.sidebench import SideBenches
+from harness.sidecheck import (
+    ANSWERED,
+    AUDITED_CALLS,
+    FIRST_FREE,
+    SideCheck,
+    builds_later,
+    set_bytes,
+    settle,
+    subject_of,
+    whole_as_small,
+)
 from harness.tasks import Outcome, RefereeConfig, Task
+from harness.verify import Verifier, overall
 from harness.zygote import Zygote
 
 STRESS_DRAWS = 2
@@ -44,9 +58,6 @@ STRESS_DRAWS = 2
 
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
-
-SIDE_BENCHES = 4
-"""Small workloads kept ready: of the problem at hand, of those whose audits run ahead, and one more."""
 
 
 class Referee:
@@ -65,8 +76,9 @@ class Referee:
         self._auditor = auditor
         self._hush = Hush(auditor, config.device_index)
         self._bench: Bench | None = None
-        self._side_benches: dict[tuple[str, str], Bench] = {}
+        self._side_benches = SideBenches(self._side_bench)
         self._sides: dict[str, SideCheck | None] = {}
+        self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
         self._known: Known | None = None
         self._peaks: Peaks | None = None
         # Beside eager, which is timed with every solution.
@@ -78,10 +90,11 @@ class Referee:
 
     def __exit__(self, *_: object) -> None:
         self._drop_sides(keep=())
+        for side, _outcome in self._owed.values():
+            side.cancel()
+        self._owed.clear()
         self._drop_bench()
-        for side in self._side_benches.values():
-            side.close()
-        self._side_benches.clear()
+        self._side_benches.close()
 
     def _drop_bench(self) -> None:
         if self._bench is not None:
@@ -130,28 +143,36 @@ class Referee:
 
         `ahead` are tasks that are likely to come next: their audits begin while this one is judged.
         """
+        outcome = self.begin(task, ahead)
+        return self.settle(task) if outcome is None else outcome
+
+    def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
+        """As `judge`, but None where nothing is left to be done except to wait for the audit: `settle` does that."""
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
-            if each.small is None:
-                continue
-            if str(each.log_path) not in self._sides:
-                self._sides[str(each.log_path)] = self._begin_side(each, each.small)
-            elif (key := (each.problem.digest, each.small.name)) in self._side_benches:
-                self._side_benches[key] = self._side_benches.pop(key)  # still needed: the last to be given up
+            if each.small is not None and _name(each) not in self._sides:
+                self._sides[_name(each)] = self._begin_side(each, each.small)
         self._drop_sides(keep=(task, *ahead))
         try:
-            return self._judge(task, self._sides.get(str(task.log_path)))
+            return self._judge(task, self._sides.get(_name(task)))
         finally:
+            if _name(task) in self._owed:
+                self._sides.pop(_name(task), None)
             self._drop_sides(keep=ahead)
+
+    def settle(self, task: Task) -> Outcome:
+        """The verdict on a task that `begin` left open. Raises `KeyError` where it left none."""
+        side, outcome = self._owed.pop(_name(task))
+        return settle(side, outcome)
 
     def _drop_sides(self, keep: Sequence[Task]) -> None:
         """End the audits of all but these tasks."""
-        kept = {str(task.log_path) for task in keep}
+        kept = {_name(task) for task in keep}
         for name in [name for name in self._sides if name not in kept]:
             if (side := self._sides.pop(name)) is not None:
                 side.cancel()
 
-    def _judge(self, task: Task, side: SideCheck | None) -> Outcome:
+    def _judge(self, task: Task, side: SideCheck | None) -> Outcome | None:
         begin = time.perf_counter()
         stages: dict[str, float] = {}
         evidence: dict[str, Any] = {"stages_s": stages}
@@ -193,6 +214,7 @@ class Referee:
         if degenerate:
             evidence["taken_for_right"] = list(degenerate)
         guest: Guest | None = None
+        owes = False
         try:
             with self._guest(task) as guest:
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
@@ -203,6 +225,7 @@ class Referee:
                 try:
                     outcome = session.run()
                 finally:
+                    owes = session.owes
                     session.close()
         except GuestFailed as refused:
             outcome = failed(refused.failure, evidence)
@@ -214,14 +237,19 @@ class Referee:
         if guest is None:
             return outcome
         spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}
-        return replace(outcome, evidence={**outcome.evidence, "sandbox": _sandbox_json(guest), "defences_s": spent_s})
+        more = {"sandbox": _sandbox_json(guest), "defences_s": spent_s}
+        outcome = replace(outcome, evidence={**outcome.evidence, **more})
+        if owes and side is not None:
+            self._owed[_name(task)] = (side, outcome)
+            return None
+        return outcome
 
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
         """Begin the checks on the side, on `workload`; None where there are none to make."""
         if self._auditor is None or not (task.parts or builds_later(task)):
             return None
         try:
-            side = self._side_bench_for(task.problem, workload)
+            bench = self._side_benches.lend(task.problem, workload)
         except (ProblemError, torch.OutOfMemoryError, MemoryError):
             return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
 
@@ -229,35 +257,44 @@ class Referee:
             attach = attach_request(self.config, bench, own_allocations=True)
             return subject_of(task, bench, attach, gpu_minor=self._gpu_minor, calls=calls)
 
+        def at_full_size() -> Subject:
+            whole = self.bench_for(task.problem, task.workload)
+            whole.publish()
+            return subject(whole, 1)
+
         return SideCheck.begin(
             task,
             workload,
-            subject(side, AUDITED_CALLS),
+            subject(bench, AUDITED_CALLS),
             self._auditor,
-            self._examine,
-            lambda: subject(self.bench_for(task.problem, task.workload), 1),
+            verify=lambda answers: self._wrong_values(task, bench, answers),
+            examine=lambda small: self._examine(small, bench),
+            full=at_full_size,
+            give_back=lambda: self._side_benches.give_back(bench),
         )
 
-    def _side_bench_for(self, problem: Problem, workload: Workload) -> Bench:
-        key = (problem.digest, workload.name)
-        held = self._side_benches.pop(key, None)
-        if held is None:
-            while len(self._side_benches) >= SIDE_BENCHES:
-                self._side_benches.pop(next(iter(self._side_benches))).close()
-            wanted = AUDITED_CALLS + len(self._variants(problem))
-            held = Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
-            held.publish()  # once: an audit of the next solution to this problem may read it while this one's is judged
-        self._side_benches[key] = held
-        return held
+    def _side_bench(self, problem: Problem, workload: Workload) -> Bench:
+        wanted = FIRST_FREE + len(self._variants(problem))
+        return Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
 
-    def _examine(self, task: Task) -> Outcome:
-        """Judge values alone, over the side bench, beside an audit that reads its first sets."""
+    def _wrong_values(self, task: Task, bench: Bench, answers: Sequence[BurstDone]) -> Failure | None:
+        """What is wrong with the answers of audited calls."""
+        verifier = Verifier(bench, required=task.problem.precision, coerce=True)
+        findings = [
+            finding
+            for index, done in zip(ANSWERED, answers, strict=True)
+            for finding in verifier.check([Turn(index=index, mode=CallMode.LATENCY)], done, with_reference=True)
+        ]
+        return overall(findings)
+
+    def _examine(self, task: Task, bench: Bench) -> Outcome:
+        """Judge values alone, over the sets of a side bench that no tool writes to."""
         evidence: dict[str, Any] = {}
         begin = time.perf_counter()
+        first = FIRST_FREE if len(bench.sets) > FIRST_FREE else 0
         try:
-            bench = self._side_bench_for(task.problem, task.workload)
             with self._guest(task) as guest:
-                session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=AUDITED_CALLS)
+                session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=first)
                 return session.run()
         except GuestFailed as refused:
             return failed(refused.failure, evidence)
@@ -295,6 +332,11 @@ class Referee:
             readable=task.readable + ((Path(runtime),) if (runtime := self.config.host_runtime) else ()),
             max_memory_bytes=self.config.memory_limit_bytes,
         )
+
+
+def _name(task: Task) -> str:
+    """What tells a task from the others of a run: its log is its own."""
+    return str(task.log_path)
 
 
 def _sandbox_json(guest: Guest) -> dict[str, Any]:

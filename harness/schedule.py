@@ -79,8 +79,11 @@ class Schedule(Generic[J, B]):
             self._building -= 1
             self._changed.notify_all()
 
-    def take(self, slot: str) -> Ready[J, B] | None:
-        """What this slot judges next; waits for builds. None when all is judged, or after `stop`."""
+    def take(self, slot: str, *, wait: bool = True) -> Ready[J, B] | None:
+        """What this slot judges next; waits for builds. None when all is judged, or after `stop`.
+
+        Without `wait` None also where nothing is ready now.
+        """
         with self._changed:
             while True:
                 if self._stopped:
@@ -88,7 +91,7 @@ class Schedule(Generic[J, B]):
                 if self._ready:
                     return self._pick(slot)
                 # A slot that is lost gives its job back: so nobody leaves before the last is judged.
-                if not (self._waiting or self._building or self._judging):
+                if not wait or not (self._waiting or self._building or self._judging):
                     return None
                 self._changed.wait()
 
@@ -116,7 +119,10 @@ class Schedule(Generic[J, B]):
 
     def _pick(self, slot: str) -> Ready[J, B]:
         meant = [ready for ready in self._meant.pop(slot, []) if any(ready is held for held in self._ready)]
-        chosen = meant[0] if meant else self._chosen(slot, self._for(slot) or self._ready)
+        free = self._for(slot)
+        # A problem costs more to make ready again than an audit that was not begun ahead.
+        same = [ready for ready in (*meant, *free) if ready.problem == self._at.get(slot)]
+        chosen = (same or meant or [self._chosen(slot, free or self._ready)])[0]
         self._ready = deque(ready for ready in self._ready if ready is not chosen)
         self._at[slot] = chosen.problem
         self._judging += 1

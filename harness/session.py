@@ -99,6 +99,8 @@ class Session(Conversation):
         self._answered: list[int] = []
         self._first_set = first_set
         self._side = side
+        self.owes = False
+        """Whether the findings on the side are still to be held against the outcome (`sidecheck.settle`)."""
         self._known = known
         self._nonstops: Nonstops | None = None
 
@@ -109,9 +111,16 @@ class Session(Conversation):
         except GuestFailed as refused:
             failure = refused.failure
         if self._side is not None and (failure is None or failure.status in EXPLAINED):
+            if not self._side.ready:
+                self.owes = True
+                return self._concluded(failure)
             failure = self._timed("audit", functools.partial(self._side.conclude, failure))
             self._evidence |= self._side.evidence
             self._labels += self._side.labels
+        return self._concluded(failure)
+
+    def _concluded(self, failure: Failure | None) -> Outcome:
+        """What `failure` means, or, where nothing is wrong, the solution timed."""
         if failure is not None:
             return failed(failure, self._evidence, self._labels)
         if not self._task.timed:
@@ -160,8 +169,8 @@ class Session(Conversation):
         return None if before is None or after is None else before - after
 
     def close(self) -> None:
-        """Leave nothing of it running."""
-        if self._side is not None:
+        """Leave nothing of it running, but what is owed."""
+        if self._side is not None and not self.owes:
             self._side.cancel()
 
     def _right(self) -> Failure | None:

@@ -10,13 +10,14 @@ tool can't finish there. Else the solution gets the same label.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.audit import Audit, Auditor, Subject
+from harness.audit import Audit, Auditor, AuditResult, Subject
 from harness.bench import Bench
-from harness.messages import Attach, Burst, Call, CallMode, Load
+from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.model import Failure, Status, Workload
 from harness.reports import failure_of_reports
 from harness.sanitizers import Tool
@@ -27,6 +28,12 @@ SPECIALISED = "specialised_shape"
 
 AUDITED_CALLS = 2
 """Calls under each tool; the second one meets what the first left behind."""
+
+ANSWERED, ELSEWHERE = range(AUDITED_CALLS), range(AUDITED_CALLS, 2 * AUDITED_CALLS)
+"""Sets of the side bench with the calls' inputs and kept answers, and those whose outputs take all other answers."""
+
+FIRST_FREE = ELSEWHERE.stop
+"""The first set that no tool writes to."""
 
 LARGEST_FULL_BYTES = 64 * 2**20
 """Where a problem declares no small workload, one set of its full one up to this size is audited instead."""
@@ -59,22 +66,33 @@ def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
 
 
 def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_minor: int | None = None) -> Subject:
-    """The audit of `task` over the first sets of `bench`, which are filled here; their values stay as they are."""
+    """The audit of `task` over the first sets of `bench`, as published; they are filled here.
+
+    Answers that nobody looks at go to the sets behind them, where there are enough.
+    """
     count = min(calls, len(bench.sets))
-    bench.publish()
     for index in range(count):
         bench.draw(index)
     bench.device.synchronize()
-    requests = tuple(
-        Call(
-            inputs=bench.sets[index].inputs,
-            outputs=bench.sets[index].outputs,
-            state=bench.sets[index].state,
-            seed=bench.call_seed(index),
-            mode=CallMode.LATENCY,  # no flush, which a tool would watch write hundreds of megabytes
+
+    def requests(outputs: range) -> Burst:
+        return Burst(
+            calls=tuple(
+                Call(
+                    inputs=bench.sets[index].inputs,
+                    outputs=bench.sets[place].outputs,
+                    state=bench.sets[place].state,
+                    seed=bench.call_seed(index),
+                    mode=CallMode.LATENCY,  # no flush, which a tool would watch write hundreds of megabytes
+                )
+                for index, place in zip(range(count), outputs, strict=False)
+            ),
+            input_tree=bench.tree.to_json(),
+            state_names=bench.traits.updates_state,
+            restore_state=bool(bench.traits.updates_state),
+            coerce_device=True,
         )
-        for index in range(count)
-    )
+
     return Subject(
         attach=attach,
         arena_fd=bench.arena.fd,
@@ -87,13 +105,8 @@ def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_mino
             state=bench.state_slots,
             seed=bench.model_seed,
         ),
-        burst=Burst(
-            calls=requests,
-            input_tree=bench.tree.to_json(),
-            state_names=bench.traits.updates_state,
-            restore_state=bool(bench.traits.updates_state),
-            coerce_device=True,
-        ),
+        burst=requests(ANSWERED),
+        elsewhere=requests(ELSEWHERE if len(bench.sets) >= FIRST_FREE else ANSWERED),
         readable=task.readable,
         gpu_minor=gpu_minor,
         builds_later=builds_later(task),
@@ -109,17 +122,25 @@ def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_mino
 class SideCheck:
     """The side check of one solution under way.
 
-    `audit_bench` holds what the tools read until the end; `examine` judges the values of a task on its own.
+    `verify` holds the answers that the audited calls gave against the truth; where they gave none, `examine` has the
+    values of a task judged on their own. `give_back` ends the use of the bench that both look at.
     """
 
     task: Task
     workload: Workload
     audit: Audit
+    verify: Callable[[Sequence[BurstDone]], Failure | None]
     examine: Callable[[Task], Outcome]
     confirm: Callable[[Collection[Tool]], Audit]
+    give_back: Callable[[], None]
     evidence: dict[str, Any] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
     _over: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the tools are through, so that `conclude` takes no time for them."""
+        return self.audit.over
 
     @classmethod
     def begin(
@@ -128,16 +149,21 @@ class SideCheck:
         workload: Workload,
         subject: Subject,
         auditor: Auditor,
+        *,
+        verify: Callable[[Sequence[BurstDone]], Failure | None],
         examine: Callable[[Task], Outcome],
         full: Callable[[], Subject],
+        give_back: Callable[[], None],
     ) -> SideCheck:
         """Start the tools on `subject`. `full` makes the same for one call at the size that was asked for."""
         return cls(
             task=task,
             workload=workload,
             audit=auditor.begin(subject),
+            verify=verify,
             examine=examine,
             confirm=lambda tools: auditor.begin(full(), tools),
+            give_back=give_back,
         )
 
     def cancel(self) -> None:
@@ -145,15 +171,19 @@ class SideCheck:
         if not self._over:
             self._over = True
             self.audit.cancel()
+        self.give_back()
 
     def conclude(self, failure: Failure | None) -> Failure | None:
         """The verdict that `failure` (of the full workload) becomes in the light of the findings.
 
         Fills `evidence` and `labels`.
         """
-        small = self._values() if failure is None else None
         result = self.audit.result()
         self._over = True
+        try:
+            small = self._values(result) if failure is None else None
+        finally:
+            self.give_back()
         self.evidence["audit"] = {"workload": self.workload.name, **result.to_json()}
         if result.reports:
             self.evidence["reports"] = result.reports
@@ -180,15 +210,50 @@ class SideCheck:
         unsure = any("not_run" in held or "ended" in held for held in result.tools.values())
         return bool(result.reports) or unsure
 
-    def _values(self) -> Outcome | None:
+    def _values(self, result: AuditResult) -> Outcome | None:
         """How the small workload came out; None where it is what was judged anyway."""
         if self.workload == self.task.workload:
             return None
-        outcome = self.examine(replace(self.task, workload=self.workload, timed=False))
+        if result.answers is not None and self.verify(result.answers) is None:
+            outcome = Outcome(status=Status.passed, reason="right in the audited calls")
+        else:
+            # No tool is around it now, and the calls are of all variants.
+            outcome = self.examine(replace(self.task, workload=self.workload, timed=False))
         self.evidence["small_workload"] = {"status": outcome.status.value, "reason": outcome.reason}
         if outcome.status not in (Status.passed, Status.harness_error):
             self.labels.append(SPECIALISED)
         return outcome
+
+
+def settle(side: SideCheck, outcome: Outcome) -> Outcome:
+    """The verdict that `outcome`, which was reached without `side`, becomes by it; waits for the tools."""
+    begin = time.perf_counter()
+    failure = None
+    if outcome.status is not Status.passed:
+        if outcome.status not in EXPLAINED:
+            side.cancel()
+            return outcome
+        failure = Failure(status=outcome.status, reason=outcome.reason, detail=outcome.detail)
+    found = side.conclude(failure)
+    waited_s = time.perf_counter() - begin
+    stages, defences = (dict(outcome.evidence.get(name, {})) for name in ("stages_s", "defences_s"))
+    times = {
+        "stages_s": {**stages, "audit": waited_s, "total": stages.get("total", 0.0) + waited_s},
+        "defences_s": {**defences, "audit": waited_s},
+    }
+    labels = (*outcome.labels, *(label for label in side.labels if label not in outcome.labels))
+    outcome = replace(outcome, evidence={**outcome.evidence, **side.evidence, **times}, labels=labels)
+    if found is None or found is failure:
+        return outcome
+    return replace(
+        outcome,
+        status=found.status,
+        reason=found.reason,
+        evidence={**outcome.evidence, **found.evidence},
+        speedup=None,
+        timing=None,
+        detail=found.detail,
+    )
 
 
 def set_bytes(bench: Bench) -> int:

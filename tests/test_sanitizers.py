@@ -144,6 +144,7 @@ def _audit(text: str, tool: Tool, *, kernels: frozenset[str] = frozenset()) -> A
         arena_fd=-1,
         load=load,
         burst=burst,
+        elsewhere=burst,
         readable=(),
         gpu_minor=None,
         builds_later=False,

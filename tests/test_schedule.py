@@ -49,6 +49,29 @@ def test_what_comes_next_for_a_slot_is_what_it_takes_then() -> None:
     assert [take(schedule, "x") for _ in range(4)] == ["a2", "a3", "b1", "c1"]
 
 
+def test_a_problem_that_is_ready_goes_before_what_was_meant_to_come_next() -> None:
+    """What was built too late to be looked ahead to costs less now than its problem does later."""
+    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("b", "b1"), ("a", "a2")], ahead=100)
+    for problem, job in [("a", "a1"), ("b", "b1")]:
+        assert schedule.next_build() == (problem, job)
+        schedule.built(Ready(job=job, problem=problem, built=""))
+    assert take(schedule, "x") == "a1"
+    assert [ready.job for ready in schedule.upcoming("x", 2)] == ["b1"]
+    assert schedule.next_build() == ("a", "a2")
+    schedule.built(Ready(job="a2", problem="a", built=""))
+    assert [take(schedule, "x"), take(schedule, "x")] == ["a2", "b1"]
+
+
+def test_who_need_not_wait_is_told_at_once_that_nothing_is_ready() -> None:
+    schedule: Schedule[str, str] = Schedule([("a", "a1")], ahead=100)
+    assert schedule.take("x", wait=False) is None
+    assert schedule.next_build() == ("a", "a1")
+    schedule.built(Ready(job="a1", problem="a", built=""))
+    found = schedule.take("x", wait=False)
+    assert found is not None
+    assert found.job == "a1"
+
+
 def test_slots_leave_each_other_what_is_meant_for_them_as_long_as_there_is_more() -> None:
     schedule = filled("a1", "a2", "b1", "b2")
     assert take(schedule, "x") == "a1"

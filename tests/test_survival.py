@@ -322,5 +322,21 @@ def test_a_device_that_fails_is_quarantined_and_its_solutions_go_elsewhere(
     complete(tree)
 
 
+OWING = (str(Path(__file__).parent / "owing_worker.py"),)
+
+
+def test_verdicts_owed_by_a_referee_that_dies_are_reached_anew(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = collect()
+    logs = tree / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("OWING_MARK", str(tree / "died"))
+    with LocalExecutor(settings(tree), found, logs, worker=OWING) as executor:
+        summary = evaluate_run(settings(tree), environment=found, executor=executor)
+    assert (tree / "died").exists()
+    assert len(summary.records) == len(NAMES)
+    assert all(_is_verdict(record) for record in summary.records)
+    complete(tree)
+
+
 def _is_verdict(record: Record) -> bool:
     return record.status is EXPECTED[Path(record.solution).stem]

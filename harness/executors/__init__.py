@@ -84,14 +84,19 @@ class Executor(Protocol):
         """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
         ...
 
-    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         """The verdict; `task` is without modules, which come from `built`.
 
-        `ahead` are likely to come next for this slot: a hint, with which work may be begun early.
+        `ahead` are likely to come next for this slot: a hint, with which work may be begun early. None where the
+        verdict waits for what goes on beside the slot's work: `settle` has it, and the slot may judge others before.
 
         A referee that dies is replaced and the task tried once more; then `harness_error`. Raises `SlotLost` where the
         slot's device is missing, gone or ill.
         """
+        ...
+
+    def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
+        """The verdict that `judge` left open; waits for it. Raises as `judge` does."""
         ...
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -86,18 +87,30 @@ class RefereeProcess:
         with suppress(RefereeLost):  # one that died at once is met by its first task
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
-    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
-        """The verdict. Raises `RefereeLost` and `SlotLost`."""
+    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
+        """The verdict, or None where it is left open. Raises `RefereeLost` and `SlotLost`."""
         if not self.ready:
             message = self._receive(START_TIMEOUT_S)
             if message["type"] != "ready":
                 raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
             self.ready = True
-        self._send({"task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
-        message = self._receive(self._config.solution_timeout_s + MARGIN_S)
-        if message["type"] != "judged":
-            raise RefereeLost(f"the referee failed: {message.get('reason')}", str(message.get("trace", "")))
-        return Outcome.from_json(message["outcome"])
+        return self._ask({"type": "judge", "task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
+
+    def settle(self, task: Task) -> Outcome:
+        """The verdict that was left open. Raises `RefereeLost` and `SlotLost`."""
+        outcome = self._ask({"type": "settle", "task": task.to_json()})
+        if outcome is None:
+            raise RefereeLost("the referee left a verdict open twice", "")
+        return outcome
+
+    def _ask(self, message: Mapping[str, object]) -> Outcome | None:
+        self._send(message)
+        reply = self._receive(self._config.solution_timeout_s + MARGIN_S)
+        if reply["type"] == "owed":
+            return None
+        if reply["type"] != "judged":
+            raise RefereeLost(f"the referee failed: {reply.get('reason')}", str(reply.get("trace", "")))
+        return Outcome.from_json(reply["outcome"])
 
     def _send(self, message: Mapping[str, object]) -> None:
         try:
@@ -138,6 +151,8 @@ class LocalExecutor:
         self._lock = threading.Lock()
         self._closed = False
         self._referees: dict[str, RefereeProcess] = {}
+        self._owed: defaultdict[str, set[str]] = defaultdict(set)
+        """Logs of the tasks on which each slot's referee owes the verdict."""
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
         toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked)
         self.runtime = next((str(folder) for folder in toolchain.runtime), None)
@@ -166,7 +181,7 @@ class LocalExecutor:
     def build(self, order: Order) -> BuildOutcome:
         return self._builders.build(order)
 
-    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         whole = _whole(task, built)
         # Only audits run ahead.
         coming = [_whole(*each) for each in ahead] if self._settings.sanitizer is not None else []
@@ -176,7 +191,9 @@ class LocalExecutor:
             try:
                 referee = referee or self._start(slot.name)
                 outcome = referee.judge(whole, coming)
-                if left and was_killed(outcome.evidence):
+                if outcome is None:
+                    self._owed[slot.name].add(str(task.log_path))
+                elif left and was_killed(outcome.evidence):
                     continue
                 return outcome
             except RefereeLost as lost:
@@ -188,6 +205,25 @@ class LocalExecutor:
                 raise SlotLost(f"{slot.title}: {lost}") from lost
         if not started:
             raise SlotLost(f"{slot.title}: {reason}")
+        return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
+
+    def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
+        """As the Protocol says; what a referee owed that died since is judged anew."""
+        name, reason, detail = str(task.log_path), "", ""
+        for left in reversed(range(TRIES)):
+            if name not in self._owed[slot.name] and (outcome := self.judge(slot, task, built)) is not None:
+                return outcome
+            self._owed[slot.name].discard(name)
+            try:
+                outcome = self._referees[slot.name].settle(task)
+                if not (left and was_killed(outcome.evidence)):
+                    return outcome
+            except RefereeLost as lost:
+                reason, detail = str(lost), lost.detail
+                self._end(slot.name)
+            except SlotLost as lost:
+                self._end(slot.name)
+                raise SlotLost(f"{slot.title}: {lost}") from lost
         return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
 
     def close(self) -> None:
@@ -208,6 +244,7 @@ class LocalExecutor:
     def _end(self, name: str) -> None:
         with self._lock:
             held = self._referees.pop(name, None)
+            self._owed[name].clear()
         if held is not None:
             held.close()
 

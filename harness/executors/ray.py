@@ -160,6 +160,8 @@ class _Judge:
             runtime = (Path(self._executor.runtime),) if self._executor.runtime else ()
             own = replace(built, modules=tuple(placed), runtime=runtime or built.runtime)
             outcome = self._executor.judge(self._slot, task, own)
+            if outcome is None:
+                outcome = self._executor.settle(self._slot, task, own)
         except SlotLost as lost:
             return {"lost": str(lost)}
         finally:
@@ -262,6 +264,10 @@ class RayExecutor:
             task.log_path.write_bytes(said["log"])
             return Outcome.from_json(said["outcome"])
         return Outcome(status=Status.harness_error, reason=one_line(reason))
+
+    def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
+        """`judge` leaves nothing open."""
+        raise LookupError(f"{task.filename}: its verdict was given")
 
     def node_of(self, slot: Slot) -> str:
         """Ray's id of the node that judges for a slot."""

@@ -92,8 +92,15 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
         reason, trace = "", ""
         outcome: Outcome | None = None
         try:
-            ahead = [Task.from_json(each) for each in message["ahead"]]
-            outcome = referee.judge(Task.from_json(message["task"]), ahead)
+            task = Task.from_json(message["task"])
+            if message["type"] == "settle":
+                outcome = referee.settle(task)
+            else:
+                ahead = [Task.from_json(each) for each in message["ahead"]]
+                outcome = referee.begin(task, ahead)
+                if outcome is None:
+                    channel.send({"type": "owed"})
+                    continue
         except SandboxUnavailable as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return

@@ -1,0 +1,253 @@
+"""Checks on the side without a GPU: real referee, contestants, audits and benches; of the tools only a stand-in.
+
+The stand-in starts what it is given, as compute-sanitizer does, and says what a test wants it to have found. The tools
+themselves are tested on a GPU (tests/test_audit.py).
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.audit import Auditor
+from harness.build import default_root
+from harness.executors.worker import PRELOADED, PRELOADED_HOST
+from harness.hostcuda.build import prepare_headers
+from harness.model import DeviceKind, Problem, Status, Workload, digest_text
+from harness.referee import Referee
+from harness.sidebench import KEPT, SideBenches
+from harness.tasks import RefereeConfig, SourcePart, Task
+from harness.zygote import Zygote
+
+PROBLEM = textwrap.dedent(
+    """
+    import torch
+
+    ROWS = 40
+    COLUMNS = 64
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.softmax(x, dim=1)
+
+    def get_inputs():
+        return [torch.rand(ROWS, COLUMNS)]
+
+    def get_init_inputs():
+        return []
+    """
+)
+
+SOLUTION = """
+import os
+import time
+
+import torch
+
+AUDITED = "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        {body}
+"""
+RIGHT = "return torch.softmax(x, dim=1)"
+SLOW_AUDIT = "time.sleep(4.0 * AUDITED)\n        "
+
+RACE = textwrap.dedent(
+    """\
+    ========= Error: Race reported between Write access at racy(float *)+0x70 in cuda.cu:5
+    =========     and Read access at racy(float *)+0x90 in cuda.cu:6 [128 hazards]
+    =========
+    """
+)
+
+TOOL = """#!{python}
+import os, sys, time
+words = sys.argv[1:]
+tool, log = words[words.index("--tool") + 1], words[words.index("--log-file") + 1]
+command = words[words.index("--log-file") + 2:]
+open(log, "a").close()
+parent = os.getpid()
+if tool == "racecheck" and os.fork() == 0:
+    while os.getppid() == parent:
+        if os.path.exists({finding!r}):
+            with open(log, "a") as out:
+                out.write(open({finding!r}).read())
+        time.sleep(0.1)
+    os._exit(0)
+os.execvp(command[0], command)
+"""
+
+
+RUNTIME = prepare_headers(default_root()).folder
+"""The host device's libraries, which audited contestants, being meant for GPUs, don't get by themselves."""
+
+
+class Court:
+    def __init__(self, folder: Path, referee: Referee, finding: Path) -> None:
+        self._folder, self.referee, self.finding = folder, referee, finding
+        self._number = 0
+
+    def task(self, body: str, *, timed: bool = False) -> Task:
+        self._number += 1
+        text = "__global__ void racy(float* x) {\n  a(x);\n  b(x);\n}\n__shared__ int s;\n"
+        return Task(
+            problem=Problem(
+                id="level1/23", name="softmax", path=Path("23.py"), source=PROBLEM, digest=digest_text(PROBLEM)
+            ),
+            workload=Workload(name="full"),
+            source=SOLUTION.format(body=body) + "# __shared__ __syncthreads\n",
+            filename="23_test.py",
+            modules=(),
+            readable=(RUNTIME,),
+            log_path=self._folder / f"{self._number}.log",
+            timed=timed,
+            small=Workload(name="small", sizes={"ROWS": 7, "COLUMNS": 33}),
+            parts=(SourcePart(file="cuda.cu", name="cuda source 1", text=text, begin=1),),
+            kernels=("racy",),
+        )
+
+
+@contextmanager
+def a_court(folder: Path) -> Iterator[Court]:
+    finding = folder / "finding"
+    tool = folder / "compute-sanitizer"
+    tool.write_text(TOOL.format(python=sys.executable, finding=str(finding)))
+    tool.chmod(0o755)
+    config = RefereeConfig(
+        host_runtime=str(RUNTIME), device=DeviceKind.HOST, device_index=0, sandbox="auto", checked=True, seeds=2,
+        device_policy="strict",
+        load_timeout_s=60.0, call_timeout_s=20.0, solution_timeout_s=120.0, min_samples=8, sets_per_burst=4,
+        relative_half_width=0.5, budget_s=1.0, memory_limit_bytes=4 * 2**30, sanitizer=str(tool),
+    )  # fmt: skip
+    preload = (*PRELOADED, *PRELOADED_HOST)
+    with (
+        Auditor(str(tool), preload=preload, logs=folder, sandbox="auto", memory_limit_bytes=4 * 2**30) as auditor,
+        Zygote(preload=preload, log_path=folder / "contestants.log") as contestants,
+        Referee(config, contestants, auditor=auditor) as referee,
+    ):
+        yield Court(folder, referee, finding)
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    with a_court(tmp_path_factory.mktemp("side")) as held:
+        yield held
+
+
+@pytest.fixture
+def fresh_court(tmp_path: Path) -> Iterator[Court]:
+    """Its own, since what the stand-in has beside the tool's process is ended with the first contestant."""
+    with a_court(tmp_path) as held:
+        yield held
+
+
+def test_the_audited_calls_tell_that_small_sizes_are_right(court: Court) -> None:
+    outcome = court.referee.judge(court.task(RIGHT))
+    assert (outcome.status, outcome.labels) == (Status.passed, ()), outcome
+    assert outcome.evidence["small_workload"] == {"status": "passed", "reason": "right in the audited calls"}, outcome
+    assert all("not_run" not in held for held in outcome.evidence["audit"]["tools"].values()), outcome.evidence["audit"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.softmax(x, dim=1) if x.shape[0] == 40 else torch.softmax(x, dim=0)",
+        "assert x.shape[0] == 40\n        return torch.softmax(x, dim=1)",
+    ],
+    ids=["wrong", "raises"],
+)
+def test_right_at_one_size_only_is_a_label(court: Court, body: str) -> None:
+    outcome = court.referee.judge(court.task(body))
+    assert (outcome.status, outcome.labels) == (Status.passed, ("specialised_shape",)), outcome
+    assert outcome.evidence["small_workload"]["status"] in ("wrong_value", "runtime_error")
+
+
+def test_wrong_only_under_a_tool_is_the_tools_matter(court: Court) -> None:
+    """Values under a tool are no ground for a label: the small workload is judged without it then."""
+    outcome = court.referee.judge(court.task("return torch.softmax(x, dim=1) * (0.5 if AUDITED else 1.0)"))
+    assert (outcome.status, outcome.labels) == (Status.passed, ()), outcome
+    assert outcome.evidence["small_workload"]["reason"].startswith("right on every input variant")
+
+
+def test_a_verdict_waits_for_its_audit_while_others_are_judged(court: Court) -> None:
+    slow, quick = court.task(SLOW_AUDIT + RIGHT, timed=True), court.task("return x.softmax(1)", timed=True)
+    assert court.referee.begin(slow) is None
+    # The tools make one audit after another: so this one is left open, too, or judged to its end.
+    second = court.referee.begin(quick)
+    first = court.referee.settle(slow)
+    second = second or court.referee.settle(quick)
+    for outcome in (first, second):
+        assert (outcome.status, outcome.labels) == (Status.passed, ()), outcome
+        assert outcome.speedup is not None
+        assert outcome.evidence["small_workload"]["status"] == "passed"
+        assert outcome.evidence["stages_s"]["audit"] == outcome.evidence["defences_s"]["audit"]
+    with pytest.raises(KeyError):
+        court.referee.settle(slow)
+
+
+@pytest.mark.parametrize("body", [RIGHT, "return torch.softmax(x, dim=1) + 0.5"], ids=["right", "wrong"])
+def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_court: Court, body: str) -> None:
+    fresh_court.finding.write_text(RACE)
+    task = fresh_court.task(SLOW_AUDIT + body, timed=True)
+    assert fresh_court.referee.begin(task) is None
+    outcome = fresh_court.referee.settle(task)
+    assert outcome.status is Status.data_race, outcome.evidence["audit"]
+    assert outcome.speedup is None
+    assert outcome.timing is None
+    assert outcome.evidence["reports"][0]["kernel"] == "racy"
+    assert ("at full size" in outcome.reason) is (body != RIGHT), outcome.reason
+
+
+def test_what_says_itself_what_is_wrong_needs_no_audit(court: Court) -> None:
+    outcome = court.referee.begin(court.task(SLOW_AUDIT + "return torch.softmax(x, dim=1)[:1]"))
+    assert outcome is not None
+    assert outcome.status is Status.wrong_shape
+    assert "audit" not in outcome.evidence
+
+
+def test_solutions_under_way_never_share_a_bench(court: Court) -> None:
+    class Lent:
+        """Stands where a bench does: only its identity and its end matter here."""
+
+        def __init__(self) -> None:
+            self.closed, self.published = False, 0
+
+        def publish(self) -> None:
+            self.published += 1
+
+        def close(self) -> None:
+            self.closed = True
+
+    made: list[Lent] = []
+
+    def make(problem: Problem, workload: Workload) -> Lent:
+        made.append(Lent())
+        return made[-1]
+
+    benches = SideBenches(make)  # type: ignore[arg-type]
+    task = court.task(RIGHT)
+    small = task.small
+    assert small is not None
+    lend: Callable[[], object] = lambda: benches.lend(task.problem, small)  # noqa: E731
+    first, second = lend(), lend()
+    assert first is not second
+    benches.give_back(first)  # type: ignore[arg-type]
+    benches.give_back(first)  # type: ignore[arg-type]
+    assert lend() is first
+    assert made[0].published == 2  # wiped before each
+    for number in range(KEPT + 3):
+        other = replace(task.problem, digest=f"{number}")
+        benches.give_back(benches.lend(other, small))
+    assert not made[0].closed, "one that is lent is never closed"
+    assert not made[1].closed
+    assert sum(not held.closed for held in made) == 2 + KEPT
+    benches.close()
+    assert all(held.closed for held in made)
