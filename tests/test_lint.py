@@ -305,6 +305,24 @@ def test_a_lint_cut_short_goes_on_with_what_is_left(
     assert main([*call, "--resume"]) == 1
 
 
+def test_a_problem_that_memory_does_not_suffice_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hungry = "if x.dtype is torch.float64:\n    raise MemoryError('no')\nreturn torch.tanh(x)"
+    (folder / "level1" / "2_constant.py").write_text(source(hungry))
+    assert main(["problems", "lint", "level1/2", "--problems", str(folder), "--device", "cpu"]) == 1
+    shown = capsys.readouterr()
+    assert "loads" in shown.out
+    assert "not enough memory to check it: this machine's memory ran out: take a smaller --workload" in shown.out
+    assert "fault of the harness" not in shown.err
+
+
+def test_shares_are_even_and_together_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+    for number in (1, 2):
+        main(["problems", "lint", str(folder), "--device", "cpu", "--shard", f"{number}/2", "--json"])
+        seen.append([item["problem"] for item in json.loads(capsys.readouterr().out)])
+    assert seen == [["level1/1", "level1/3"], ["level1/2"]]
+
+
 def test_a_file_of_findings_that_is_none(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "lint.jsonl"
     call = ["problems", "lint", str(folder), "--device", "cpu", "--out", str(out)]

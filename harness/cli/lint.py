@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,6 @@ from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, console, f
 from harness.config import SHARD, ConfigError
 from harness.environment import MachineError
 from harness.model import DeviceKind, Problem, Workload, one_line
-from harness.planning import part
 from harness.report import lint as report_lint
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ def problems_lint(
             "it is not too large]",
         ),
     ] = None,
-    shard: Annotated[str | None, option("--shard", "Only the i-th of n parts: 2/8.")] = None,
+    shard: Annotated[
+        str | None, option("--shard", "Only the i-th of n parts: 2/8. Several GPUs check one each.")
+    ] = None,
     out: Annotated[
         Path | None,
         option("--out", "File that gets a JSON line a problem, as each is done; files may be concatenated."),
@@ -65,7 +66,8 @@ def problems_lint(
 
     Zeros, constants, another call's output, half an output, neighbouring indices, unused inputs and parameters, lower
     precision, and the reference with one operation left out must all be rejected. Exit code 1 where a problem is at
-    fault, 3 where problems are left (--budget-s; or the GPU broke down under one): go on with --resume.
+    fault, 3 where problems are left (--budget-s; the GPU broke down under one; others hold its memory): go on with
+    --resume.
 
     \b
     Examples:
@@ -73,6 +75,7 @@ def problems_lint(
       harness problems lint level1/16 level1/23 --device cpu
       harness problems lint --problems ../KernelBench/KernelBench --json
       harness problems lint --device cuda --out lint.jsonl --resume --budget-s 300 --markdown lint.md
+      CUDA_VISIBLE_DEVICES=1 harness problems lint --shard 2/2 --workload full --workload odd --workload half
     """
     if rules:
         _list_rules(as_json=as_json)
@@ -84,7 +87,7 @@ def problems_lint(
     if budget is not None and not budget > 0:
         raise ConfigError(f"--budget-s {budget:g}: a number of seconds above 0")
     kind = _kind(device)
-    tasks = part(list(_tasks(_chosen(paths or [], problems), workload or [], kind)), _shard(shard))
+    tasks = _share(list(_tasks(list(_chosen(paths or [], problems)), workload or [], kind)), shard)
     from harness.lint import LedgerError
 
     try:
@@ -117,11 +120,14 @@ class _Task:
     workload: Workload | None
 
 
-def _tasks(chosen: Iterable[tuple[Problem, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
-    """Every problem at every workload asked for; a problem that was named gets one also where it lacks the workload."""
-    for problem, named in chosen:
-        small = kind is DeviceKind.HOST and "small" in problem.workloads
-        for name in names or ["small" if small else "full"]:
+def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
+    """Every problem at the first workload asked for, then at the next; a problem that was named gets one also where it
+    lacks the workload."""
+    wanted: Sequence[str | None] = names or [None]
+    for asked in wanted:
+        for problem, named in chosen:
+            small = kind is DeviceKind.HOST and "small" in problem.workloads
+            name = asked or ("small" if small else "full")
             workload = problem.workloads.get(name)
             if workload is not None or named or not names:
                 yield _Task(problem=problem, name=name, workload=workload)
@@ -132,6 +138,7 @@ def _checked(
 ) -> tuple[list[ProblemReport], int]:
     """The findings on all tasks, and how many are left undone. What `out` holds already is not done again."""
     from harness.lint import append_to_ledger, read_ledger
+    from harness.shortage import advice, held_elsewhere_bytes
 
     begin = time.monotonic()
     known = read_ledger(out) if out is not None else {}
@@ -145,12 +152,21 @@ def _checked(
             continue
         if budget is not None and time.monotonic() - begin > budget:
             continue
-        opened = opened or _opened(kind)
+        first, opened = opened is None, opened or _opened(kind)
         with screen.status(f"{number} of {len(tasks)}: {task.problem.id}"):
             report = _lint(task, opened)
         broken_down = _broken_down(opened)
+        if first:
+            gc.freeze()  # whatever torch has imported by now stays: looking through it again takes 0.1 s a problem
         if broken_down:
             report = _at_fault(task, opened, f"the GPU gave up under one of the answers tried: {broken_down}")
+        if report is None:
+            elsewhere = held_elsewhere_bytes(opened)
+            told = f"not enough memory to check it: {advice(opened, elsewhere)}"
+            if elsewhere:
+                say(f"{task.problem.id} at {task.name}: {told}")
+                continue
+            report = _at_fault(task, opened, told)
         reports.append(report)
         if out is not None:
             append_to_ledger(out, report)
@@ -195,29 +211,35 @@ def _kind(device: str) -> DeviceKind:
     return _DEVICES[device]
 
 
-def _shard(wanted: str | None) -> str | None:
-    match = SHARD.fullmatch(wanted) if wanted is not None else None
-    if wanted is not None and (match is None or int(match[1]) > int(match[2])):
+def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
+    """Part i of n. Every n-th, since neighbours are alike: shares of a folder then take about the same time."""
+    if wanted is None:
+        return tasks
+    match = SHARD.fullmatch(wanted)
+    if match is None or int(match[1]) > int(match[2]):
         raise ConfigError(f"--shard {wanted!r:.40}: i/n with i from 1 to n, such as 2/8")
-    return wanted
+    return tasks[int(match[1]) - 1 :: int(match[2])]
 
 
 def _opened(kind: DeviceKind) -> Device:
-    from harness.devices import DeviceError, open_device
+    from harness.devices import DeviceError
+    from harness.shortage import opened
 
     why = environment.cuda_unusable(environment.collect()) if kind is DeviceKind.CUDA else None
     if why:
         raise MachineError(f"{why}; --device cpu lints at small sizes")
     try:
-        return open_device(kind)
+        return opened(kind)
     except DeviceError as error:
         raise MachineError(str(error)) from error
 
 
-def _lint(task: _Task, device: Device) -> ProblemReport:
+def _lint(task: _Task, device: Device) -> ProblemReport | None:
+    """The findings; None where memory ran out."""
     import torch
 
     from harness.lint import lint_problem, too_large_for_host
+    from harness.shortage import is_shortage
 
     on_host = device.kind is DeviceKind.HOST
     if task.workload is None:
@@ -234,8 +256,10 @@ def _lint(task: _Task, device: Device) -> ProblemReport:
         torch.set_num_threads(1)  # handing out such small pieces would cost more than it gains
     try:
         return lint_problem(task.problem, task.workload, device)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        return _at_fault(task, device, f"not enough memory to check it: {error}")
+    except Exception as error:
+        if not is_shortage(error):
+            raise
+        return None  # looked into by the caller, when the error's traceback no longer holds this problem's tensors
 
 
 def _broken_down(device: Device) -> str | None:

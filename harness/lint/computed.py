@@ -16,6 +16,7 @@ from harness.lint.samples import Drawer, Leaves, Sample
 from harness.lint.wrong import Wrong
 from harness.model import PrecisionClass
 from harness.oracle import Oracle
+from harness.shortage import is_shortage
 from harness.trees import flatten, unflatten
 
 COARSER = {
@@ -162,7 +163,9 @@ def _in_type(dtype: torch.dtype, oracle: Oracle, device: Device) -> Callable[[Sa
         inputs = [leaf.to(dtype) if leaf.is_floating_point() else leaf for leaf in sample.inputs]
         try:
             leaves = run_model(copy.deepcopy(held["model"]), inputs, sample, oracle, device)
-        except (RuntimeError, TypeError, NotImplementedError):
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            if is_shortage(error):
+                raise
             return rounded(sample, other)  # an operation that this device lacks in this type, or mixed types
         return [leaf.to(own.dtype) for leaf, own in zip(leaves, sample.own, strict=True)]
 

@@ -20,6 +20,7 @@ from harness.lint.samples import Leaves, Sample
 from harness.lint.wrong import Wrong
 from harness.model import one_line
 from harness.oracle import Oracle
+from harness.shortage import is_shortage
 from harness.trees import flatten, unflatten
 
 MAX_MUTANTS = 60
@@ -119,9 +120,9 @@ def mutants(sample: Sample, oracle: Oracle, device: Device) -> Mutants:
     try:
         traced = torch.fx.symbolic_trace(oracle.model)
         shapes = _shapes(traced, sample, oracle, device)
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:
+        if is_shortage(error):
+            raise
         oracle.restore_state()
         reason = one_line(f"{type(error).__name__}: {error}", limit=160)
         return Mutants(wrongs=(), operations=0, untried=(), not_traced=reason)

@@ -6,6 +6,7 @@ with which solutions are judged.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
@@ -26,6 +27,7 @@ from harness.oracle import Oracle
 from harness.precision import LIMITS
 from harness.reference import ProblemError, ReferenceModule, load_reference
 from harness.roofline import count_flops
+from harness.shortage import is_shortage
 from harness.sizes import SizeError, evaluate
 from harness.trees import flatten, unflatten
 
@@ -68,7 +70,7 @@ def lint_problem(problem: Problem, workload: Workload, device: Device) -> Proble
         checks += linted.checks()
         notes += linted.notes
     except (ProblemError, ValueError, RuntimeError, TypeError, NotImplementedError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
+        if is_shortage(error):
             raise
         checks.append(_broken("loads", [one_line(f"{type(error).__name__}: {error}", limit=300)]))
     return ProblemReport(
@@ -172,8 +174,9 @@ class _Linted:
 
     def _watched(self, non_finite: list[str], imprecise: list[str]) -> Iterator[Sample]:
         """The samples, each looked at on its way: is the reference finite and exact enough on it?"""
-        samples = self.drawer.samples(self.oracle, self.problem, self.required)
-        return (self._look_at(sample, non_finite, imprecise) for sample in samples)
+        samples = self.drawer.samples(self.oracle, self.problem, self.required, self.first)
+        # No generator: its variable would keep a sample alive while the next is made.
+        return map(functools.partial(self._look_at, non_finite=non_finite, imprecise=imprecise), samples)
 
     def _look_at(self, sample: Sample, non_finite: list[str], imprecise: list[str]) -> Sample:
         base = LIMITS[self.required]

@@ -54,8 +54,9 @@ class Sample:
             return True
         # `judge` fails an answer exactly where an output is not within its limits. Compared to no limit at all: what is
         # looked for beyond them, places and patterns, costs more than the comparison, and nobody reads it here.
+        # Contiguous, as an answer is when it is judged; the kernels that compare on a GPU are made for nothing else.
         return not all(
-            compare(a, t, reference=r, limits=_NONE).within(limit)
+            compare(a.contiguous(), t, reference=r, limits=_NONE).within(limit)
             for a, t, r, limit in zip(leaves, self.truth, self.own, self.limits, strict=True)
         )
 
@@ -80,14 +81,15 @@ def make_sample(
     """Compute truth and own answer on these inputs. Raises what the reference raises."""
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
-    errors = tuple(compare(r, t) for r, t in zip(own.leaves, truth.answer.leaves, strict=True))
+    exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
+    errors = tuple(compare(r.contiguous(), t) for r, t in zip(own.leaves, exact, strict=True))
     return Sample(
         variant=variant,
         inputs=tuple(inputs),
         tree=tree,
         seed=seed,
         own=own.leaves,
-        truth=truth.answer.leaves,
+        truth=exact,
         errors=errors,
         limits=tuple(limits_for(required, error) for error in errors),
         source=truth.source,
@@ -116,8 +118,13 @@ class Drawer:
         leaves, tree = flatten(list(drawn.values))
         return tuple(leaves), tree
 
-    def samples(self, oracle: Oracle, problem: Problem, required: PrecisionClass) -> Iterator[Sample]:
-        """One sample at a time, every variant in turn: at full size few of them fit the memory together."""
-        for number, (variant, part) in enumerate(variants_of(problem)):
-            leaves, tree = self.inputs(variant, part)
-            yield make_sample(variant, leaves, tree, 1000 + number, oracle, required)
+    def samples(self, oracle: Oracle, problem: Problem, required: PrecisionClass, first: Sample) -> Iterator[Sample]:
+        """One sample at a time, every variant in turn, `first` in place of the first: at full size few of them fit the
+        memory together, so nothing here holds on to one."""
+        yield first
+        for number, (variant, part) in enumerate(variants_of(problem)[1:], 1):
+            yield self._sample(variant, part, 1000 + number, oracle, required)
+
+    def _sample(self, variant: str, part: int, seed: int, oracle: Oracle, required: PrecisionClass) -> Sample:
+        leaves, tree = self.inputs(variant, part)
+        return make_sample(variant, leaves, tree, seed, oracle, required)

@@ -12,6 +12,7 @@ from enum import StrEnum
 import torch
 
 from harness.lint.samples import Leaves, Sample
+from harness.shortage import is_shortage
 
 Answering = Callable[[Sample, Leaves], "Sequence[torch.Tensor] | None"]
 """From a call, and the reference's outputs on other inputs of the same variant, to the outputs that the wrong solution
@@ -59,9 +60,9 @@ class Trial:
         """Let it answer one more call."""
         try:
             leaves = self.wrong.answer(sample, other)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:
+        except Exception as error:
+            if is_shortage(error):
+                raise
             # A mutant of the reference that can't run is no solution at all.
             self.fate = Fate.CRASHED
             return
@@ -103,6 +104,7 @@ def run_trials(
         elsewhere = other(sample)
         for trial in pending:
             trial.show(sample, elsewhere)
+        del sample, elsewhere  # before the next is made: the largest problems take a tenth of a GPU each time
     for trial in trials:
         trial.conclude()
     return trials

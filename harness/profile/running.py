@@ -21,7 +21,7 @@ from harness.build import BuildOutcome
 from harness.census import Sources, conclude
 from harness.config import RunConfig
 from harness.conversation import attach_request
-from harness.devices import open_device
+from harness.devices import Device, DeviceError
 from harness.executors.local import referee_config
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.guest import Guest, GuestFailed
@@ -31,6 +31,7 @@ from harness.profile import ncu
 from harness.reference import ProblemError
 from harness.roofline import datasheet, speed_of_light
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
+from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.sidecheck import subject_of
 from harness.sizes import apply_sizes
 from harness.tally import request_of, take_census
@@ -115,12 +116,26 @@ def profile(config: RunConfig, job: Job, built: BuildOutcome, *, tool: str | Non
 
     Raises `ProfileError`; a solution that fails is told of in its `Side`.
     """
-    settings = replace(referee_config(config, None), sanitizer=None)
     try:
-        device = open_device(config.device)
-        bench = Bench(job.problem, job.workload, device, sets_wanted=2, secret=random.Random())
-    except ProblemError as error:
-        raise ProfileError(f"problem {job.problem.id}: {error}") from error
+        device = opened(config.device)
+    except DeviceError as error:
+        raise ProfileError(str(error)) from error
+    elsewhere = held_elsewhere_bytes(device)
+    place = f"problem {job.problem.id}, workload {job.workload.name}"
+    try:
+        return _profiled(config, job, built, device, tool)
+    except Exception as error:
+        if is_shortage(error):
+            raise ProfileError(f"{place}, does not fit the free memory: {advice(device, elsewhere)}") from error
+        if not isinstance(error, ProblemError):
+            raise
+        more = f"; {advice(device, elsewhere)}" if elsewhere else ""
+        raise ProfileError(f"{place}: {error}{more}") from error
+
+
+def _profiled(config: RunConfig, job: Job, built: BuildOutcome, device: Device, tool: str | None) -> Profile:
+    settings = replace(referee_config(config, None), sanitizer=None)
+    bench = Bench(job.problem, job.workload, device, sets_wanted=2, secret=random.Random())
     with tempfile.TemporaryDirectory(prefix="harness-profile-") as folder, ExitStack() as stack:
         stack.callback(bench.close)
         stage = _Stage(config=settings, bench=bench, logs=Path(folder), tool=tool)
