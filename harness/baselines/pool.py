@@ -1,7 +1,7 @@
-"""Baselines of many problems: compiled side by side, timed one at a time.
+"""Baselines of many problems: compiled side by side, timed one at a time on each GPU.
 
-Trusted side; control flow only, no torch. Several processes share the GPU through a turnstile: whoever draws, runs or
-times is alone on it, and the others compile meanwhile.
+Trusted side; control flow only, no torch. Several processes share a GPU through its turnstile: whoever draws, runs or
+times is alone on it, and the others compile meanwhile. All GPUs take from one list.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Measured:
 
 
 class Pool:
-    """Processes that measure baselines, `jobs` at most. `run` may be called once."""
+    """Processes that measure baselines, `jobs` at most, on each of `gpus` in turn; those are names as in
+    CUDA_VISIBLE_DEVICES, none of them for the one device that there is. `run` may be called once."""
 
     def __init__(
         self,
@@ -45,12 +46,14 @@ class Pool:
         log_dir: Path,
         *,
         jobs: int,
+        gpus: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._device = device
         self._cache_dir = cache_dir
         self._log_dir = log_dir
         self._jobs = jobs
+        self._gpus = gpus
         self._env = env
         self._pending: deque[Request] = deque()
         self._alone: deque[Request] = deque()
@@ -68,7 +71,7 @@ class Pool:
             yield from self._with(min(self._jobs, len(requests)), alone=False)
             self._pending, self._alone = self._alone, deque()
             if self._pending:
-                yield from self._with(1, alone=True)
+                yield from self._with(min(max(1, len(self._gpus)), len(self._pending)), alone=True)
         finally:
             self._end_all()
 
@@ -127,13 +130,15 @@ class Pool:
     def _start(self, number: int) -> BaselineProcess:
         # With several processes each compiles on one thread: together they fill the processors.
         several = self._jobs > 1
+        place = number % max(1, len(self._gpus))
+        chosen = {"CUDA_VISIBLE_DEVICES": self._gpus[place]} if self._gpus else {}
         process = BaselineProcess(
             self._device,
             self._cache_dir,
             self._log_dir / f"baselines-{number}.log",
             threads=1 if several else cpu_count(),
-            turnstile=self._log_dir / "turnstile" if several else None,
-            env=self._env,
+            turnstile=self._log_dir / f"turnstile-{place}" if several else None,
+            env={**chosen, **(self._env or {})},
         )
         with self._lock:
             self._processes.add(process)

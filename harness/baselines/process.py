@@ -30,9 +30,10 @@ from harness.baselines.measuring import measure, sets_for
 from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
-from harness.devices import Device, DeviceError, open_device
+from harness.devices import Device, DeviceError
 from harness.model import Baseline, DeviceKind, Problem, Workload, one_line
 from harness.reference import ProblemError
+from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.sketch import sketch
 from harness.tasks import problem_of
 from harness.wire import Channel, ChannelClosed
@@ -50,7 +51,7 @@ def main(fd: int) -> None:
     channel = Channel(sock)
     start = channel.receive().message
     try:
-        device = open_device(DeviceKind(start["device"]), start["device_index"])
+        device = opened(DeviceKind(start["device"]), start["device_index"])
     except DeviceError as error:
         channel.send({"type": "fault", "reason": str(error)})
         return
@@ -64,7 +65,10 @@ def main(fd: int) -> None:
             request = channel.receive().message
         except ChannelClosed:
             return
-        channel.send(_answer(request, device, turnstile, BaselineStore(cache_dir)))
+        answer = _answer(request, device, turnstile, BaselineStore(cache_dir))
+        if answer.get("no_memory"):
+            answer["reason"] += f": {advice(device, held_elsewhere_bytes(device))}"
+        channel.send(answer)
 
 
 def _answer(request: Mapping[str, Any], device: Device, turnstile: Turnstile, store: BaselineStore) -> dict[str, Any]:
@@ -84,11 +88,11 @@ def _answer(request: Mapping[str, Any], device: Device, turnstile: Turnstile, st
             with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
                 store.put(keys[entry.baseline], entry)
         return _told([held[baseline] for baseline in asked])
-    except ProblemError as error:
-        return {"type": "fault", "reason": one_line(f"problem {problem.id}: {error}")}
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        return {"type": "fault", "reason": one_line(f"problem {problem.id}: {error}"), "no_memory": True}
     except Exception as error:
+        if is_shortage(error):
+            return {"type": "fault", "reason": f"problem {problem.id}: not enough memory", "no_memory": True}
+        if isinstance(error, ProblemError):
+            return {"type": "fault", "reason": one_line(f"problem {problem.id}: {error}")}
         traceback.print_exc()
         return {"type": "fault", "reason": one_line(f"{type(error).__name__}: {error}")}
     finally:

@@ -20,6 +20,7 @@ from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
 from harness.config import ConfigError, cache_root, parse_baselines
 from harness.environment import Environment, MachineError
+from harness.gpus import visible_gpus
 from harness.model import Baseline, DeviceKind, Problem, Workload
 from harness.report import baselines as pages
 from harness.report import format as show
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
 FORMAT = 1
 
-MOST_JOBS = 8
-"""Each process holds a CUDA context and one problem's tensors; timing goes one at a time anyway."""
+MOST_JOBS = 12
+"""Processes on one GPU: each holds a CUDA context and one problem's tensors, and timing goes one at a time anyway."""
+
+EAGER_JOBS = 2
+"""The same where nothing is compiled: one makes its problem ready while the other is timed."""
 
 EACH_BUDGET_S = 1.0
 """Seconds of bursts for each baseline of a problem, at most."""
@@ -63,7 +67,9 @@ def baseline_command(
     budget_s: Annotated[
         float | None, option("--budget-s", "Seconds after which no further problem begins.  [none]")
     ] = None,
-    jobs: Annotated[int | None, option("--jobs", "Processes that compile.  [half the processors, at most 8]")] = None,
+    jobs: Annotated[
+        int | None, option("--jobs", "Processes that compile.  [three quarters of the processors, at most 12 a GPU]")
+    ] = None,
     cache: Annotated[
         Path | None, option("--cache", "Folder of caches.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
     ] = None,
@@ -71,13 +77,15 @@ def baseline_command(
 ) -> None:
     """Measure the references' times: eager, and compiled by torch in its modes.
 
-    Problems are compiled side by side and timed one at a time, each baseline in turns with eager, its values held to
-    the problem's class. Times are kept for this GPU, driver and torch, for harness eval --baseline. A baseline that
-    fails or is wrong is a result; the exit code is 3 where nothing is known of some.
+    Problems are compiled side by side and timed one at a time on each GPU, each baseline in turns with eager, its
+    values held to the problem's class. All GPUs of the first one's model are used; CUDA_VISIBLE_DEVICES names fewer.
+    Times are kept for this GPU, driver and torch, for harness eval --baseline. A baseline that fails or is wrong is a
+    result; the exit code is 3 where nothing is known of some.
 
     \b
     Examples:
       harness baseline level1 --baseline eager,compile
+      harness baseline --baseline eager --out results/mine
       harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget-s 300
     """
     found = environment.collect()
@@ -86,9 +94,10 @@ def baseline_command(
         asked = parse_baselines(baseline)
     except ValueError as error:
         raise ConfigError(f"--baseline must be {error}, not {baseline!r:.80}") from None
+    gpus = _like_gpus(found) if kind is DeviceKind.CUDA else ()
     catalog = load_problems(problems or Path("problems"))
     chosen = _chosen(catalog, wanted or [], solved, workload or ("full" if kind is DeviceKind.CUDA else "small"))
-    files = None if out is None else _Files(out, found, kind, resume=resume)
+    files = None if out is None else _Files(out, found, kind, gpus, resume=resume)
     ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
     cache_dir = (cache or cache_root()).expanduser()
     done = _measure(
@@ -96,7 +105,8 @@ def baseline_command(
         kind=kind,
         files=files,
         cache_dir=cache_dir,
-        jobs=jobs or (max(1, min(MOST_JOBS, found.cpu_count // 2)) if kind is DeviceKind.CUDA else 1),
+        jobs=jobs or _jobs(asked, found.cpu_count, len(gpus)),
+        gpus=gpus,
         budget_s=budget_s,
         refresh=refresh,
     )
@@ -108,6 +118,18 @@ def baseline_command(
         say(f"not begun within the budget: {len(done.not_begun)} problems; --resume continues")
     if lost := [row for row in done.rows if row["outcome"] == pages.LOST]:
         fail(f"nothing is known of {len(lost)}: {lost[0]['problem']}: {lost[0]['reason']}", UNABLE)
+
+
+def _like_gpus(found: Environment) -> tuple[str, ...]:
+    """Names of the GPUs of the model that comes first: times of one file are of one model."""
+    visible = visible_gpus(found)
+    return tuple(gpu.uuid for gpu in visible if gpu.name == visible[0].name)
+
+
+def _jobs(asked: Sequence[Baseline], cpu_count: int, gpus: int) -> int:
+    """How many processes measure; on the host device one, which has the processors to itself."""
+    each = MOST_JOBS if any(baseline.mode is not None for baseline in asked) else EAGER_JOBS
+    return max(1, min(each * gpus, cpu_count * 3 // 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +183,7 @@ def _measure(
     files: _Files | None,
     cache_dir: Path,
     jobs: int,
+    gpus: Sequence[str],
     budget_s: float | None,
     refresh: bool,
 ) -> _Done:
@@ -182,7 +205,7 @@ def _measure(
     ]
     rows: list[pages.Row] = []
     peaks: Peaks | None = None
-    pool = Pool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs)
+    pool = Pool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs, gpus=gpus)
     done: set[str] = set()
     for told in pool.run(requests, budget_s=budget_s):
         peaks = told.peaks or peaks
@@ -229,11 +252,13 @@ def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
 class _Files:
     """`baselines.csv` and `environment.json` in one folder, written again with each problem that is done."""
 
-    def __init__(self, folder: Path, found: Environment, kind: DeviceKind, *, resume: bool) -> None:
+    def __init__(
+        self, folder: Path, found: Environment, kind: DeviceKind, gpus: Sequence[str], *, resume: bool
+    ) -> None:
         self._folder = folder
         self._rows: dict[pages.Identity, pages.Row] = {}
         machine = found.for_record(kind)
-        self._session = {"begun_at": timestamp(), "gpu_uuid": machine["gpu_uuid"]}
+        self._session = {"begun_at": timestamp(), "gpu_uuids": list(gpus)}
         self._held: dict[str, Any] = {"format": FORMAT, "environment": machine, "peaks": None, "sessions": []}
         rows, held = folder / ROWS_FILE, folder / ENVIRONMENT_FILE
         if not rows.exists():
