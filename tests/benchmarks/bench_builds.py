@@ -1,15 +1,18 @@
 """What each way of building brings: one solution alone, and many different ones at once, from an empty cache.
 
-    python tests/benchmarks/bench_builds.py                          # all ways; on 16 cores about 3 minutes
-    python tests/benchmarks/bench_builds.py --ways quick --count 64 --json builds.json
+    python tests/benchmarks/bench_builds.py --json builds.json --markdown builds.md
+    taskset -c 0-15 python tests/benchmarks/bench_builds.py          # on 16 of the processors
+    python tests/benchmarks/bench_builds.py --ways quick --count 64
 
 Makes `--count` different solutions of the examples (each with a constant of its own), and builds them by
 the real builders: zygote, harvest, sandbox, compilers, cache. Shared headers are warmed up first, which is timed apart.
 The GPU is not used; without nvcc the examples in plain C++ are built.
 
 Ways: `full` torch's own headers; `lean` lean headers; `prebuilt` and `split` one of the quick ways beside lean headers;
-`quick` both, which is what the harness does. Of `full` only the one alone is built. Processor seconds are those of the
-whole machine, which should have nothing else to do.
+`quick` both, which is what the harness does. `--count` are built of `quick`, `--others` of each other way and none of
+`full`: processor seconds a solution say what a technique brings, whatever their number. Processor seconds are those of
+the processors that this process may use (all of the machine's, or `taskset`'s), which should have nothing else to do.
+Exit code 1 where the target is missed: one alone in 8 s, `--count` in 60 s.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ WAYS = {
     "quick": {},
 }
 ALONE_ONLY = ("full",)
+
+ALONE_TARGET_S, MANY_TARGET_S = 8.0, 60.0
+"""What `quick` should take at most on 16 processors: a typical solution alone, and `--count` different ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +85,15 @@ def solutions(count: int, cuda: bool) -> list[tuple[str, str]]:
 
 
 def busy_s() -> float:
-    """Processor seconds of the whole machine since it started."""
-    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
-    user, nice, system, _idle, _wait, interrupt, soft = (int(field) for field in fields[:7])
-    return (user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
+    """Seconds for which the processors that this process may use were busy since the machine started."""
+    wanted = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    ticks = 0
+    for row in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        name, *fields = row.split()
+        if name in wanted:
+            user, nice, system, _idle, _wait, interrupt, soft = (int(field) for field in fields[:7])
+            ticks += user + nice + system + interrupt + soft
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Builders:
@@ -118,7 +129,7 @@ def measure(
         if alone.failure is not None:
             raise SystemExit(f"{chosen[count][0]} does not build: {alone.failure.reason}")
         units = dict(alone.modules[0].report.headers)
-        if way in ALONE_ONLY:
+        if way in ALONE_ONLY or not count:
             return Measured(way=way, alone_s=alone_s, alone_cpu_s=alone_cpu_s, alone_units=units)
         before, begin = busy_s(), time.perf_counter()
         with ThreadPoolExecutor(jobs) as pool:
@@ -148,40 +159,87 @@ def measure(
 
 def line(held: Measured) -> str:
     text = f"{held.way:9} alone {held.alone_s:6.1f} s ({held.alone_cpu_s:5.1f} s of processors)"
-    if held.wall_s is not None:
-        text += f"   {held.count} at once {held.wall_s:6.1f} s ({held.cpu_s:6.1f} s of processors), "
+    if held.wall_s is not None and held.cpu_s is not None:
+        text += f"   {held.count} at once {held.wall_s:6.1f} s ({held.cpu_s / held.count:5.1f} s of processors each), "
         text += f"each {held.typical_s:.1f} s, {held.failed} failed; units {held.units}"
     return text
+
+
+def markdown(measured: Sequence[Measured], warm_up_s: float, processors: int) -> str:
+    """The page to commit: one row a way."""
+    rows = [
+        "# Builds from an empty cache",
+        "",
+        f"{processors} processors; shared headers made ready once in {warm_up_s:.1f} s. The harness builds by `quick`.",
+        "",
+        "| way | one alone | its processor time | at once | all of them | processor time each | failed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for held in measured:
+        cells = [f"`{held.way}`", f"{held.alone_s:.1f} s", f"{held.alone_cpu_s:.1f} s"]
+        if held.wall_s is not None and held.cpu_s is not None:
+            each_s = held.cpu_s / held.count
+            cells += [str(held.count), f"{held.wall_s:.1f} s", f"{each_s:.1f} s", str(held.failed)]
+        else:
+            cells += ["", "", "", ""]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def missed(measured: Sequence[Measured]) -> list[str]:
+    """What `quick` did not reach."""
+    found = []
+    for held in measured:
+        if held.way == "quick" and held.alone_s > ALONE_TARGET_S:
+            found.append(f"one alone took {held.alone_s:.1f} s, more than {ALONE_TARGET_S:g}")
+        if held.way == "quick" and held.wall_s is not None and held.wall_s > MANY_TARGET_S:
+            found.append(f"{held.count} at once took {held.wall_s:.1f} s, more than {MANY_TARGET_S:g}")
+        if held.failed:
+            found.append(f"{held.failed} of {held.count} by {held.way} do not build")
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ways", default="quick,split,prebuilt,lean,full", help=", ".join(WAYS))
-    parser.add_argument("--count", type=int, default=64)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="builders at once")
+    parser.add_argument("--count", type=int, default=64, help="different solutions at once, of quick")
+    parser.add_argument("--others", type=int, default=16, help="the same of every other way; 0: only one alone")
+    processors = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=processors, help="builders at once")
     parser.add_argument("--arch", default="9.0", help="compute capability")
     parser.add_argument("--cache", type=Path, help="where shared headers are; a new folder if absent")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--budget-s", type=float, help="seconds after which no further way begins")
     options = parser.parse_args(arguments)
     major, minor = map(int, options.arch.split("."))
     capability = (major, minor) if find_nvcc() is not None else None
+    begin = time.perf_counter()
+    held: list[Measured] = []
     with tempfile.TemporaryDirectory() as scratch:
         shared = options.cache or Path(scratch) / "shared"
-        begin = time.perf_counter()
         NvccToolchain(capability, shared).warm_up()
         warm_up_s = time.perf_counter() - begin
-        sys.stdout.write(f"warm-up {warm_up_s:.1f} s, {os.cpu_count()} processors, {options.jobs} builders\n")
-        held = []
+        sys.stdout.write(f"warm-up {warm_up_s:.1f} s, {processors} processors, {options.jobs} builders\n")
         for way in options.ways.split(","):
+            if options.budget_s is not None and time.perf_counter() - begin > options.budget_s:
+                sys.stdout.write(f"{way:9} not begun: the budget was spent\n")
+                continue
             folder = Path(scratch) / way
             folder.mkdir()
-            held.append(measure(way, options.count, options.jobs, shared, folder, capability))
+            count = options.count if way == "quick" else options.others
+            held.append(measure(way, count, options.jobs, shared, folder, capability))
             sys.stdout.write(f"{line(held[-1])}\n")
             sys.stdout.flush()
-    if options.json is not None:
-        value = {"warm_up_s": warm_up_s, "cpu_count": os.cpu_count(), "jobs": options.jobs}
-        options.json.write_text(json.dumps({**value, "ways": [asdict(item) for item in held]}, indent=1))
-    return 0
+            # Written again after each: what was measured is kept when the rest is cut off.
+            value = {"warm_up_s": warm_up_s, "cpu_count": processors, "jobs": options.jobs}
+            if options.json is not None:
+                options.json.write_text(json.dumps({**value, "ways": [asdict(item) for item in held]}, indent=1) + "\n")
+            if options.markdown is not None:
+                options.markdown.write_text(markdown(held, warm_up_s, processors), encoding="utf-8")
+    strays = missed(held)
+    sys.stdout.write("".join(f"missed: {stray}\n" for stray in strays))
+    return 1 if strays else 0
 
 
 if __name__ == "__main__":
