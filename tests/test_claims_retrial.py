@@ -63,8 +63,7 @@ class Court:
             for number in range(4):
                 turns = plan_turns(4, random.Random(number), number)
                 reference = ReferenceRunner(self.bench).burst(turns)
-                for turn in turns:
-                    self.bench.mask(turn.index)
+                self.bench.mask([turn.index for turn in turns])
                 done, wall_s = session._burst(turns)
                 held.append(
                     Round(turns=turns, reference=reference, solution=done, solution_wall_s=wall_s, reference_first=True)
