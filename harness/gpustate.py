@@ -7,9 +7,9 @@ for a measurement is `disturbance`'s to say.
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,6 +45,15 @@ class GpuState:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look showed: the state (None without NVML), the reading, and who else was there by it."""
+
+    state: GpuState | None
+    reading: Reading
+    around: Neighbours
+
+
 class GpuMonitor:
     """Reads one GPU's state; does nothing where there is no NVML."""
 
@@ -63,8 +72,13 @@ class GpuMonitor:
         handle = self._handle
         return None if handle is None else _ask(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
 
-    def read(self) -> GpuState | None:
-        """The state now, or None without NVML."""
+    def look(self, since_s: float | None = None) -> Look:
+        """All of it at once; `since_s` as in `reading`. Some questions take the driver milliseconds."""
+        reading = self.reading(since_s)
+        around = self.neighbours(reading)
+        return Look(state=self._state(reading, around), reading=reading, around=around)
+
+    def _state(self, reading: Reading, around: Neighbours) -> GpuState | None:
         handle = self._handle
         if handle is None:
             return None
@@ -76,8 +90,8 @@ class GpuMonitor:
             memory_clock_hz=None if memory is None else memory * 10**6,
             temperature_c=_ask(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
             power_w=None if power is None else power / 1000.0,
-            throttle_reasons=_ask(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
-            other_processes=self.neighbours(self.reading()).foreign,
+            throttle_reasons=reading.reasons,
+            other_processes=around.foreign,
         )
 
     def reading(self, since_s: float | None = None) -> Reading:
@@ -97,7 +111,7 @@ class GpuMonitor:
     @staticmethod
     def neighbours(reading: Reading) -> Neighbours:
         """Who else is on the GPU by a reading: whoever is not this process, nor was started below it."""
-        return neighbours(reading, os.getpid(), parents_of_all() if reading.processes else {})
+        return neighbours(reading, os.getpid(), parents_of(reading.processes or ()))
 
 
 class Watch:
@@ -111,16 +125,28 @@ class Watch:
         self.states: list[GpuState] = []
         self.repeats = Repeats()
 
-    def round_counts(self) -> bool:
-        """Whether the round since the last look, or since the start, was left alone, or counts all the same."""
-        state = self._monitor.read()
-        if state is not None:
-            self.states.append(state)
-        after = self._monitor.reading(self._since_s)
-        self._around = self._monitor.neighbours(after)
-        found = disturbance(self._before, after, self._around)
-        self._before, self._since_s = after, time.time()
-        return self.repeats.keep(found)
+    def look(self) -> Callable[[], bool]:
+        """Begin to look at the GPU, beside whatever is done next, as a round's bursts are over.
+
+        What is returned waits for that, and says whether the round since the last look, or since the start, was left
+        alone, or counts all the same.
+        """
+        since_s, self._since_s = self._since_s, time.time()
+        looks: list[Look] = []
+        thread = threading.Thread(target=lambda: looks.append(self._monitor.look(since_s)), name="look", daemon=True)
+        thread.start()
+
+        def counts() -> bool:
+            thread.join()
+            (seen,) = looks
+            if seen.state is not None:
+                self.states.append(seen.state)
+            self._around = seen.around
+            found = disturbance(self._before, seen.reading, seen.around)
+            self._before = seen.reading
+            return self.repeats.keep(found)
+
+        return counts
 
     def to_json(self) -> dict[str, Any]:
         """For the record's timing, under the name that it has there."""
@@ -128,14 +154,18 @@ class Watch:
         return {"disturbed": {**self.repeats.to_json(), "other_processes": around}}
 
 
-def parents_of_all() -> dict[int, int]:
-    """Every visible process's parent, by /proc."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                # The name stands in brackets and may hold anything, brackets too.
-                found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+def parents_of(pids: Iterable[int]) -> dict[int, int]:
+    """The parents of these processes, and theirs in turn, as far as /proc shows them."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        while pid > 0 and pid not in found:
+            try:
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    # The name stands in brackets and may hold anything, brackets too.
+                    found[pid] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                break
+            pid = found[pid]
     return found
 
 

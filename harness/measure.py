@@ -221,13 +221,14 @@ def run_rounds(
     sets: int,
     limits: Limits,
     secret: random.Random,
-    counts: Callable[[], bool],
+    look: Callable[[], Callable[[], bool]],
 ) -> Rounds:
     """Alternate bursts until enough is known.
 
     `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
-    `settled` names the rule by which the samples suffice, or None. `counts` is asked after
-    each round, with the GPU idle: False throws the round away, because something else disturbed it.
+    `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
+    over, and looks at the GPU while outputs are verified: what it returns says in the end whether the round counts.
+    False throws it away, because something else disturbed it.
     """
     rounds = Rounds()
     begin = time.perf_counter()
@@ -252,13 +253,17 @@ def run_rounds(
         bench.mask(indices)
         bench.device.synchronize()
         done, wall_s = solution_burst(turns)
-        right = verify(turns, done)
+        # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
+        right = verify(turns, done) if redraw else None
         if reference is None:
             if redraw:
                 for index in indices:
                     bench.redraw(index)
                 bench.device.synchronize()
             reference = runner.burst(turns)
+        counts = look()
+        if right is None:
+            right = verify(turns, done)
         rounds.held.append(
             Round(
                 turns=turns,

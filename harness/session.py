@@ -307,7 +307,7 @@ class Session(Conversation):
                 deadline_s=self._deadline,
             ),
             secret=self._secret,
-            counts=watch.round_counts,
+            look=watch.look,
         )
         self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
         self._evidence["timed_calls_verified"] = len(findings)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.disturbance import MAX_REPEATS, Neighbours, Reading, Repeats, disturbance, neighbours
-from harness.gpustate import parents_of_all
+from harness.gpustate import parents_of
 
 OWN, ZYGOTE, GUEST, FOREIGN = 100, 110, 120, 900
 PARENTS = {1: 0, OWN: 50, 50: 1, ZYGOTE: OWN, GUEST: ZYGOTE, FOREIGN: 1}
@@ -90,7 +90,7 @@ def test_rounds_are_repeated_a_bounded_number_of_times() -> None:
 def test_the_process_tree_is_read_from_the_kernel() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        parents = parents_of_all()
+        parents = parents_of([child.pid, os.getpid()])
         assert parents[child.pid] == os.getpid()
         alone = Reading(at_s=0.0, processes=frozenset({os.getpid(), child.pid, 1}), busy={})
         found = neighbours(alone, os.getpid(), parents)
