@@ -28,13 +28,11 @@ SOUND_LIMIT_S = 5.0
 
 
 class Purpose(StrEnum):
-    """What a contestant of a task is for; a task may need several."""
+    """What a contestant of a task is for; the first task of a problem needs both."""
 
     CALIBRATION = "calibration"
     """The harness's own code, on which is measured what bursts cost."""
     JUDGEMENT = "judgement"
-    SMALL_WORKLOAD = "small_workload"
-    """Values on the small workload, beside an audit."""
 
 
 @dataclass(frozen=True, slots=True)

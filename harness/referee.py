@@ -22,7 +22,7 @@ from harness import peaks
 from harness.audit import Auditor, Subject
 from harness.baselines import Keeper
 from harness.bench import Bench
-from harness.conversation import attach_request
+from harness.conversation import attach_request, open_request
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
@@ -32,6 +32,7 @@ from harness.lint import taken_for_right
 from harness.measure import Turn
 from harness.messages import BurstDone, CallMode
 from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
+from harness.prefork import Head, Prefork, Purpose
 from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
 from harness.roofline import Peaks
@@ -74,7 +75,8 @@ class Referee:
         # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
         self._secret = random.Random(secrets.randbits(256))
         self._auditor = auditor
-        self._hush = Hush(auditor, config.device_index)
+        self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
+        self._hush = Hush(auditor, config.device_index, self._prefork)
         self._bench: Bench | None = None
         self._side_benches = SideBenches(self._side_bench)
         self._sides: dict[str, SideCheck | None] = {}
@@ -89,6 +91,7 @@ class Referee:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._prefork.close()
         self._drop_sides(keep=())
         for side, _outcome in self._owed.values():
             side.cancel()
@@ -141,7 +144,8 @@ class Referee:
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
         """Run, verify and time one solution. Only a fault of the harness raises.
 
-        `ahead` are tasks that are likely to come next: their audits begin while this one is judged.
+        `ahead` are tasks that are likely to come next: their audits begin while this one is judged, and the
+        contestant of the first of them.
         """
         outcome = self.begin(task, ahead)
         return self.settle(task) if outcome is None else outcome
@@ -153,9 +157,11 @@ class Referee:
             if each.small is not None and _name(each) not in self._sides:
                 self._sides[_name(each)] = self._begin_side(each, each.small)
         self._drop_sides(keep=(task, *ahead))
+        self._prefork.keep([each.log_path for each in (task, *ahead)])
         try:
-            return self._judge(task, self._sides.get(_name(task)))
+            return self._judge(task, self._sides.get(_name(task)), ahead)
         finally:
+            self._prefork.keep([each.log_path for each in ahead])
             if _name(task) in self._owed:
                 self._sides.pop(_name(task), None)
             self._drop_sides(keep=ahead)
@@ -172,10 +178,12 @@ class Referee:
             if (side := self._sides.pop(name)) is not None:
                 side.cancel()
 
-    def _judge(self, task: Task, side: SideCheck | None) -> Outcome | None:
+    def _judge(self, task: Task, side: SideCheck | None, ahead: Sequence[Task]) -> Outcome | None:
         begin = time.perf_counter()
         stages: dict[str, float] = {}
         evidence: dict[str, Any] = {"stages_s": stages}
+        if not self._is_ready_for(task):
+            self._fork_ahead(task)  # while its problem is prepared
         try:
             bench = self.bench_for(task.problem, task.workload)
             degenerate = self._refuse_degenerate(bench)
@@ -197,7 +205,7 @@ class Referee:
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
                 with bench.ledger.spend("calibration"):
-                    self._known = learn(self._terms(task), bench, task, self._guest)
+                    self._known = learn(self._terms(task), bench, task, self._trusted_guest)
                 if self._peaks is None and self.config.cache_dir:
                     self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
         elif task.timed and self._known is not None and not self._known.calm:
@@ -217,6 +225,8 @@ class Referee:
         owes = False
         try:
             with self._guest(task) as guest:
+                if ahead:
+                    self._fork_ahead(ahead[0])  # nothing is timed until this one's answers are verified
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
                     side = self._begin_side(task, workload)
                 session = Session(
@@ -316,13 +326,31 @@ class Referee:
         assert self._bench is not None
         assert self._known is not None
         with self._bench.ledger.spend("calibration"):
-            self._known = learn_again(self._known, self._terms(task), self._bench, task, self._guest)
+            self._known = learn_again(self._known, self._terms(task), self._bench, task, self._trusted_guest)
         return self._known
 
     def _guest(self, task: Task) -> Guest:
-        """A contestant for this solution, in its sandbox."""
-        limit = self.config.memory_limit_bytes
-        return Guest(self._zygote, self._policy(task), task.log_path, memory_limit_bytes=limit)
+        """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
+        return self._prefork.take(Head(task.log_path), self._policy(task))
+
+    def _trusted_guest(self, task: Task) -> Guest:
+        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), self._policy(task))
+
+    def _is_ready_for(self, task: Task) -> bool:
+        """Whether its problem is prepared, and what there is to learn of it is known."""
+        held = self._bench
+        return (
+            held is not None
+            and (held.problem.digest, held.workload) == (task.problem.digest, task.workload)
+            and (self._known is not None or not task.timed or self.config.device is DeviceKind.HOST)
+        )
+
+    def _fork_ahead(self, task: Task) -> None:
+        """Begin the contestants that this task needs first."""
+        if task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task):
+            own = self._policy(replace(task, readable=()))  # as `learn` asks for it
+            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), own)
+        self._prefork.begin(Head(task.log_path), self._policy(task))
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(
@@ -341,7 +369,7 @@ def _name(task: Task) -> str:
 
 def _sandbox_json(guest: Guest) -> dict[str, Any]:
     report = guest.sandbox
-    held: dict[str, Any] = report.to_json()
+    held: dict[str, Any] = {**report.to_json(), "opened_ahead_s": guest.opened_s}
     ended = guest.exit_report
     if ended is not None:
         held["peak_memory_bytes"] = ended.peak_memory_bytes

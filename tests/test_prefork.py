@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +22,11 @@ from harness.hostcuda.build import prepare_headers
 from harness.hush import Hush
 from harness.measure import Turn, calls_of
 from harness.messages import Attach, Burst, CallMode, Load, Open
-from harness.model import DeviceKind, PrecisionClass, Problem, Workload, digest_text
+from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.prefork import Head, Prefork, Purpose
+from harness.referee import Referee
 from harness.sandbox import SandboxPolicy, probe
+from harness.tasks import Outcome, RefereeConfig, Task
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote, ZygoteError
 
@@ -84,6 +86,10 @@ print("SEEN " + json.dumps({
 )
 
 
+def softmax(source: str = PROBLEM) -> Problem:
+    return Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
+
+
 @pytest.fixture(scope="module", params=[DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> Device:
     return open_device(request.param)
@@ -122,9 +128,7 @@ def prefork(zygote: Zygote, opening: Open) -> Iterator[Prefork]:
 
 @pytest.fixture(scope="module")
 def bench(device: Device) -> Bench:
-    source = textwrap.dedent(PROBLEM)
-    problem = Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
-    return Bench(problem, Workload(name="full"), device, sets_wanted=2, secret=random.Random(3))
+    return Bench(softmax(), Workload(name="full"), device, sets_wanted=2, secret=random.Random(3))
 
 
 def load(guest: Guest, bench: Bench, opening: Open, source: str = SOLUTION) -> None:
@@ -148,8 +152,6 @@ def answers_right(guest: Guest, bench: Bench) -> bool:
     turns = [Turn(index=index, mode=CallMode.COLD) for index in range(2)]
     for turn in turns:
         bench.draw(turn.index)
-        bench.hold_back(turn.index)
-        bench.mask(turn.index)
     bench.device.synchronize()
     request = Burst(
         calls=calls_of(bench, turns),
@@ -373,3 +375,85 @@ def test_a_dead_zygote_is_met_by_the_one_whose_turn_it_is(
         for name in ("log", "other"):
             with pytest.raises(ZygoteError):
                 prefork.take(Head(tmp_path / name), policy)
+
+
+def task(name: str, tmp_path: Path, source: str = SOLUTION, problem: str = PROBLEM, **changes: Any) -> Task:
+    held = Task(
+        problem=softmax(problem),
+        workload=Workload(name="full"),
+        source=source,
+        filename="23_x.py",
+        modules=(),
+        readable=(),
+        log_path=tmp_path / name,
+        timed=True,
+    )
+    return replace(held, **changes)
+
+
+@pytest.fixture
+def referee(zygote: Zygote, opening: Open) -> Iterator[Referee]:
+    config = RefereeConfig(
+        host_runtime=opening.host_runtime,
+        device=DeviceKind(opening.device),
+        device_index=0,
+        sandbox="auto",
+        checked=True,
+        device_policy="strict",
+        seeds=2,
+        load_timeout_s=60.0,
+        call_timeout_s=60.0,
+        solution_timeout_s=120.0,
+        min_samples=8,
+        sets_per_burst=4,
+        relative_half_width=0.5,
+        budget_s=30.0,
+        memory_limit_bytes=(4 if opening.host_runtime else 32) * 2**30,
+    )
+    with Referee(config, zygote) as held:
+        yield held
+
+
+def ahead_of(outcome: Outcome) -> bool:
+    """Whether its contestant was there before its turn."""
+    return outcome.evidence["sandbox"]["opened_ahead_s"] is not None
+
+
+def test_the_next_solutions_process_is_made_while_one_is_judged(
+    referee: Referee, zygote: Zygote, tmp_path: Path
+) -> None:
+    """Also for the first of another problem; failures leave nothing behind that the next one meets."""
+    other = PROBLEM.replace("37, 91", "41, 83")
+    tasks = [
+        task("right", tmp_path),
+        task("crashes", tmp_path, "import os\nos._exit(3)\n"),
+        task("wrong", tmp_path, SOLUTION.replace("dim=1", "dim=0")),
+        task("other", tmp_path, problem=other),
+        task("untimed", tmp_path, problem=other, timed=False),
+    ]
+    outcomes = []
+    for number, held in enumerate(tasks):
+        outcomes.append(referee.judge(held, tasks[number + 1 : number + 3]))
+        assert len(living(zygote)) <= 2  # the next one's, and what its problem is learnt with
+    assert [outcome.status for outcome in outcomes] == [
+        Status.passed,
+        Status.import_error,
+        Status.wrong_value,
+        Status.passed,
+        Status.passed,
+    ]
+    # What a problem is learnt with comes before its first solution, which may wait for its turn in vain.
+    assert {1, 2, 4} <= {number for number, outcome in enumerate(outcomes) if ahead_of(outcome)}
+    assert living(zygote) == []
+
+
+def test_a_schedule_that_changes_its_mind_costs_no_more_than_the_head_start(
+    referee: Referee, zygote: Zygote, tmp_path: Path
+) -> None:
+    first, promised, instead = (task(name, tmp_path) for name in ("first", "promised", "instead"))
+    referee.judge(first, [promised])
+    assert len(living(zygote)) == 1
+    outcome = referee.judge(instead)
+    assert outcome.status is Status.passed
+    assert not ahead_of(outcome)
+    assert living(zygote) == []

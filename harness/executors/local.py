@@ -183,8 +183,7 @@ class LocalExecutor:
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         whole = _whole(task, built)
-        # Only audits run ahead.
-        coming = [_whole(*each) for each in ahead] if self._settings.sanitizer is not None else []
+        coming = [_whole(*each) for each in ahead]
         reason, detail, started = "", "", False
         for left in reversed(range(TRIES)):
             referee = self._referees.get(slot.name)
