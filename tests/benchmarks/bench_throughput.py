@@ -1,12 +1,15 @@
 """How many solutions an hour, with how many devices, and whether memory and disk stay flat.
 
     python tests/benchmarks/bench_throughput.py --device host --count 40 --workers 1,2
-    python tests/benchmarks/bench_throughput.py --device cuda --count 64 --workers 1,2,4 --json throughput.json
+    python tests/benchmarks/bench_throughput.py --device cuda --sources solutions/tuned --count 64 --problems 16 \\
+        --workers 1,2,4 --json throughput.json
 
-Makes `--count` different solutions of the examples that pass (each a copy with a comment of its own, spread over their
-problems), evaluates them once so that everything is built, and then once more for each number of workers with a warm
-cache, by `harness eval` in a process of its own. Prints for each: seconds, solutions an hour, what the devices did in
-every second, the largest memory of the conductor and of a referee early and late in the run, and the disk's use.
+Makes `--count` different solutions of those in `--sources` (each a copy with a comment of its own, spread over their
+problems), evaluates one copy of each so that everything is built, and then all for each number of workers with a warm
+cache, by `harness eval` in a process of its own. Prints for each: seconds, solutions an hour (of the whole command, and
+between the first solution's beginning and the last one's end, which leaves the start of processes out), what the
+devices did in every second, the largest memory of the conductor and of a referee early and late in the run, and the
+disk's use.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,33 +33,42 @@ from harness.store import RunStore
 ROOT = Path(__file__).parent.parent.parent
 
 AUTHORS = ("naive", "optimised")
+"""Of the examples: those whose solutions pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One run. Memory is the sum of resident set sizes of the conductor and of all referees, in bytes."""
+    """One run. `judging_s` is from the first solution's beginning on a device to the last one's end. Memory is the sum
+    of resident set sizes of the conductor and of all referees, in bytes."""
 
     workers: int
     solutions: int
     passed: int
     wall_s: float
     per_hour: float
+    judging_s: float
+    judging_per_hour: float
     rss_early_bytes: int
     rss_late_bytes: int
     run_bytes: int
     cache_bytes: int
 
 
-def make_solutions(folder: Path, count: int, problems: int) -> None:
-    """`count` solutions, as evenly as can be over the first `problems` problems that have an example."""
-    sources: dict[str, list[Path]] = {}
-    for author in AUTHORS:
-        for path in sorted((ROOT / "solutions" / "examples" / author).glob("level*/*.py")):
-            sources.setdefault(f"{path.parent.name}/{path.name.split('_')[0]}", []).append(path)
-    chosen = [sources[name] for name in sorted(sources)[:problems]]
+def sources_of(folder: Path, problems: int) -> list[list[Path]]:
+    """The solutions of the first `problems` problems that have any, by problem."""
+    found: dict[str, list[Path]] = {}
+    authors = [folder / name for name in AUTHORS] if folder.name == "examples" else [folder]
+    for author in authors:
+        for path in sorted(author.glob("level*/*.py")):
+            found.setdefault(f"{path.parent.name}/{path.name.split('_')[0]}", []).append(path)
+    return [found[name] for name in sorted(found)[:problems]]
+
+
+def make_solutions(folder: Path, sources: Sequence[Sequence[Path]], count: int) -> None:
+    """`count` copies, as evenly as can be over the problems, each problem's sources in turn."""
     for number in range(count):
-        held = chosen[number % len(chosen)]
-        source = held[number // len(chosen) % len(held)]
+        held = sources[number % len(sources)]
+        source = held[number // len(sources) % len(held)]
         target = folder / "bench" / source.parent.name / f"{source.stem}_v{number}.py"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"# copy {number}\n{source.read_text()}")
@@ -81,8 +94,8 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
-def evaluate(folder: Path, options: list[str], workers: int, run_id: str) -> Measured:
-    command = [sys.executable, "-m", "harness", "eval", str(folder / "solutions"), *options]
+def evaluate(folder: Path, solutions: Path, options: list[str], workers: int, run_id: str) -> Measured:
+    command = [sys.executable, "-m", "harness", "eval", str(solutions), *options]
     command += ["--out", str(folder / "results"), "--run-id", run_id, "--workers", str(workers)]
     samples: list[int] = []
     begin = time.perf_counter()
@@ -104,7 +117,9 @@ def evaluate(folder: Path, options: list[str], workers: int, run_id: str) -> Mea
         sys.exit((folder / f"{run_id}.log").read_text())
     run = folder / "results" / run_id
     records = RunStore.open(run).records()
-    for line in timeline.lines(timeline.stays(records)):
+    stays = timeline.stays(records)
+    judging_s = max((stay.end_s for stay in stays), default=wall_s)
+    for line in timeline.lines(stays):
         if not line.startswith("  "):
             print(f"  {line}")
     quarter = max(1, len(samples) // 4)
@@ -114,6 +129,8 @@ def evaluate(folder: Path, options: list[str], workers: int, run_id: str) -> Mea
         passed=sum(record.status == "passed" for record in records),
         wall_s=round(wall_s, 2),
         per_hour=round(len(records) / wall_s * 3600, 1),
+        judging_s=round(judging_s, 2),
+        judging_per_hour=round(len(records) / judging_s * 3600, 1),
         rss_early_bytes=max(samples[quarter : 2 * quarter], default=0),
         rss_late_bytes=max(samples[-quarter:], default=0),
         run_bytes=tree_bytes(run),
@@ -126,6 +143,7 @@ def main() -> None:
     parser.add_argument("--device", default="host", choices=("host", "cuda"))
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--problems", type=int, default=20)
+    parser.add_argument("--sources", type=Path, default=ROOT / "solutions" / "examples", help="an author's folder")
     parser.add_argument("--workers", default="1")
     parser.add_argument("--eval-options", default="", help="more for harness eval, as '--audit never'")
     parser.add_argument("--json", type=Path)
@@ -135,27 +153,34 @@ def main() -> None:
     os.environ["HARNESS_CACHE"] = str(cache_root())
     folder = Path(tempfile.mkdtemp(prefix="throughput-"))
     try:
-        make_solutions(folder / "solutions", given.count, given.problems)
+        sources = sources_of(given.sources, given.problems)
+        each_once = max(map(len, sources)) * len(sources)
+        make_solutions(folder / "solutions", sources, given.count)
+        make_solutions(folder / "once", sources, min(given.count, each_once))
         options = ["--device", given.device, *given.eval_options.split()]
         counts = [int(text) for text in given.workers.split(",")]
-        print(f"{given.count} solutions; first run, whatever the cache holds:")
-        measured = [evaluate(folder, options, max(counts), "first")]
-        print(f"  {measured[0].wall_s} s")
+        print(f"{min(given.count, each_once)} solutions; first run, whatever the cache holds:", flush=True)
+        first = evaluate(folder, folder / "once", options, max(counts), "first")
+        print(f"  {first.wall_s} s")
+        measured: list[Measured] = []
         for workers in counts:
-            print(f"warm cache, {workers} at once:")
-            done = evaluate(folder, options, workers, f"warm-{workers}")
+            print(f"warm cache, {workers} at once:", flush=True)
+            done = evaluate(folder, folder / "solutions", options, workers, f"warm-{workers}")
             measured.append(done)
             growth = (done.rss_late_bytes - done.rss_early_bytes) / 2**20
             print(
                 f"  {done.solutions} solutions, {done.passed} passed, in {done.wall_s} s: {done.per_hour} an hour, "
-                f"{measured[1].wall_s / done.wall_s:.2f} times the first of these"
+                f"{measured[0].wall_s / done.wall_s:.2f} times the first of these; judged in {done.judging_s} s: "
+                f"{done.judging_per_hour} an hour, {measured[0].judging_s / done.judging_s:.2f} times"
             )
             print(
                 f"  memory {done.rss_early_bytes / 2**20:.0f} MiB early, {growth:+.0f} MiB late; records and logs "
-                f"{done.run_bytes / 2**20:.2f} MiB; cache {done.cache_bytes / 2**20:.1f} MiB"
+                f"{done.run_bytes / 2**20:.2f} MiB; cache {done.cache_bytes / 2**20:.1f} MiB",
+                flush=True,
             )
-        if given.json:
-            given.json.write_text(json.dumps([asdict(item) for item in measured], indent=2) + "\n")
+            if given.json:
+                # Written after each run: what was measured is kept when the rest is cut off.
+                given.json.write_text(json.dumps([asdict(item) for item in (first, *measured)], indent=2) + "\n")
     finally:
         shutil.rmtree(folder)
 
