@@ -34,8 +34,8 @@ the rules are, in this order:
    N more calls are made over other fresh inputs with no flush, no pause and no message between them. Where the code
    allows it they are *queued*: all of them submitted behind a gate on the stream while the process runs, which is then
    stopped; only then the inputs come, and W is the referee's clock from opening the gate until the device reports the
-   last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes longer than it should: it
-   is the contestant's device that reports. With c the same per call for code that the referee trusts, s its spread,
+   last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes longer than behind trusted
+   code: it is the contestant's device that reports, and what it still has to do holds the copies up. With c the same per call for code that the referee trusts, s its spread,
    and d the median of the accepted claims, the unexplained time a call, W / N - c - d, is at most
 
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
@@ -68,7 +68,9 @@ unnoticed is
     u = burst_s / N + per_call_s + 3 s + relative (t + c) + k
 
 per call (`hidden_s`) by rule 3, and by rule 6 the same with `QUEUED` and the c of queued calls, which is all that k can
-be: some microseconds. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
+be: what copying a call's outputs takes (21 to 293 us over 38 problems on an H200), for code that writes them to where
+they are copied to. A device that tells the end of queued calls too early gains what copying them aside may be late,
+divided by N. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
 defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us
 it proves nothing, and rules 2, 4, 5 and 6 have to do the work. (`calls_needed` says how many calls a burst would need;
 for short ones no number suffices.)

@@ -71,8 +71,9 @@ class Gate:
         return self.number
 
     def open(self) -> float:
-        """Open it; the moment (`time.perf_counter`)."""
+        """Open it; the moment (`time.perf_counter`). What the other end has told so far does not count."""
         self._opened = self.number
+        self._words[DONE_WORD] = 0
         now_s = time.perf_counter()
         self._words[OPEN_WORD] = self.number
         return now_s
@@ -81,6 +82,11 @@ class Gate:
     def is_open(self) -> bool:
         """Whether `open` was called for this use; what the other process wrote to the page does not count."""
         return self._opened == self.number
+
+    @property
+    def told(self) -> bool:
+        """Whether the other end says that the work behind the gate is done: a lie while the gate is shut."""
+        return self._words[DONE_WORD] == self.number
 
     def wait_done(self, timeout_s: float) -> float | None:
         """The moment at which the work behind the gate was seen to be done; None where that takes longer.

@@ -18,7 +18,7 @@ from harness.guest import Guest, GuestFailed
 from harness.measure import plan_turns
 from harness.messages import Manner
 from harness.model import DeviceKind
-from harness.nonstop import Nonstop
+from harness.nonstop import Nonstop, learn_copy_noise
 from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session, Terms
 from harness.tasks import Task
@@ -121,7 +121,9 @@ class _Trusted(Session):
         found: dict[Manner, Calibration] = {}
         for manner, number in NONSTOP_BURSTS.items():
             bursts = [self._asker().run(range(sets), manner, drawn=True) for _ in range(number + 1)]
-            walls_s = [held.wall_s for held in bursts[1:] if isinstance(held, Nonstop)]
-            if walls_s:
-                found[manner] = calibrate([(wall_s, [0.0] * sets) for wall_s in walls_s])
+            made = [held for held in bursts[1:] if isinstance(held, Nonstop)]
+            if made:
+                found[manner] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
+                if manner is Manner.QUEUED:
+                    learn_copy_noise(self._bench, made)
         return found

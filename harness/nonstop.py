@@ -37,10 +37,21 @@ WAITS = "they wait for the device, or take long to submit"
 
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
-"""Seconds, and share of its shortest time, by which copying outputs aside may differ from one time to the next."""
+"""Seconds, and share of its shortest time, by which copying outputs aside may at most be late behind the last call."""
+
+LEAST_COPY_NOISE_S = 20e-6
+LATENESS_FACTOR = 2.0
+"""What it may be late at the least, and how many times as late as behind queued calls of trusted code: the device
+changes from one process's work to another's in between."""
 
 QUEUE_LIMIT_S = 5.0
 """How long queued calls may take, which by all that is known take milliseconds."""
+
+TOLD_EARLY = Failure(
+    status=Status.disqualified,
+    reason="queued calls were said to be done before they could begin",
+    evidence={"rule": "told early"},
+)
 
 LATE_WRITE = Failure(
     status=Status.disqualified,
@@ -51,18 +62,31 @@ LATE_WRITE = Failure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nonstop:
-    """One such burst: the referee's seconds around it, and the claims. `still` tells whether outputs still are as they
-    were when it ended."""
+    """One such burst: the referee's seconds around it, and the claims. `late_s` is how much longer than ever before it
+    took to copy the outputs aside behind it; `still` tells whether they still are as they were then."""
 
     turns: tuple[Turn, ...]
     done: BurstDone
     wall_s: float
+    late_s: float
     still: Callable[[], bool]
 
     @property
     def claimed_s(self) -> float:
         """Seconds a call, as claimed."""
         return statistics.fmean(claim.device_s for claim in self.done.claims)
+
+
+def copy_noise_s(bench: Bench) -> float:
+    """How late copying outputs aside may be, in seconds, before it shows that the device was still at work."""
+    return min(bench.copy_noise_s, COPY_NOISE_S + COPY_NOISE * bench.copy_aside_s)
+
+
+def learn_copy_noise(bench: Bench, trusted: Sequence[Nonstop]) -> None:
+    """Note how late the copies were behind queued calls of trusted code. Who disturbs these can only make it more: the
+    least that was ever learnt of the problem counts."""
+    late_s = max(held.late_s for held in trusted)
+    bench.copy_noise_s = min(bench.copy_noise_s, LATENESS_FACTOR * late_s + LEAST_COPY_NOISE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +121,9 @@ class Asker:
         late_s = aside.take()
         if manner is Manner.QUEUED:
             # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
-            wall_s += late_s
+            wall_s += max(0.0, late_s - copy_noise_s(bench))
         done = self.guest.collect(len(turns), self.limit_s)
-        return Nonstop(turns=turns, done=done, wall_s=wall_s, still=aside.same)
+        return Nonstop(turns=turns, done=done, wall_s=wall_s, late_s=late_s, still=aside.same)
 
     def _prepare(self, burst: Burst, manner: Manner) -> str | None:
         if manner is not Manner.QUEUED:
@@ -119,6 +143,9 @@ class Asker:
 
     def _open(self) -> float | None:
         gate = self.bench.device.own_gate().owner
+        if gate.told:
+            gate.open()
+            raise GuestFailed(TOLD_EARLY)
         begin_s = gate.open()
         end_s = gate.wait_done(min(self.limit_s, QUEUE_LIMIT_S))
         return None if end_s is None else end_s - begin_s
@@ -137,6 +164,8 @@ class Figures:
     verdict: BackToBackVerdict
     seconds: Mapping[Manner, float]
     refused: Mapping[Manner, str]
+    late_s: Sequence[float] = ()
+    """How late copying the outputs aside was behind each burst of queued calls."""
 
     @property
     def proven(self) -> bool:
@@ -166,6 +195,7 @@ class Nonstops:
         self._indices = range(known.quiet.nonstop_sets)
         self._seconds: dict[Manner, float] = {}
         self._refused: dict[Manner, str] = {}
+        self._late_s: list[float] = []
 
     def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> Figures | None:
         """None where nothing is gained, or where a finding is a failure. Raises `GuestFailed`.
@@ -189,6 +219,7 @@ class Nonstops:
             verdict=verdict,
             seconds=self._seconds,
             refused=self._refused,
+            late_s=self._late_s,
         )
 
     def _hold(self, manner: Manner, claimed_s: float, latency_s: float | None) -> BackToBackVerdict | None:
@@ -202,6 +233,8 @@ class Nonstops:
             if held is None:
                 return None
             walls_s.append(held.wall_s)
+            if manner is Manner.QUEUED:
+                self._late_s.append(held.late_s)
             self._seconds[manner] = min(self._seconds.get(manner, held.claimed_s), held.claimed_s)
             verdict = judge_back_to_back(
                 walls_s,
@@ -285,9 +318,8 @@ class _Aside:
         bench.copy_aside_s = min(bench.copy_aside_s, self._copy())
 
     def take(self) -> float:
-        """Make the copies; the seconds that this took longer than it should, 0 within noise."""
-        beyond_s = self._copy() - self._bench.copy_aside_s
-        return beyond_s if beyond_s > COPY_NOISE_S + COPY_NOISE * self._bench.copy_aside_s else 0.0
+        """Make the copies; the seconds that this took longer than it ever did."""
+        return max(0.0, self._copy() - self._bench.copy_aside_s)
 
     def _copy(self) -> float:
         begin = time.perf_counter()
