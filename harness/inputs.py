@@ -1,7 +1,7 @@
 """Draws a problem's inputs: from its own distribution, and the stress variants that tell right from nearly right.
 
-Trusted side. Imports `reference`, `trees`, `variants` and torch. Nothing here decides which variants a problem
-allows; that is `InputRules`, from the problem's declaration.
+Trusted side. Imports `devices`, `reference`, `trees`, `variants` and torch. Nothing here decides which variants a
+problem allows; that is `InputRules`, from the problem's declaration.
 
 `get_inputs` is called under a default-device context, so that one written for the CPU draws on the GPU, which is a
 thousand times faster on the large problems; where that fails, it is called on the CPU and the tensors are moved.
@@ -17,7 +17,8 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.reference import ProblemError, ReferenceModule, describe, seed_everything
+from harness.devices import seed_generators
+from harness.reference import ProblemError, ReferenceModule, describe
 from harness.trees import TreeError, TreeSpec, flatten, unflatten
 from harness.variants import OWN, check_variant, transform
 
@@ -77,7 +78,9 @@ def draw_into(
 
 def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, seed: int) -> list[str]:
     """Apply a variant in place, with generators that don't depend on how the inputs were drawn."""
-    seed_everything(seed ^ _TRANSFORM_SALT)
+    if variant == OWN:
+        return []
+    seed_generators(seed ^ _TRANSFORM_SALT)
     return transform(variant, list(zip(spec.paths("inputs"), leaves, strict=True)), seed)
 
 
@@ -92,7 +95,7 @@ def _own(
 ) -> tuple[Any, Literal["device", "cpu"]]:
     """What `get_inputs` returns, drawn on the device if that works, and where it was drawn."""
     try:
-        seed_everything(seed)
+        seed_generators(seed)
         with torch.no_grad(), around, torch.device(device):
             values = reference.get_inputs()
         leaves = flatten(values)[0]
@@ -105,7 +108,7 @@ def _own(
         # Whatever it was, the CPU decides: code that is not made for another device fails in many ways.
         pass
     try:
-        seed_everything(seed)
+        seed_generators(seed)
         with torch.no_grad():
             return reference.get_inputs(), "cpu"
     except (torch.OutOfMemoryError, MemoryError):

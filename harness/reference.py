@@ -1,7 +1,7 @@
 """Loads a problem's module from its source, with a workload's sizes in place of the file's.
 
 Trusted side only: the referee and the baselines use it, a contestant never sees it. A problem is trusted code and is
-executed here. Imports the vocabulary, `sizes` and `trees`.
+executed here. Imports the vocabulary, `devices`, `sizes` and `trees`.
 
 The module is registered under a random name, since dataclasses, `torch.compile` and Triton look a class up by
 the name of its module, and so that nothing else in the process can reach it by guessing. Two loads share nothing.
@@ -10,7 +10,6 @@ the name of its module, and so that nothing else in the process can reach it by 
 from __future__ import annotations
 
 import ast
-import random
 import secrets
 import sys
 import weakref
@@ -19,9 +18,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 
+from harness.devices import seed_generators
 from harness.model import Problem, Workload, one_line
 from harness.sizes import UNKNOWN, apply_sizes, constants
 from harness.trees import TreeError, flatten, unflatten
@@ -60,7 +59,7 @@ class ReferenceModule:
 
         Raises `ProblemError` where `get_init_inputs` fails or returns no list or tuple.
         """
-        seed_everything(INIT_SEED)
+        seed_generators(INIT_SEED)
         with self._blame("get_init_inputs failed"):
             held = self._get_init_inputs()
         if not isinstance(held, list | tuple):
@@ -76,7 +75,7 @@ class ReferenceModule:
         made. Raises `ProblemError`.
         """
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
-        seed_everything(seed)
+        seed_generators(seed)
         with self._blame("Model(*get_init_inputs()) failed"):
             model: torch.nn.Module = self._model_class(*arguments)
         if device is None and dtype is None:
@@ -131,13 +130,6 @@ def load_reference(problem: Problem, workload: Workload) -> ReferenceModule:
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ProblemError(f"{problem.id}: the file fails on import: {describe(error)}") from error
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python's, numpy's and torch's global generators (torch: on every device)."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
 
 
 def describe(error: BaseException) -> str:

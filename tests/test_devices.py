@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
-from harness.devices import ALIGNMENT_BYTES, Device, aligned, open_device
+from harness.devices import ALIGNMENT_BYTES, Device, aligned, open_device, seed_generators
 from harness.model import DeviceKind
 
 ATTACH = """
@@ -98,3 +100,23 @@ def test_the_clock_runs_while_the_call_does(device: Device) -> None:
         assert times.device_s > 0.004
         assert times.window_s >= times.device_s * 0.9
     assert results == ["answer", "answer"]
+
+
+def test_generators_are_seeded_as_torch_seeds_them() -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(3)
+    kept = len(torch.xpu._queued_calls)
+    seed_generators(11)
+    drawn = (random.random(), float(np.random.rand()))
+    assert torch.equal(torch.rand(3), expected)
+    seed_generators(11)
+    assert (random.random(), float(np.random.rand())) == drawn
+    assert len(torch.xpu._queued_calls) == kept, "nothing is noted down for devices that are not in use"
+
+
+@pytest.mark.gpu
+def test_generators_of_the_gpu_are_seeded_as_torch_seeds_them() -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(3, device="cuda")
+    seed_generators(11)
+    assert torch.equal(torch.rand(3, device="cuda"), expected)

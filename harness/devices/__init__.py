@@ -182,10 +182,16 @@ def open_device(kind: DeviceKind, index: int = 0) -> Device:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed Python's, numpy's and torch's global generators (torch: on every device)."""
+    """Seed Python's, numpy's and torch's global generators (torch: on the CPU and every CUDA device in use).
+
+    `torch.manual_seed` gives these the same state. But for each kind of device that is not in use, it notes the call
+    and a traceback to be told in case it ever is: a third of a millisecond, and memory that is never given back.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)
 
 
 def aligned(nbytes: int) -> int:
