@@ -35,8 +35,9 @@ the rules are, in this order:
    allows it they are *queued*: all of them submitted behind a gate on the stream while the process runs, which is then
    stopped; only then the inputs come, and W is the referee's clock from opening the gate until the device reports the
    last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes longer than behind trusted
-   code: it is the contestant's device that reports, and what it still has to do holds the copies up. With c the same per call for code that the referee trusts, s its spread,
-   and d the median of the accepted claims, the unexplained time a call, W / N - c - d, is at most
+   code: it is the contestant's device that reports, and what it still has to do holds the copies up. With c the same
+   per call for code that the referee trusts, s its spread, and d the median of the accepted claims, the unexplained
+   time a call, W / N - c - d, is at most
 
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 
@@ -54,8 +55,8 @@ the rules are, in this order:
 **Calibrations.** What slows a machine down makes a calibration too high, never too low. That is lenient in rules 3 and
 6: so the bursts of trusted code are made anew, some times at most, while another process works on the GPU or they
 differ among themselves (`Calibration.agrees`); a calm calibration counts before a disturbed one, and of two alike the
-lower (`calibration.lower_of`). In rule 4 it accuses: so before that rule convicts, trusted code is timed again, beside which a liar
-gains nothing, since the least cost of all bursts ever made of the problem counts,
+lower (`calibration.lower_of`). In rule 4 it accuses: so before that rule convicts, trusted code is timed again, beside
+which a liar gains nothing, since the least cost of all bursts ever made of the problem counts,
 
     W - D < 0.5 N min(least cost before, least cost now),
 
