@@ -89,9 +89,10 @@ extern "C" __global__ void moments(const actual_t *actual, const truth_t *truth,
     }
 }
 
-// For each block: sum of squared errors beyond rounding, the largest scaled error and its place.
+// For each block: sum of squared errors beyond rounding, the largest scaled error and its place, which as a double is
+// exact up to 2^53.
 extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, long long count, double scale,
-                                  double half_unit, double least_slack, double *found, long long *place)
+                                  double half_unit, double least_slack, double *found)
 {
     double squares = 0, top = -1;
     long long at = 0;
@@ -121,9 +122,8 @@ extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, 
             squares += sums[w];
             if (tops[w] > top) { top = tops[w]; at = places[w]; }
         }
-        found[2ll * blockIdx.x] = squares;
-        found[2ll * blockIdx.x + 1] = top;
-        place[blockIdx.x] = at;
+        double *mine = found + 3ll * blockIdx.x;
+        mine[0] = squares; mine[1] = top; mine[2] = (double)at;
     }
 }
 
@@ -159,9 +159,10 @@ class PlainPasses:
         launch = _kernels(self.actual, self.truth)[0]
         found = torch.empty(_blocks(self.actual), 4, dtype=torch.float64, device=self.actual.device)
         launch((len(found), 1, 1), _THREADS, [*self._pair(), nvrtc.pointer(found)])
-        sums, tops = found[:, :2].sum(dim=0), found[:, 2:].amax(dim=0)
-        squares, total, truth_top, actual_top = torch.cat((sums, tops)).tolist()
-        return math.sqrt(squares), total, truth_top, actual_top
+        # The blocks' numbers are put together here: each operation more on the device would cost as much as the kernel.
+        held = found.cpu().numpy()
+        (squares, total), (truth_top, actual_top) = held[:, :2].sum(axis=0), held[:, 2:].max(axis=0)
+        return math.sqrt(squares), float(total), float(truth_top), float(actual_top)
 
     def errors(self, scale: float, half_unit: float, least_slack: float) -> tuple[float, float, int]:
         """Norm of the errors, the largest scaled error, its flat index.
@@ -170,14 +171,12 @@ class PlainPasses:
         0 where nothing is.
         """
         launch = _kernels(self.actual, self.truth)[1]
-        blocks = _blocks(self.actual)
-        found = torch.empty(blocks, 2, dtype=torch.float64, device=self.actual.device)
-        places = torch.empty(blocks, dtype=torch.int64, device=self.actual.device)
+        found = torch.empty(_blocks(self.actual), 3, dtype=torch.float64, device=self.actual.device)
         numbers = [nvrtc.number(value) for value in (scale, half_unit, least_slack)]
-        launch((blocks, 1, 1), _THREADS, [*self._pair(), *numbers, nvrtc.pointer(found), nvrtc.pointer(places)])
-        best = found[:, 1].argmax()
-        squares, top = torch.stack((found[:, 0].sum(), found[best, 1])).tolist()
-        return math.sqrt(squares), top, int(places[best])
+        launch((len(found), 1, 1), _THREADS, [*self._pair(), *numbers, nvrtc.pointer(found)])
+        held = found.cpu().numpy()
+        best = int(held[:, 1].argmax())
+        return math.sqrt(held[:, 0].sum()), float(held[best, 1]), int(held[best, 2])
 
     def _pair(self) -> list[nvrtc.Argument]:
         return [nvrtc.pointer(self.actual), nvrtc.pointer(self.truth), nvrtc.integer(self.actual.numel())]
