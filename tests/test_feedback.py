@@ -65,7 +65,7 @@ def test_of_expected_values_two_digits_are_told_and_of_seeds_nothing(record: Rec
                 assert more not in text.replace(f"got {more}", "")
     for told in re.findall(r"expected about (\S+)", text):
         number = told.rstrip(";,)").split("e")[0]
-        assert len(number.replace(".", "").replace("-", "").lstrip("0")) <= 2, told
+        assert len(number.replace(".", "").replace("-", "").strip("0")) <= 2, told
 
 
 def failing(status: Status, **changes: Any) -> Record:
@@ -277,6 +277,82 @@ def test_a_spill_a_launch_floor_and_a_slow_call_are_named() -> None:
     assert "An empty kernel takes 1.80 µs here" in text
     assert "takes 56.0 µs longer than the GPU works" in text
     assert "fusing them" in text
+
+
+def timed(median_s: float, *, census: Any = (), kernels: Any = (), **light: Any) -> Record:
+    """A record that passed at twice eager's speed; `light` is what of the speed of light is not as usual."""
+    limits = {"sol_time_s": 1e-3, "bound": "compute", "memory_s": 1e-4, "launch_s": 2e-6, "fraction": 1e-3 / median_s}
+    device = {"device": {"median_s": median_s, "samples": 32}}
+    return failing(
+        Status.passed,
+        speedup=2.0,
+        evidence={"census": {"kernels": list(census), "launches": len(census)}},
+        build={"kernels": list(kernels)},
+        timing={"solution": device, "reference": device, "speed_of_light": {**limits, **light}},
+    )
+
+
+OWN = {"name": "void k<4>(float const*, int)", "kind": "kernel", "owner": "own", "share": 1.0}
+
+
+def test_a_solution_beyond_the_limit_of_arithmetic_is_held_against_that_of_memory() -> None:
+    text = feedback(timed(2e-4, census=[OWN]))
+
+    assert "takes 20 % of that, so it does less work than the reference" in text
+    assert "Moving the least bytes takes 100 µs: of that limit it reaches 50 %." in text
+    assert "Close to the limit" not in text
+
+
+def test_a_short_call_alone_is_told_what_a_launch_takes() -> None:
+    assert "An empty kernel takes" in feedback(timed(20e-6, census=[OWN]))
+    assert "An empty kernel takes" not in feedback(timed(2e-3, census=[OWN]))
+
+
+def test_how_often_the_bytes_could_have_been_moved_is_told() -> None:
+    slow = feedback(timed(4e-3, census=[OWN], bound="memory"))
+
+    assert "as if all were moved 4.0 times" in slow
+
+
+def test_near_the_limit_occupancy_is_no_matter() -> None:
+    few = OWN | {"occupancy": {"share": 0.12, "blocks": 1, "limiter": "shared memory", "waves": 4.0}}
+
+    assert "since shared memory limits it to 1 block a multiprocessor" in feedback(timed(4e-3, census=[few]))
+    assert "occupancy" not in feedback(timed(1.01e-3, census=[few]))
+
+
+def test_hints_on_kernels_need_a_kernel() -> None:
+    copy = {"name": "Memcpy HtoD", "kind": "copy", "owner": None, "share": 1.0}
+
+    text = feedback(timed(4e-3, census=[copy]))
+
+    assert "No kernel of its own ran" in text
+    assert "reuse in registers" not in text
+    assert "reuse in registers" in feedback(timed(4e-3, census=[OWN]))
+
+
+def test_kernels_are_called_by_their_plain_names_and_instances_share_a_line() -> None:
+    rows = [{"kernel": "k", "registers": count, "spill_stores_bytes": 0} for count in (26, 32)]
+    inner = OWN | {"name": "void at::native::(anonymous namespace)::soft<float, 4>(float*, at::Op<void (int)>)"}
+
+    assert "goes to k<4>." in feedback(timed(2e-3, census=[OWN], kernels=rows))
+    assert "k: 2 instances, 26 to 32 registers a thread, no spills" in feedback(timed(2e-3, census=[OWN], kernels=rows))
+    assert "goes to at::native::soft<float, 4>." in feedback(timed(2e-3, census=[inner]))
+
+
+def test_few_wrong_values_are_told_where_to_look() -> None:
+    few = {"outputs": [{"name": "output", "dtype": "float32", "shape": [2048], "count": 2048, "wrong": 1}]}
+
+    assert "first or last term of a loop" in feedback(failing(Status.wrong_value, evidence=few))
+    few["outputs"][0]["wrong"] = 1024
+    assert "first or last term of a loop" not in feedback(failing(Status.wrong_value, evidence=few))
+
+
+def test_labels_are_explained() -> None:
+    text = feedback(failing(Status.passed, labels=("no_custom_kernel", "degenerate_problem")))
+
+    assert "no_custom_kernel: no kernel of its own ran" in text
+    assert "degenerate_problem: the problem accepts answers" in text
 
 
 def test_sources_are_found_by_digest_and_not_through_links(tmp_path: Path) -> None:

@@ -40,6 +40,20 @@ VARIANTS = {
     "structured": "structured values (one-hot, ramps)",
 }
 
+FEW = 0.01
+"""Share of wrong values up to which they are called few."""
+
+_ROUNDED = "look for conversions of inputs or sums, accumulate in float32, and leave out no term."
+ROUNDED = {
+    "tf32": "The error is as large as TF32's: do without its tensor cores, or split each factor in two; or a term is "
+    "missing.",
+    "fp16": f"The error is as large as float16's: {_ROUNDED}",
+    "bf16": f"The error is as large as bfloat16's: {_ROUNDED}",
+    "fp8": f"The error is as large as that of 8 bits: {_ROUNDED}",
+    "fp32": "Accumulate in float32, keep reduced precision out of what is summed, and leave out no term.",
+}
+"""What a precision that was reached suggests."""
+
 ONLY = {
     "zero_mean": "The problem's own inputs hide the mistake, and values around zero show it: a term that is lost, or "
     "arithmetic that is less exact than asked for.",
@@ -127,7 +141,7 @@ def _values(place: Mapping[str, Any]) -> str:
     shown = f"got {got:.6g}" if isinstance(got, int | float) else f"got {show.line(got, 40)}"
     if isinstance(expected, bool) or not isinstance(expected, int | float):
         return f"{shown}, expected {show.line(expected, 40)}"
-    return f"{shown}, expected about {expected:.2g}"
+    return f"{shown}, expected about {float(f'{expected:.2g}'):g}"
 
 
 def _errors(held: Mapping[str, Any]) -> list[str]:
@@ -175,6 +189,12 @@ def _log_end(log: str) -> list[str]:
     return cut + [line[:200] for line in lines[-LOG_LINES:]]
 
 
+def _share_wrong(outputs: Sequence[Mapping[str, Any]]) -> float:
+    """The largest share of wrong values in any output."""
+    counted = [(read.whole(held, "wrong") or 0, read.whole(held, "count") or 0) for held in outputs]
+    return max((wrong / count for wrong, count in counted if count), default=0.0)
+
+
 def _advice(record: Record) -> list[str]:
     """What usually helps, by status and by what the evidence shows; never more than a hint."""
     outputs = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
@@ -197,8 +217,14 @@ def _advice(record: Record) -> list[str]:
         advice.append("The wrong places repeat: look at how threads map to indices.")
     if record.status is Status.wrong_value and re.search(r"scattered|\d+ of \d+ (columns|rows)", patterns):
         advice.append("The wrong places have no order: suspect a race; the host device (--device host) names races.")
+    if record.status is Status.wrong_value and not advice and 0.0 < _share_wrong(outputs) <= FEW:
+        advice.append("Few values are wrong: look at what is special there, the first or last term of a loop, an edge.")
     if record.status is Status.low_precision:
-        advice.append("Accumulate in float32, keep reduced precision out of what is summed, and leave out no term.")
+        advice.append(ROUNDED.get(read.text(record.evidence, "reached"), ROUNDED["fp32"]))
+    if record.status is Status.memory_error:
+        advice.append("Hold the index against the size before the access: < and not <=, in the last block too.")
+    if record.status is Status.uninitialised_read:
+        advice.append("Write all that is read later: allocate with zeros, or let no thread skip its share.")
     if record.status is Status.data_race:
         advice.append("Order the two accesses: a barrier (__syncthreads()) between them, or one owner for the memory.")
     if record.status is Status.barrier_error:

@@ -20,6 +20,16 @@ LOW_OCCUPANCY = 0.5
 
 MANY_LAUNCHES = 4
 
+SECOND_HELPING = 1.5
+"""Grids of so many times what the GPU holds, at most, leave most of it idle while their rest runs."""
+
+LIMITS: Mapping[str, str] = {
+    "registers": "registers limit",
+    "shared memory": "shared memory limits",
+    "blocks": "the number of blocks limits",
+    "threads": "the number of threads limits",
+}
+
 REMEDIES: Mapping[str, str] = {
     "registers": "fewer registers a thread (smaller tiles, a launch bound) would let more blocks in",
     "shared memory": "less shared memory a block would let more blocks in",
@@ -28,8 +38,8 @@ REMEDIES: Mapping[str, str] = {
 }
 
 
-def sentences(record: Record) -> list[str]:
-    """What the census shows; nothing where there is none."""
+def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
+    """What the census shows; nothing where there is none. What the launch leaves unused is no matter `near_limit`."""
     census = read.mapping(record.evidence, "census")
     rows = [row for row in read.rows(census, "kernels") if (read.number(row, "share") or 0.0) > 0.0]
     if not rows:
@@ -45,12 +55,12 @@ def sentences(record: Record) -> list[str]:
     launches = read.whole(census, "launches") or 0
     if launches >= MANY_LAUNCHES:
         lines.append(f"A call launches {launches} kernels: each costs some microseconds, which fusing saves.")
-    return lines + _resources(heaviest)
+    return lines + _spills(heaviest) + ([] if near_limit else _resources(heaviest))
 
 
 def _without_times(census: Mapping[str, Any]) -> list[str]:
     rows = [row for row in read.rows(census, "kernels") if read.text(row, "name") and read.whole(row, "calls")]
-    launched = [f"{show.line(row['name'], 80)} ({row['calls']}x)" for row in rows]
+    launched = [f"{show.line(short(row['name']), 80)} ({row['calls']}x)" for row in rows]
     return [f"Kernels that ran, with their launches over all calls: {', '.join(launched[:8])}."] if launched else []
 
 
@@ -58,8 +68,19 @@ def _sized(share: float) -> str:
     return "All" if share > 0.995 else f"Most ({show.share(share)})" if share >= 0.5 else show.share(share)
 
 
+def short(name: str) -> str:
+    """A kernel's name without its return type and parameters: `scale<float4>` of `void scale<float4>(float*)`."""
+    text = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and place:
+            return text[:place]
+    return text
+
+
 def _named(row: Mapping[str, Any]) -> str:
-    name = show.line(row.get("name", "a kernel"), 80)
+    name = show.line(short(str(row.get("name", "a kernel"))), 80)
     library = read.text(row, "library")
     if library:
         return f"{name} ({show.line(library, 40)}'s)"
@@ -96,14 +117,15 @@ def _resources(row: Mapping[str, Any]) -> list[str]:
     lines = []
     if waves is not None and 0.0 < waves < 1.0:
         lines.append(f"Its grid fills {show.share(waves)} of the GPU: more, smaller blocks would put the rest to work.")
-    elif waves is not None and 1.0 < waves < 2.0:
-        lines.append(
-            f"Its grid is {show.digits(waves)} times what the GPU holds at once: the second helping runs mostly alone."
-        )
+    elif waves is not None and 1.0 < waves <= SECOND_HELPING:
+        lines.append(f"Its grid is {show.digits(waves)} times what the GPU holds at once: the rest of it runs alone.")
     if share is not None and share < LOW_OCCUPANCY and limiter in REMEDIES:
-        why = f"{limiter} limit it to {read.whole(held, 'blocks')} blocks a multiprocessor"
+        blocks = read.whole(held, "blocks")
+        why = f"{LIMITS[limiter]} it to {blocks} block{'' if blocks == 1 else 's'} a multiprocessor"
         lines.append(f"Its occupancy is {show.share(share)} at most, since {why}: {REMEDIES[limiter]}.")
-    spilled = sum(read.whole(row, key) or 0 for key in ("spill_stores_bytes", "spill_loads_bytes"))
-    if spilled:
-        lines.append(f"It spills {show.size(spilled)} a thread from registers to memory.")
     return lines
+
+
+def _spills(row: Mapping[str, Any]) -> list[str]:
+    spilled = sum(read.whole(row, key) or 0 for key in ("spill_stores_bytes", "spill_loads_bytes"))
+    return [f"It spills {show.size(spilled)} a thread from registers to memory."] if spilled else []

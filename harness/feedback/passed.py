@@ -24,6 +24,12 @@ SMALL_GAP_S = 20e-6
 NEAR_LIMIT, FAR_FROM_LIMIT = 0.85, 0.5
 """Shares of the speed of light from which on little is left to gain, and below which much is."""
 
+BEYOND = 1.05
+"""Share of the speed of light from which on a solution evidently does other work than was counted."""
+
+SHORT_LAUNCHES = 20
+"""Up to so many times what an empty kernel takes, a call is told what that is."""
+
 BOUNDS = {
     "memory": "moving the least bytes between memory and chip",
     "compute": "the reference's arithmetic at the peak rate of the precision class",
@@ -33,10 +39,12 @@ BOUNDS = {
 
 def sections(record: Record) -> list[Section]:
     """The sections for a record that passed."""
+    reached = _reached(record)
+    near = reached is not None and reached >= NEAR_LIMIT
     return [
         ("Result", _result(record)),
         ("Limit", _limit(record)),
-        ("Where the time goes", kernels.sentences(record)),
+        ("Where the time goes", kernels.sentences(record, near_limit=near)),
         ("Kernels", _kernels(record)),
         ("What the numbers suggest", _suggestions(record)),
     ]
@@ -92,7 +100,7 @@ def _clock(timing: Mapping[str, Any]) -> str:
     return f"by {show.line(read.text(timing, 'clock') or 'the device', 40)}"
 
 
-def _device(timing: Mapping[str, Any], side: str) -> Mapping[str, Any]:
+def _device(timing: Any, side: str) -> Mapping[str, Any]:
     return read.mapping(timing, side, "device")
 
 
@@ -111,12 +119,23 @@ def _limit(record: Record) -> list[str]:
     least, bound = read.number(light, "sol_time_s"), read.text(light, "bound")
     if least is None or bound not in BOUNDS:
         return []
+    fraction, theirs = read.number(light, "fraction"), read.number(light, "reference_fraction")
     lines = [f"Bound by {bound}: {BOUNDS[bound]} takes at least {show.duration(least)} on this GPU."]
-    if (fraction := read.number(light, "fraction")) is not None:
-        reached = f"This solution reaches {show.share(fraction)} of that speed of light"
-        theirs = read.number(light, "reference_fraction")
-        lines.append(reached + (f"; eager reaches {show.share(theirs)}." if theirs is not None else "."))
-    if (launch := read.number(light, "launch_s")) is not None:
+    if fraction is not None and fraction >= BEYOND:
+        lines = [f"The problem is bound by {bound}: {BOUNDS[bound]} takes {show.duration(least)} on this GPU."]
+        lines.append(
+            f"This solution takes {show.share(1 / fraction)} of that, so it does less work than the reference, or does "
+            "it by faster means than the class's own."
+        )
+        memory_s, reached = read.number(light, "memory_s"), _reached(record)
+        if memory_s is not None and reached is not None:
+            moving = f"Moving the least bytes takes {show.duration(memory_s)}"
+            lines.append(f"{moving}: of that limit it reaches {show.share(reached)}.")
+    elif fraction is not None:
+        reached_text = f"This solution reaches {show.share(fraction)} of that speed of light"
+        lines.append(reached_text + (f"; eager reaches {show.share(theirs)}." if theirs is not None else "."))
+    launch, took = read.number(light, "launch_s"), read.number(_device(record.timing, "solution"), "median_s")
+    if launch is not None and (took is None or took <= SHORT_LAUNCHES * launch):
         lines.append(f"An empty kernel takes {show.duration(launch)} here: no call can be shorter.")
     if source := read.text(light, "peaks_source"):
         known = {"datasheet": "the datasheet's peaks", "measured": "peaks measured on this GPU"}
@@ -124,41 +143,77 @@ def _limit(record: Record) -> list[str]:
     return lines
 
 
+def _reached(record: Record) -> float | None:
+    """The share of the limit that counts for this solution: of memory's alone where it went beyond that of arithmetic;
+    None where no limit is known."""
+    light = read.mapping(record.timing, "speed_of_light")
+    fraction = read.number(light, "fraction")
+    if fraction is None or fraction < BEYOND:
+        return fraction
+    memory_s, took_s = read.number(light, "memory_s"), read.number(_device(record.timing, "solution"), "median_s")
+    return memory_s / took_s if memory_s and took_s and read.text(light, "bound") == "compute" else None
+
+
 def _kernels(record: Record) -> list[str]:
-    held = read.rows(record.build, "kernels")
-    lines = []
-    for row in held[:MAX_KERNELS]:
-        parts = [f"{registers} registers a thread"] if (registers := read.whole(row, "registers")) else []
-        if shared := read.whole(row, "shared_bytes"):
-            parts.append(f"{show.size(shared)} of static shared memory a block")
-        spilled = _spilled(row)
-        parts.append(f"spills {show.size(spilled)} a thread to memory" if spilled else "no spills")
-        if stack := read.whole(row, "stack_bytes"):
-            parts.append(f"{show.size(stack)} of stack a thread")
-        lines.append(f"{show.line(row.get('kernel', 'a kernel'), 120)}: {', '.join(parts)}")
-    if len(held) > MAX_KERNELS:
-        lines.append(f"and {len(held) - MAX_KERNELS} more")
-    return lines
+    """A line a kernel as compiled; instances of one template share theirs."""
+    held: dict[str, list[Mapping[str, Any]]] = {}
+    for row in read.rows(record.build, "kernels"):
+        held.setdefault(show.line(row.get("kernel", "a kernel"), 120), []).append(row)
+    lines = [_compiled(name, rows) for name, rows in list(held.items())[:MAX_KERNELS]]
+    return lines + ([f"and {len(held) - MAX_KERNELS} more"] if len(held) > MAX_KERNELS else [])
+
+
+def _compiled(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    registers = [count for row in rows if (count := read.whole(row, "registers"))]
+    shared = max(read.whole(row, "shared_bytes") or 0 for row in rows)
+    spilled = max(map(_spilled, rows))
+    stack = max(read.whole(row, "stack_bytes") or 0 for row in rows)
+    parts = [f"{len(rows)} instances"] if len(rows) > 1 else []
+    if registers:
+        least, most = min(registers), max(registers)
+        parts.append(f"{most} registers a thread" if least == most else f"{least} to {most} registers a thread")
+    if shared:
+        parts.append(f"{show.size(shared)} of static shared memory a block")
+    parts.append(f"spills {show.size(spilled)} a thread to memory" if spilled else "no spills")
+    if stack:
+        parts.append(f"{show.size(stack)} of stack a thread")
+    return f"{name}: {', '.join(parts)}"
 
 
 def _spilled(row: Mapping[str, Any]) -> int:
     return (read.whole(row, "spill_stores_bytes") or 0) + (read.whole(row, "spill_loads_bytes") or 0)
 
 
+def _has_own_kernels(record: Record) -> bool:
+    """False only where the census looked and there is none."""
+    rows = read.rows(record.evidence, "census", "kernels")
+    own = [row for row in rows if read.text(row, "owner") != "library" and read.text(row, "kind") != "copy"]
+    return bool(own) or not rows
+
+
+def _far(bound: str, reached: float) -> list[str]:
+    if bound == "memory":
+        return [
+            f"Far from the memory limit, as if all were moved {show.digits(1 / reached, 2)} times: look at coalescing, "
+            "wide loads, and how often data is read again."
+        ]
+    if bound == "compute":
+        return ["Far from the arithmetic limit: look at reuse in registers and shared memory."]
+    if bound == "launch":
+        return ["Short work in several launches: fusing them, or a CUDA graph, saves most of the time."]
+    return []
+
+
 def _suggestions(record: Record) -> list[str]:
     timing = read.mapping(record.timing)
-    light = read.mapping(timing, "speed_of_light")
-    fraction, bound = read.number(light, "fraction"), read.text(light, "bound")
-    lines = []
-    if fraction is not None and fraction >= NEAR_LIMIT:
+    bound = read.text(read.mapping(timing, "speed_of_light"), "bound")
+    reached, lines = _reached(record), []
+    if not _has_own_kernels(record):
+        lines.append("No kernel of its own ran in the call that was looked at: the time is torch's or the processor's.")
+    elif reached is not None and reached >= NEAR_LIMIT:
         lines.append("Close to the limit: what is left to gain needs another algorithm or fewer bytes.")
-    elif fraction is not None and fraction < FAR_FROM_LIMIT:
-        if bound == "memory":
-            lines.append("Far from the memory limit: look at coalescing, wide loads, and how often data is read again.")
-        elif bound == "compute":
-            lines.append("Far from the arithmetic limit: look at reuse in registers and shared memory.")
-        elif bound == "launch":
-            lines.append("Short work in several launches: fusing them, or a CUDA graph, saves most of the time.")
+    elif reached is not None and reached < FAR_FROM_LIMIT:
+        lines += _far(bound, reached)
     if any(_spilled(row) for row in read.rows(record.build, "kernels")):
         lines.append("Registers spill to memory: smaller tiles a thread, or a launch bound, may avoid that.")
     device = read.number(_device(timing, "solution"), "median_s")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness import labels
 from harness.feedback import failed, passed
 from harness.feedback.evidence import mapping, text
 from harness.feedback.reports import reports
@@ -46,7 +47,8 @@ def _heading(record: Record) -> list[str]:
     status = record.status.value.replace("_", " ")
     where = f"{show.line(record.problem, 60)}, {show.line(record.solution, 160)}"
     device = " on the host device (CUDA sources on the CPU)" if record.device.value == "host" else ""
-    return [f"{where}: {status}{device}", show.explain(record.status)]
+    heading = f"{where}: {status}{device}"
+    return [heading] if record.status is Status.passed else [heading, show.explain(record.status)]
 
 
 def _small(record: Record) -> list[str]:
@@ -65,6 +67,10 @@ LABELS = {
     "varies_between_calls": "the same inputs do not give the same values twice, though all are right",
     "specialised_shape": "right at the sizes asked for, wrong or failing at the problem's small ones",
     "leaks_memory": "every call takes memory that none gives back",
+    "disturbed": "others worked on the GPU, or it was throttled, while it was timed: time it again before comparing",
+    "torch_only": "the file brings no kernel of its own, by extension, Triton or NVRTC: torch does the work",
+    "library_only": "all kernels that ran are a library's (torch, cuBLAS, cuDNN, CUB, torch.compile)",
+    "falls_back": "it has kernels of its own, but others do nearly all of the work: look for a fallback that is taken",
     "kernelbench_verdict": "the verdict is KernelBench's own, imported",
     "baseline_from_other_hardware": "the baseline was timed on another GPU, so that the speedup compares GPUs too",
 }
@@ -72,4 +78,4 @@ LABELS = {
 
 
 def _label(name: str) -> str:
-    return LABELS.get(name, "noted by the harness; it convicts nobody")
+    return LABELS.get(name) or labels.LABELS.get(name, "noted by the harness; it convicts nobody")
