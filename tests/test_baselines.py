@@ -12,7 +12,7 @@ import json
 import random
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,9 +28,10 @@ from harness.baselines.store import key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
 from harness.cli import main
+from harness.cli.baseline import _jobs, _like_gpus
 from harness.config import parse_baselines
 from harness.devices import open_device
-from harness.environment import find_gxx
+from harness.environment import Gpu, collect, find_gxx
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
 from harness.report import baselines as pages
 from harness.stats import SpeedupEstimate
@@ -474,6 +475,17 @@ class TestThePool:
             else:
                 assert [found.outcome for found in item.entries] == [Outcome.measured]
 
+    def test_each_process_sees_one_gpu_and_all_take_from_one_list(self, tmp_path: Path) -> None:
+        tells = LINEAR.replace("return torch", "import os; raise RuntimeError(os.environ['CUDA_VISIBLE_DEVICES'])#")
+        requests = [
+            Request(problem=problem(tells, number), workload=FULL, baselines=[Baseline.EAGER], budget_s=0.2)
+            for number in (1, 2)
+        ]
+        pool = Pool(DeviceKind.HOST, tmp_path, tmp_path / "logs", jobs=2, gpus=("GPU-one", "GPU-two"))
+        reasons = " ".join(str(item.reason) for item in pool.run(requests))
+        assert "GPU-one" in reasons
+        assert "GPU-two" in reasons
+
     def test_nothing_begins_after_the_budget(self, tmp_path: Path) -> None:
         assert not list(Pool(DeviceKind.HOST, tmp_path, tmp_path, jobs=1).run([listed(Baseline.EAGER)], budget_s=-1.0))
 
@@ -557,6 +569,31 @@ class TestTheCommand:
         (out / "environment.json").write_text(json.dumps(held))
         assert self.call(root, "--out", str(out), "--resume") == 2
         assert "another machine (torch differ)" in capsys.readouterr().err
+
+    def test_gpus_of_the_first_ones_model_measure(self) -> None:
+        unknown = dict.fromkeys(item.name for item in fields(Gpu))
+        gpus = [
+            Gpu(**{**unknown, "index": place, "name": name, "uuid": f"GPU-{place}"})  # type: ignore[arg-type]
+            for place, name in enumerate(("NVIDIA H200", "NVIDIA L4", "NVIDIA H200"))
+        ]
+        found = replace(collect(), gpus=tuple(gpus), cuda_visible_devices=None)
+        assert _like_gpus(found) == ("GPU-0", "GPU-2")
+        assert _like_gpus(replace(found, cuda_visible_devices="2,1")) == ("GPU-2",)
+
+    @pytest.mark.parametrize(
+        ("asked", "processors", "gpus", "expected"),
+        [
+            ((Baseline.EAGER,), 32, 2, 4),
+            ((Baseline.EAGER, Baseline.COMPILE), 32, 2, 24),
+            ((Baseline.COMPILE,), 16, 1, 12),
+            ((Baseline.COMPILE,), 4, 4, 3),
+            ((Baseline.COMPILE,), 16, 0, 1),
+        ],
+    )
+    def test_how_many_processes_measure(
+        self, asked: tuple[Baseline, ...], processors: int, gpus: int, expected: int
+    ) -> None:
+        assert _jobs(asked, processors, gpus) == expected
 
     @pytest.mark.parametrize(
         ("more", "said"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,18 @@ def test_every_shipped_problem_keeps_every_rule(name: str, one_thread: None) -> 
         "dropped_tile",
         "lower_precision",
     }
+    assert report.tried >= 10
+
+
+@pytest.mark.parametrize("name", [key for key, problem in SHIPPED.items() if "half" in problem.workloads])
+def test_in_half_precision_they_keep_every_rule_too(name: str, one_thread: None) -> None:
+    """At small sizes, since the declared ones are for a GPU; judged by the class that `half` declares."""
+    problem = SHIPPED[name]
+    small, half = problem.workloads["small"], problem.workloads["half"]
+    assert half.precision is PrecisionClass.BF16
+    reduced = replace(half, sizes={**small.sizes, **half.sizes})
+    report = lint_problem(problem, reduced, open_device(DeviceKind.HOST))
+    assert broken(report) == {}
     assert report.tried >= 10
 
 
@@ -313,6 +326,14 @@ def test_a_problem_that_memory_does_not_suffice_for(folder: Path, capsys: pytest
     assert "loads" in shown.out
     assert "not enough memory to check it: this machine's memory ran out: take a smaller --workload" in shown.out
     assert "fault of the harness" not in shown.err
+
+
+def test_a_level_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "level2").mkdir()
+    (folder / "level2" / "1_good.py").write_text(source("return torch.tanh(x)"))
+    call = ["problems", "lint", "level2", "--problems", str(folder), "--device", "cpu", "--json"]
+    assert main(call) == 0
+    assert [item["problem"] for item in json.loads(capsys.readouterr().out)] == ["level2/1"]
 
 
 def test_shares_are_even_and_together_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,9 @@ _DEVICES = {"cpu": DeviceKind.HOST, "host": DeviceKind.HOST, "cuda": DeviceKind.
 def problems_lint(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROBLEMS", help="level1/16, files, or folders of problems.  [all]", show_default=False),
+        typer.Argument(
+            metavar="PROBLEMS", help="level1, level1/16, files, or folders of problems.  [all]", show_default=False
+        ),
     ] = None,
     problems: ProblemsRoot = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
@@ -196,7 +198,10 @@ def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, 
             found += [(problem, True) for problem in here]
         else:
             default = default or load_problems(root or Path("problems"))
-            found.append((default.resolve(wanted), True))
+            if wanted in default.levels:
+                found += [(problem, False) for key, problem in default.items() if key.partition("/")[0] == wanted]
+            else:
+                found.append((default.resolve(wanted), True))
     for problem, named in found:
         if problem.path.resolve() not in seen:
             seen.add(problem.path.resolve())
