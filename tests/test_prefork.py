@@ -422,12 +422,15 @@ def ahead_of(outcome: Outcome) -> bool:
 def test_the_next_solutions_process_is_made_while_one_is_judged(
     referee: Referee, zygote: Zygote, tmp_path: Path
 ) -> None:
-    """Also for the first of another problem; failures leave nothing behind that the next one meets."""
+    """Also for the first of another problem; no failure, on the GPU either, reaches the one that waits beside it."""
     other = PROBLEM.replace("37, 91", "41, 83")
     tasks = [
         task("right", tmp_path),
         task("crashes", tmp_path, "import os\nos._exit(3)\n"),
         task("wrong", tmp_path, SOLUTION.replace("dim=1", "dim=0")),
+        task(
+            "faults", tmp_path, SOLUTION.replace("torch.softmax(x, dim=1)", "x[torch.full((37,), 10**6).to(x.device)]")
+        ),
         task("other", tmp_path, problem=other),
         task("untimed", tmp_path, problem=other, timed=False),
     ]
@@ -439,11 +442,12 @@ def test_the_next_solutions_process_is_made_while_one_is_judged(
         Status.passed,
         Status.import_error,
         Status.wrong_value,
+        Status.runtime_error if referee.config.device is DeviceKind.HOST else Status.cuda_error,
         Status.passed,
         Status.passed,
     ]
     # What a problem is learnt with comes before its first solution, which may wait for its turn in vain.
-    assert {1, 2, 4} <= {number for number, outcome in enumerate(outcomes) if ahead_of(outcome)}
+    assert {1, 2, 3, 5} <= {number for number, outcome in enumerate(outcomes) if ahead_of(outcome)}
     assert living(zygote) == []
 
 
