@@ -35,6 +35,9 @@ TRIES = 3
 WAITS = "they wait for the device, or take long to submit"
 """Why calls can't be queued whose forward synchronises."""
 
+NO_MEMORY = "there is no memory for copies of the inputs and outputs"
+"""Why they can't be queued where the device is full."""
+
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
 """Seconds, and share of its shortest time, by which copying outputs aside may at most be late behind the last call."""
@@ -109,7 +112,7 @@ class Asker:
         try:
             coming, aside = None if drawn else _Coming(bench, indices), _Aside(bench, indices)
         except torch.OutOfMemoryError:
-            return "there is no memory for copies of the inputs and outputs"
+            return NO_MEMORY
         if (refused := self._prepare(self.request(calls), manner)) is not None:
             return refused
         if coming is not None:
@@ -176,6 +179,11 @@ class Figures:
     def waits(self) -> bool:
         """Whether its calls wait for the device, so that they could not be queued."""
         return self.refused.get(Manner.QUEUED) == WAITS
+
+    @property
+    def unqueued(self) -> bool:
+        """Whether queueing its calls failed for a reason that lies with them."""
+        return self.refused.get(Manner.QUEUED, NO_MEMORY) != NO_MEMORY
 
 
 class Nonstops:

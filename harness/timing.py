@@ -27,6 +27,9 @@ UNEXPLAINED = "unexplained_time"
 WAITS_FOR_DEVICE = "waits_for_device"
 """Label: its forward waits for the device to finish, so that less can be proven of its time than of others'."""
 
+NOT_QUEUED = "not_queued"
+"""Label: its calls fail, are wrong or do not end where they are queued, so that less can be proven of its time."""
+
 HOST_TOLERANCE = Tolerance(burst_s=40e-3, per_call_s=1e-3, relative=0.25, uneven_s=5e-3)
 """On the host device other processes take the processors from a burst for time slices of several milliseconds, which
 the referee's own bursts, by which it is calibrated, may be spared: honest code must not be flagged for that. The price
@@ -193,6 +196,8 @@ def judge_times(
     labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
     if nonstop is not None and nonstop.waits:
         labels += (WAITS_FOR_DEVICE,)
+    elif nonstop is not None and nonstop.unqueued:
+        labels += (NOT_QUEUED,)
     if charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven):
         timing["solution"]["claimed_samples_s"] = claimed
         labels += (UNEXPLAINED,)

@@ -14,11 +14,12 @@ from harness.devices import CallTime
 from harness.measure import ReferenceBurst, Round, Rounds, Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Status
-from harness.nonstop import WAITS, Figures
+from harness.nonstop import NO_MEMORY, WAITS, Figures
 from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.timing import (
     DISTURBED_FACTOR,
+    NOT_QUEUED,
     UNEXPLAINED,
     WAITS_FOR_DEVICE,
     Judged,
@@ -213,6 +214,14 @@ def test_low_claims_in_some_rounds_beside_a_true_median_buy_nothing() -> None:
 def test_code_that_waits_for_the_device_is_labelled() -> None:
     waits = replace(figures(5e-6, 4.8e-6), manner=Manner.LAUNCHED, refused={Manner.QUEUED: WAITS})
     assert judged(10e-6, 5e-6, nonstop=waits).labels == (WAITS_FOR_DEVICE,)
+
+
+@pytest.mark.parametrize(
+    ("why", "labels"), [("RuntimeError: no queues here", (NOT_QUEUED,)), (NO_MEMORY, ()), (None, ())]
+)
+def test_code_whose_calls_fail_where_they_are_queued_is_labelled(why: str | None, labels: tuple[str, ...]) -> None:
+    refused = {} if why is None else {Manner.QUEUED: why}
+    assert judged(10e-6, 5e-6, nonstop=replace(figures(5e-6, 4.8e-6), refused=refused)).labels == labels
 
 
 def test_impossible_claims_still_disqualify() -> None:

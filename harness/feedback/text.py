@@ -62,6 +62,7 @@ LABELS = {
     "static_buffer": "every call returns the same memory; a caller who keeps two results sees the second in both",
     "coerced_device": "an output was on another device and was copied over inside the timed call",
     "waits_for_device": "forward waits for the GPU to finish; without that, callers can go on, and the time is proven",
+    "not_queued": "calls that are all submitted before the first begins fail or are wrong; right ones prove the time",
     "unexplained_time": "the claimed times did not explain the harness's own clock; the longer times count",
     "disturbed_baseline": "the reference was slower beside this solution than before it; the earlier time counts",
     "varies_between_calls": "the same inputs do not give the same values twice, though all are right",
