@@ -9,6 +9,7 @@ head start: where there is none, or it is not sound any more, `take` starts a co
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from harness.zygote import Zygote, ZygoteError
 
 OPEN_LIMIT_S = 20.0
 """How long opening a device ahead may take, and so how long `hold` waits at most; it is some tenths of a second."""
+
+PAUSE_S = 0.005
+"""How long a silence must be over before one more is begun: another may follow at once, and would wait for it."""
 
 SOUND_LIMIT_S = 5.0
 """How long one that has its device open may take to say that it still is."""
@@ -69,6 +73,7 @@ class Prefork:
         self._waiting: list[_Begun] = []
         self._busy = False
         self._held = False
+        self._released_s = 0.0
         self._closed = False
         self._unwalled = False
         self._thread: threading.Thread | None = None
@@ -122,6 +127,7 @@ class Prefork:
         """Go on after a `hold`. Idempotent."""
         with self._changed:
             self._held = False
+            self._released_s = time.perf_counter()
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -166,6 +172,9 @@ class Prefork:
                 self._changed.wait_for(lambda: self._closed or (self._waiting and not self._held))
                 if self._closed:
                     return
+                if (left_s := self._released_s + PAUSE_S - time.perf_counter()) > 0:
+                    self._changed.wait(left_s)
+                    continue
                 begun = self._waiting.pop(0)
                 self._busy = True
             guest = None

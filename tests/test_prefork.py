@@ -254,6 +254,23 @@ def test_nothing_is_begun_while_something_is_timed(
     assert third.log_path.exists()
 
 
+def test_silences_that_follow_one_another_are_one(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.prefork.PAUSE_S", 2.0)
+    head = Head(tmp_path / "log")
+    hush = Hush(None, 0, prefork)
+    prefork.hold()
+    prefork.begin(head, policy)
+    for _ in range(10):
+        hush.end()
+        hush.begin()
+    assert not head.log_path.exists()
+    hush.end()
+    prefork._known[head].over.wait(WAIT_S)
+    assert len(living(zygote)) == 1
+
+
 def test_one_under_way_is_open_and_stopped_when_silence_is_there(
     prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
