@@ -91,6 +91,17 @@ def plain_name(name: str) -> str:
     return found[-1] if found else name
 
 
+def short_name(name: str) -> str:
+    """A name for a reader, without return type and parameters: `ns::mul<float>` of `void ns::mul<float>(float*)`."""
+    text = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and place:
+            return text[:place]
+    return text
+
+
 def owner_of(symbol: str, name: str, *, built: Collection[str], spelled: Collection[str]) -> tuple[Owner, str | None]:
     """Whose a kernel is, and which library's.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,48 @@ def test_the_page_with_counters_and_without() -> None:
     assert "reference: no hardware counters: this user may not read counters" in text
     assert "labels: falls_back" in text
     json.dumps(both.to_json(), allow_nan=False)
+
+
+def in_words_of(**changes: Any) -> list[str]:
+    lines = lines_of(profiled(**changes))
+    return lines[lines.index("in words:") + 1 :] if "in words:" in lines else []
+
+
+def test_the_two_calls_are_compared_in_words() -> None:
+    slower = {"kernels": [], "device_s": 4.08e-3, "launches": 3}
+
+    (line,) = in_words_of(reference=side("reference", census=slower))
+
+    assert "takes 2.04 ms, 50 % less than the reference, in 1 launch instead of 3" in line
+    assert in_words_of() == []  # the reference's kernels are not known
+
+
+def test_what_keeps_the_heaviest_kernel_is_told_in_words() -> None:
+    (launch,) = ncu.parse(table(ROW))
+    idle = replace(launch, memory_share=0.2, compute_share=0.1)
+    products = replace(launch, memory_share=0.2, compute_share=0.9, tensor_share=0.0)
+
+    assert any("keeps memory busy (90 % of the peak)" in line for line in in_words_of(solution=counted(launch)))
+    assert any("waiting for data from global" in line for line in in_words_of(solution=counted(idle)))
+    assert any(
+        "busy (90 % of the peak), without tensor cores" in line for line in in_words_of(solution=counted(products))
+    )
+
+
+def counted(*launches: ncu.Counters) -> Side:
+    return side("solution", counters=launches)
+
+
+def test_bytes_beyond_the_least_are_told_where_all_launches_were_counted() -> None:
+    (launch,) = ncu.parse(table(ROW))
+    moved = (launch.read_bytes or 0) + (launch.written_bytes or 0)
+
+    lines = in_words_of(solution=counted(launch), least_bytes=int(moved / 3))
+
+    assert any("moves 3.0 times the least bytes" in line for line in lines)
+    census = {"kernels": [KERNEL], "device_s": 2e-3, "launches": 2}
+    partly = side("solution", counters=(launch,), census=census)
+    assert not any("least bytes" in line for line in in_words_of(solution=partly, least_bytes=int(moved / 3)))
 
 
 def test_names_of_kernels_act_on_no_terminal() -> None:

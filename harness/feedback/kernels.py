@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.feedback import evidence as read
+from harness.kernel_names import short_name
 from harness.model import Record
 from harness.report import format as show
 
@@ -60,7 +61,7 @@ def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
 
 def _without_times(census: Mapping[str, Any]) -> list[str]:
     rows = [row for row in read.rows(census, "kernels") if read.text(row, "name") and read.whole(row, "calls")]
-    launched = [f"{show.line(short(row['name']), 80)} ({row['calls']}x)" for row in rows]
+    launched = [f"{show.line(short_name(row['name']), 80)} ({row['calls']}x)" for row in rows]
     return [f"Kernels that ran, with their launches over all calls: {', '.join(launched[:8])}."] if launched else []
 
 
@@ -68,19 +69,8 @@ def _sized(share: float) -> str:
     return "All" if share > 0.995 else f"Most ({show.share(share)})" if share >= 0.5 else show.share(share)
 
 
-def short(name: str) -> str:
-    """A kernel's name without its return type and parameters: `scale<float4>` of `void scale<float4>(float*)`."""
-    text = name.replace("(anonymous namespace)::", "").removeprefix("void ")
-    depth = 0
-    for place, character in enumerate(text):
-        depth += (character == "<") - (character == ">")
-        if character == "(" and depth <= 0 and place:
-            return text[:place]
-    return text
-
-
 def _named(row: Mapping[str, Any]) -> str:
-    name = show.line(short(str(row.get("name", "a kernel"))), 80)
+    name = show.line(short_name(str(row.get("name", "a kernel"))), 80)
     library = read.text(row, "library")
     if library:
         return f"{name} ({show.line(library, 40)}'s)"

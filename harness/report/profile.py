@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.kernel_names import short_name
 from harness.profile import ncu
 from harness.profile.running import Profile, Side
 from harness.report import format as show
+from harness.report.profile_words import in_words
 
 MAX_KERNELS = 12
 MAX_COUNTED = 3
@@ -26,7 +28,8 @@ def lines_of(profile: Profile) -> list[str]:
         lines += ["", *_kernels(side)]
     for side in (profile.solution, profile.reference):
         lines += _counters(side)
-    return lines
+    words = in_words(profile)
+    return [*lines, "", "in words:", *(f"  {line}" for line in words)] if words else lines
 
 
 def _limit(profile: Profile) -> list[str]:
@@ -78,7 +81,7 @@ def _kernels(side: Side) -> list[str]:
 def _kernel(row: Mapping[str, Any]) -> list[str]:
     whose = str(row.get("library") or row.get("owner") or row["kind"])
     common = [show.share(row.get("share")), show.duration(row.get("total_s")), str(row["calls"]), whose]
-    name = show.line(row["name"], NAME_WIDTH)
+    name = show.line(short_name(row["name"]), NAME_WIDTH)
     if row["kind"] != "kernel":
         return [*common, *[show.ABSENT] * 6, name]
     shared = row.get("static_shared_bytes", 0) + row.get("dynamic_shared_bytes", 0)
@@ -120,7 +123,11 @@ def _counters(side: Side) -> list[str]:
         return ["", f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}"]
     lines: list[str] = []
     for launch in ncu.heaviest(side.counters, MAX_COUNTED):
-        lines += ["", f"{side.title}, {show.line(launch.name, NAME_WIDTH)}, counted by ncu:", *_counted(launch)]
+        lines += [
+            "",
+            f"{side.title}, {show.line(short_name(launch.name), NAME_WIDTH)}, counted by ncu:",
+            *_counted(launch),
+        ]
     return lines
 
 
