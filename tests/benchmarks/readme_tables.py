@@ -164,7 +164,7 @@ def page(results: Results) -> str:
         "records beside it; `run.yaml` has the configuration and the machine, `leaderboard.csv` the ranks.",
         "",
         "SoL is the share of the speed of light of the *reference's* work, at the rates measured on this GPU: a",
-        "solution that does less of it (a diagonal, a triangle, a product in three parts on tensor cores) exceeds 100 %.",
+        "solution that does less of it (a diagonal, a triangle, a product in parts on tensor cores) exceeds 100 %.",
         "max-autotune is `torch.compile` in that mode, with CUDA graphs, which copy the inputs, and without; empty",
         "where it was not measured.",
         "",
