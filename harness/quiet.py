@@ -23,7 +23,8 @@ from harness.stats import NoiseFloor, noise_floor, speedup_interval
 LEAST_BURSTS = 4
 MOST_BURSTS = 8
 BURSTS_BUDGET_S = 0.15
-"""Bursts of the reference against itself: as many as fit into these seconds, within bounds."""
+"""Bursts of the reference against itself: the least number where what they show lies within the least noise floor,
+since more of them would not change it; else as many as fit into these seconds."""
 
 PROCESS_BIAS = 0.005
 PROCESS_BIAS_S = 0.3e-6
@@ -99,22 +100,22 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
     runner = ReferenceRunner(bench)
     turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in range(sets))]
     bursts: list[list[float]] = []
-    wanted, spent_s, peak_bytes = LEAST_BURSTS, 0.0, None
-    while len(bursts) < wanted:
+    most, peak_bytes = LEAST_BURSTS, None
+    while True:
         if bursts and bench.traits.mutates_inputs:
             for index in range(sets):
                 bench.redraw(index)
             bench.device.synchronize()
         burst = runner.burst(turns)
         bursts.append([time.device_s for time in burst.times[1:]])
-        spent_s += burst.wall_s
         if len(bursts) == 1:
-            wanted = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / burst.wall_s) // 2 * 2))
+            most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / burst.wall_s) // 2 * 2))
             peak_bytes = burst.peak_bytes
+        if enough(bursts, most):
+            break
     aa = speedup_interval(*halves(bursts))
     reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
-    measured = noise_floor(aa).log_width
-    least = max(PROCESS_BIAS, PROCESS_BIAS_S / reference_s)
+    measured, least = noise_floor(aa).log_width, least_width(reference_s)
     count = min(len(bench.sets), NONSTOP_BYTES // max(bench.set_bytes, 1))
     held: dict[str, Any] = {}
     if count >= LEAST_NONSTOP_SETS:
@@ -130,6 +131,21 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         peak_bytes=peak_bytes,
         **held,
     )
+
+
+def least_width(reference_s: float) -> float:
+    """The least noise floor of calls so long, as a difference of logs."""
+    return max(PROCESS_BIAS, PROCESS_BIAS_S / reference_s)
+
+
+def enough(bursts: Sequence[Sequence[float]], most: int) -> bool:
+    """Whether no more bursts of the reference are needed to know the noise floor, or `most` are made. In pairs, so that
+    each half has been the first one as often as the other."""
+    if len(bursts) < LEAST_BURSTS or len(bursts) % 2:
+        return False
+    reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
+    measured = noise_floor(speedup_interval(*halves(bursts))).log_width
+    return len(bursts) >= most or measured <= least_width(reference_s)
 
 
 def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[list[float]]]:

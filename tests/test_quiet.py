@@ -1,0 +1,79 @@
+"""The reference on its own: when its noise floor is known, and the whole of it on the host device."""
+
+from __future__ import annotations
+
+import math
+import random
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Bench
+from harness.devices import open_device
+from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.quiet import LEAST_BURSTS, MOST_BURSTS, PROCESS_BIAS, enough, least_width, measure_quiet
+
+PROBLEM = """
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.softmax(x, dim=1)
+    def get_inputs():
+        return [torch.rand(64, 256)]
+    def get_init_inputs():
+        return []
+"""
+
+
+def bursts(count: int, noise: float, seed: int = 1, time_s: float = 1e-3) -> list[list[float]]:
+    generator = random.Random(seed)
+    return [[time_s * math.exp(generator.gauss(0.0, noise)) for _ in range(10)] for _ in range(count)]
+
+
+def test_even_times_need_the_least_number_of_bursts() -> None:
+    held = bursts(MOST_BURSTS, 1e-4)
+    assert [enough(held[:count], MOST_BURSTS) for count in range(1, MOST_BURSTS + 1)] == [
+        count >= LEAST_BURSTS and count % 2 == 0 for count in range(1, MOST_BURSTS + 1)
+    ]
+
+
+def test_scattered_times_need_all_of_them() -> None:
+    held = bursts(MOST_BURSTS, 0.2)
+    assert [enough(held[:count], MOST_BURSTS) for count in range(1, MOST_BURSTS + 1)] == [
+        count == MOST_BURSTS for count in range(1, MOST_BURSTS + 1)
+    ]
+    assert enough(held[:6], 6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_few_are_enough_more_leave_the_floor_as_it_is(seed: int) -> None:
+    held = bursts(MOST_BURSTS, 5e-4, seed)
+    assert enough(held[:LEAST_BURSTS], MOST_BURSTS)
+    assert enough(held, MOST_BURSTS + 2)
+
+
+def test_short_calls_have_a_wider_least_floor() -> None:
+    assert least_width(1e-3) == PROCESS_BIAS
+    assert least_width(3e-6) == pytest.approx(0.1)
+    assert enough(bursts(LEAST_BURSTS, 0.02, time_s=3e-6), MOST_BURSTS)
+
+
+def test_the_reference_is_measured_alone() -> None:
+    text = textwrap.dedent(PROBLEM)
+    problem = Problem(id="level1/23", name="test", path=Path("23_test.py"), source=text, digest=digest_text(text))
+    bench = Bench(
+        problem,
+        Workload(name="small"),
+        open_device(DeviceKind.HOST),
+        sets_wanted=6,
+        secret=random.Random(1),
+    )
+    quiet = measure_quiet(bench, sets=6)
+    assert 0.0 < quiet.reference_s < 1.0
+    assert quiet.floor.log_width == max(quiet.measured_log_width, quiet.least_log_width)
+    assert quiet.floor_json()["pairs"] in (4, 6, 8)
+    assert quiet.nonstop_sets == 6
+    assert quiet.back_to_back_s is not None
+    assert "queued" in quiet.refused, "the host device has no gate"
+    bench.close()
