@@ -192,7 +192,8 @@ def _measure(
 
     begin = time.perf_counter()
     workloads = {held.problem.id: held.workload for held, _ in ahead}
-    # The largest problems compile longest: they begin first, so that none is left over when all others are done.
+    # The blocks of the last level compile longest: they begin first, so that none is left over when all others are done.
+    # Within a level by number, which spreads the few with inputs of gigabytes: these wait for room.
     requests = [
         Request(
             problem=held.problem,
@@ -201,7 +202,7 @@ def _measure(
             budget_s=EACH_BUDGET_S * len(names),
             refresh=refresh,
         )
-        for held, names in reversed(ahead)
+        for held, names in sorted(ahead, key=_level, reverse=True)
     ]
     rows: list[pages.Row] = []
     peaks: Peaks | None = None
@@ -223,6 +224,10 @@ def _measure(
             files.add(own, peaks, wall_s=time.perf_counter() - begin)
         _say_done(len(done), len(requests), problem, own, told.wall_s)
     return _Done(rows=rows, not_begun=[key for key in workloads if key not in done], wall_s=time.perf_counter() - begin)
+
+
+def _level(item: tuple[_Chosen, Sequence[Baseline]]) -> str:
+    return item[0].problem.id.partition("/")[0]
 
 
 def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Row], wall_s: float) -> None:
