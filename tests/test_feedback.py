@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +339,18 @@ def test_kernels_are_called_by_their_plain_names_and_instances_share_a_line() ->
     assert "goes to k<4>." in feedback(timed(2e-3, census=[OWN], kernels=rows))
     assert "k: 2 instances, 26 to 32 registers a thread, no spills" in feedback(timed(2e-3, census=[OWN], kernels=rows))
     assert "goes to at::native::soft<float, 4>." in feedback(timed(2e-3, census=[inner]))
+
+
+def test_the_time_of_a_short_call_without_its_launch_is_told_where_both_have_it() -> None:
+    record = timed(6e-6, census=[OWN])
+    both = {
+        side: {**record.timing[side], "graph_s": time_s} for side, time_s in (("solution", 2e-6), ("reference", 4e-6))
+    }
+
+    text = feedback(replace(record, timing={**record.timing, **both}))
+
+    assert "Inside one CUDA graph, its launch apart: 2.00 µs, eager's 4.00 µs (2.00x)." in text
+    assert "CUDA graph, its" not in feedback(record)
 
 
 def test_few_wrong_values_are_told_where_to_look() -> None:

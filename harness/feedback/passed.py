@@ -66,7 +66,7 @@ def _result(record: Record) -> list[str]:
             if (theirs := read.number(reference, "median_s")) is not None:
                 took += f", eager's {show.duration(theirs)}"
             lines.append(f"{took} (median of {read.whole(own, 'samples') or 'some'} calls, {_clock(timing)}).")
-        lines += _baselines(timing)
+        lines += _without_launches(timing) + _baselines(timing)
     variants = read.mapping(record.evidence, "variants")
     calls = sum(read.whole(read.mapping(row), "calls") or 0 for row in variants.values())
     if calls:
@@ -112,6 +112,17 @@ def _baselines(timing: Mapping[str, Any]) -> list[str]:
             shown = show.speedup_with_interval(ratio, read.number(held, "low"), read.number(held, "high"))
             lines.append(f"Against {show.line(name, 60)}: {shown}.")
     return lines
+
+
+def _without_launches(timing: Mapping[str, Any]) -> list[str]:
+    """A short call's time inside of a graph, where both sides have one: the device's part without the launch."""
+    mine, theirs = (read.number(read.mapping(timing, side), "graph_s") for side in ("solution", "reference"))
+    if not mine or not theirs:
+        return []
+    return [
+        f"Inside one CUDA graph, its launch apart: {show.duration(mine)}, eager's {show.duration(theirs)} "
+        f"({show.digits(theirs / mine)}x)."
+    ]
 
 
 def _limit(record: Record) -> list[str]:

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.bench_lies --out results/lies-h200.md
 
-Needs a GPU, about a minute. A submission does what the reference does and takes as long, but replaces the harness's
+Needs a GPU, about a minute; the file is written anew after each row. A submission does what the reference does and takes as long, but replaces the harness's
 clock in its own process so that every call claims X microseconds less. Caught is a lie that is charged to the calls
 (`unexplained_time`) or disqualified. The second kind of liar also waits for the device in its forward, so that its
 calls can't be queued, and claims that all of that is launching.
@@ -36,6 +36,12 @@ def _lying(self, other):
 
 torch.cuda.Event.elapsed_time = _lying
 """
+
+HEAD = (
+    "| spin | device time | proved by calls | honest speedup | smallest lie caught | best false speedup | "
+    "by the formula | hidden at most | without rule 6 |",
+    "|---" * 9 + "|",
+)
 
 WAITS = ("        return x * 2", "        y = x * 2\n        torch.cuda.synchronize()\n        return y")
 
@@ -90,19 +96,22 @@ def main() -> None:
         "Microseconds a call. `by the formula`: what rule 6 of `harness/claims.py` grants; `hidden at most`: what the "
         "honest twin's record says a lie could be (`hidden_per_call_s`); `without rule 6`: the same by bursts alone.",
         "",
-        "| spin | device time | proved by calls | honest speedup | smallest lie caught | best false speedup | "
-        "by the formula | hidden at most | without rule 6 |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *HEAD,
     ]
+
+    def add(*more: str) -> None:
+        lines.extend(more)
+        if given.out:
+            given.out.write_text("\n".join(lines) + "\n")
+
     with referee(min_samples=8, budget_s=0.1, relative_half_width=0.05) as held:
-        lines += [row(held, length_s, hz, waits=False) for length_s in LENGTHS_S]
-        lines += ["", "The same where the forward waits for the device, and so can't be queued:", "", *lines[4:6]]
-        lines += [row(held, length_s, hz, waits=True) for length_s in LENGTHS_S[:3]]
-    lines += ["", f"All of it took {time.perf_counter() - begin:.0f} s."]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if given.out:
-        given.out.write_text(text)
+        for length_s in LENGTHS_S:
+            add(row(held, length_s, hz, waits=False))
+        add("", "The same where the forward waits for the device, and so can't be queued:", "", *HEAD)
+        for length_s in LENGTHS_S[:3]:
+            add(row(held, length_s, hz, waits=True))
+    add("", f"All of it took {time.perf_counter() - begin:.0f} s.")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":
