@@ -46,7 +46,8 @@ the rules are, in this order:
    granted, or two calls in five could be claimed as nothing beside a true median. Code that waits for the device in its
    forward can't be queued. Its calls are launched one by one, with W from telling the stopped process to begin until
    it is stopped; the median claimed latency l, which is at least d, takes the place of d (launches that a flush hides
-   show here) and the tolerance is `LAUNCHED`. A liar may claim a long latency then, at no gain but that lie.
+   show here) and the tolerance is `LAUNCHED`. A liar may claim a long latency then, at no gain but that lie; code that
+   does not wait, but fails where it is queued or is wrong there, gets no such grant.
 
    Whatever was claimed, a call took no more than W / N, which the record states (`at_most_s`): a lie is smaller than
    W / N - d. (Calls that leave most of the GPU idle could overlap; and their data may be in the cache, which the record

@@ -182,8 +182,12 @@ class Figures:
 
     @property
     def unqueued(self) -> bool:
-        """Whether queueing its calls failed for a reason that lies with them."""
-        return self.refused.get(Manner.QUEUED, NO_MEMORY) != NO_MEMORY
+        """Whether queueing its calls failed for a reason that lies with them, and is not that they wait."""
+        return _own_fault(self.refused)
+
+
+def _own_fault(refused: Mapping[Manner, str]) -> bool:
+    return refused.get(Manner.QUEUED, NO_MEMORY) not in (NO_MEMORY, WAITS)
 
 
 class Nonstops:
@@ -213,8 +217,11 @@ class Nonstops:
         if claimed_s >= NONSTOP_BELOW_S or not self._indices:
             return None
         latency_s = statistics.median(latencies_s) if latencies_s else None
-        # What waits for its launches counts as explained where calls are launched one by one, and only there.
-        verdict = self._hold(Manner.QUEUED, claimed_s, None) or self._hold(Manner.LAUNCHED, claimed_s, latency_s)
+        verdict = self._hold(Manner.QUEUED, claimed_s, None)
+        if verdict is None:
+            # What waits for its launches counts as explained where calls have to be launched one by one, and only there.
+            granted_s = None if _own_fault(self._refused) else latency_s
+            verdict = self._hold(Manner.LAUNCHED, claimed_s, granted_s)
         if verdict is None:
             return None
         return Figures(

@@ -196,7 +196,7 @@ def judge_times(
     labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
     if nonstop is not None and nonstop.waits:
         labels += (WAITS_FOR_DEVICE,)
-    elif nonstop is not None and nonstop.unqueued:
+    if nonstop is not None and nonstop.unqueued:
         labels += (NOT_QUEUED,)
     if charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven):
         timing["solution"]["claimed_samples_s"] = claimed
