@@ -35,10 +35,14 @@ PATIENCE_S = 0.5
 
 
 def learn(terms: Terms, bench: Bench, task: Task, guest_for: Callable[[Task], Guest]) -> Known:
-    """Measure it all; where the trusted contestant fails, the first solution shows why."""
+    """Measure it all; where the trusted contestant fails, the first solution shows why.
+
+    What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
+    """
     _left_alone(bench, PATIENCE_S)
     quiet = measure_quiet(bench, sets=_sets(terms, bench))
-    return _with_bursts(Known(quiet=quiet), terms, bench, task, guest_for)
+    with bench.ledger.spend("calibration"):
+        return _with_bursts(Known(quiet=quiet), terms, bench, task, guest_for)
 
 
 def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, guest_for: Callable[[Task], Guest]) -> Known:

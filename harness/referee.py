@@ -204,8 +204,7 @@ class Referee:
             )
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
-                with bench.ledger.spend("calibration"):
-                    self._known = learn(self._terms(task), bench, task, self._trusted_guest)
+                self._known = learn(self._terms(task), bench, task, self._trusted_guest)
                 if self._peaks is None and self.config.cache_dir:
                     self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
         elif task.timed and self._known is not None and not self._known.calm:
