@@ -192,8 +192,8 @@ def _measure(
 
     begin = time.perf_counter()
     workloads = {held.problem.id: held.workload for held, _ in ahead}
-    # The blocks of the last level compile longest: they begin first, so that none is left over when all others are done.
-    # Within a level by number, which spreads the few with inputs of gigabytes: these wait for room.
+    # The blocks of the last level compile longest: they begin first, so that none is left over when all others are
+    # done. Within a level by number, which spreads the few with inputs of gigabytes: these wait for room.
     requests = [
         Request(
             problem=held.problem,
