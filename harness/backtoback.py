@@ -7,7 +7,8 @@ the calls and next to nothing else.
 Launched one by one, a short kernel takes as long as its launch. Queued, all launches were made before the gate opens,
 and the device makes the calls by itself. In both, the outputs are copied out as each call ends, so that a solution that
 returns the same memory every time can be verified too. As a graph, which has been replayed once before, the calls
-follow a cache flush that hides the graph's own launch, and outputs are copied out behind the last one.
+follow a cache flush that hides the graph's own launch; it is replayed several times, and outputs are copied out behind
+the last one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import torch
 from harness.devices import CallTime, Device
 from harness.gate import StreamGate
 from harness.messages import Manner
+
+REPLAYS = 5
+"""Timed replays of a graph, of which the middle one counts: one alone may meet a hiccup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,9 @@ class BackToBack:
         with torch.no_grad():
             if self._replay is None:
                 return self._device.time_back_to_back([step.make for step in self._steps])
-            return self._device.time_cold(self._replay, self._take_all)
+            took = [self._device.time_cold(self._replay, lambda _: None) for _ in range(REPLAYS - 1)]
+            took.append(self._device.time_cold(self._replay, self._take_all))
+            return sorted(took, key=lambda time: time.device_s)[REPLAYS // 2]
 
     def _take_all(self, _: object) -> None:
         for step, result in zip(self._steps, self._results, strict=True):

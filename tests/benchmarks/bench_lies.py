@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.bench_lies --out results/lies-h200.md
 
-Needs a GPU, about a minute; the file is written anew after each row. A submission does what the reference does and takes as long, but replaces the harness's
-clock in its own process so that every call claims X microseconds less. Caught is a lie that is charged to the calls
-(`unexplained_time`) or disqualified. The second kind of liar also waits for the device in its forward, so that its
-calls can't be queued, and claims that all of that is launching.
+Needs a GPU, about a minute; the file is written anew after each row. A submission does what the reference does and
+takes as long, but replaces the harness's clock in its own process so that every call claims X microseconds less. Caught
+is a lie that is charged to the calls (`unexplained_time`) or disqualified. The second kind of liar also waits for the
+device in its forward, so that its calls can't be queued, and claims that all of that is launching.
 """
 
 from __future__ import annotations
