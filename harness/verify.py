@@ -58,17 +58,17 @@ class Verifier:
 
     def check(self, turns: Sequence[Turn], done: BurstDone, *, with_reference: bool) -> list[Finding]:
         """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
-        indices = [turn.index for turn in turns]
+        changed = self._changed(turns)
         findings = [
-            self._check_call(index, claim, changed, with_reference)
-            for index, claim, changed in zip(indices, done.claims, self.bench.changed_inputs(indices), strict=True)
+            self._check_call(turn.index, claim, changed[turn.index], with_reference)
+            for turn, claim in zip(turns, done.claims, strict=True)
         ]
         if not self.bench.traits.mutates_inputs:
             # Whoever changes inputs between that look and their truth is judged by what it made of them.
-            late = self.bench.changed_inputs(indices)
+            late = self._changed(turns)
             findings = [
-                self._mutated(index, changed) if changed and finding.failure is None else finding
-                for index, changed, finding in zip(indices, late, findings, strict=True)
+                self._mutated(turn.index, late[turn.index]) if late[turn.index] and finding.failure is None else finding
+                for turn, finding in zip(turns, findings, strict=True)
             ]
         self._note_addresses(done)
         return findings
@@ -80,6 +80,11 @@ class Verifier:
         repeated = any(a == b != 0 for a, b in itertools.pairwise(first))
         if repeated and STATIC_BUFFER not in self.labels:
             self.labels.append(STATIC_BUFFER)
+
+    def _changed(self, turns: Sequence[Turn]) -> dict[int, tuple[int, ...]]:
+        """Numbers of the inputs that are not as drawn, by set."""
+        indices = sorted(turn.index for turn in turns)  # always in one order, whose places are found at once
+        return dict(zip(indices, self.bench.changed_inputs(indices), strict=True))
 
     def _mutated(self, index: int, changed: Sequence[int]) -> Finding:
         paths = self.bench.tree.paths("inputs")

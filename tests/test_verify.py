@@ -1,0 +1,85 @@
+"""A call's inputs must be those that were drawn, before its truth is computed and still afterwards."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.bench import Bench
+from harness.devices import open_device
+from harness.measure import Turn
+from harness.messages import BurstDone, CallClaim, CallMode, Leaf
+from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload
+from harness.oracle import Truth
+from harness.trees import flatten
+from harness.verify import Verifier
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y
+def get_inputs():
+    return [torch.rand(8, 16), torch.rand(8, 16)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def bench() -> Bench:
+    problem = Problem(id="level1/1", name="sum", path=Path("1_sum.py"), source=PROBLEM, digest=PROBLEM)
+    held = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
+    for index in range(3):
+        held.draw(index)
+    return held
+
+
+def answered(bench: Bench, turns: list[Turn]) -> BurstDone:
+    """What a contestant that is right says of these calls, its outputs in their places."""
+    claims = []
+    for turn in turns:
+        (output,) = flatten(bench.oracle.forward(bench.arguments(turn.index)))[0]
+        (slot,) = bench.sets[turn.index].outputs
+        bench.tensor(slot).copy_(output)
+        leaf = Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=turn.index + 1)
+        tree = bench.traits.tree.to_json()
+        claims.append(CallClaim(tree=tree, leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0))
+    return BurstDone(claims=tuple(claims), reports=())
+
+
+TURNS = [Turn(index=index, mode=CallMode.COLD) for index in (2, 0, 1)]
+
+
+def statuses(bench: Bench) -> list[Status | None]:
+    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+    findings = verifier.check(TURNS, answered(bench, TURNS), with_reference=False)
+    return [None if finding.failure is None else finding.failure.status for finding in findings]
+
+
+def test_right_answers_over_inputs_left_alone_pass(bench: Bench) -> None:
+    assert statuses(bench) == [None, None, None]
+
+
+def test_an_input_that_a_call_changed_is_found_in_its_set(bench: Bench) -> None:
+    bench.tensor(bench.sets[0].inputs[1])[3, 4] += 1
+    assert statuses(bench) == [None, Status.mutated_input, None]
+
+
+def test_an_input_that_changes_before_its_truth_is_computed_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kernel could do it that its process has left behind."""
+    truth = bench.truth
+
+    def late(index: int, changed: tuple[int, ...]) -> Truth:
+        if index == 1:
+            bench.tensor(bench.sets[1].inputs[0])[0, 0] = 7.0
+            bench.tensor(bench.sets[1].outputs[0]).copy_(torch.add(*bench.tensors(bench.sets[1].inputs)))
+        return truth(index, changed)
+
+    monkeypatch.setattr(bench, "truth", late)
+    assert statuses(bench) == [None, None, Status.mutated_input]
