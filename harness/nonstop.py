@@ -219,7 +219,7 @@ class Nonstops:
         latency_s = statistics.median(latencies_s) if latencies_s else None
         verdict = self._hold(Manner.QUEUED, claimed_s, None)
         if verdict is None:
-            # What waits for its launches counts as explained where calls have to be launched one by one, and only there.
+            # Where calls have to be launched one by one, and only there, waiting for launches counts as explained.
             granted_s = None if _own_fault(self._refused) else latency_s
             verdict = self._hold(Manner.LAUNCHED, claimed_s, granted_s)
         if verdict is None:

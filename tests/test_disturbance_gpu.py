@@ -1,20 +1,29 @@
-"""A neighbour that works on the GPU beside a measurement is noticed, rounds are made again, and the record says so."""
+"""A neighbour that works on the GPU beside a measurement is noticed, rounds are made again, and the record says so.
+
+What was learnt of a problem beside one convicts nobody, and spares nobody.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from test_referee import config, judge
 
 from harness.build import default_root
 from harness.config import resolve
 from harness.disturbance import DISTURBED
 from harness.environment import collect, machine
-from harness.model import DeviceKind, Record
+from harness.executors.worker import PRELOADED, PRELOADED_CUDA
+from harness.model import DeviceKind, Record, Status
 from harness.pipeline import evaluate_run
+from harness.quiet import Known
+from harness.referee import Referee
+from harness.zygote import Zygote
 
 pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]
 
@@ -99,3 +108,90 @@ def test_a_working_neighbour_is_noticed(tmp_path: Path, neighbour: None) -> None
     assert seen["rounds_repeated"] > 0, seen
     assert "had kernels running" in seen["seen"][0]
     assert DISTURBED in record.labels
+
+
+HONEST = """
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+"""
+LEAVES_THE_FLUSH_OUT = """
+import sys
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        frame = sys._getframe()
+        while frame is not None:
+            held = frame.f_locals.get("self")
+            if hasattr(held, "_flush"):
+                held._flush = torch.zeros(1, dtype=torch.uint8, device=x.device)
+            frame = frame.f_back
+        return torch.softmax(x, dim=1)
+"""
+CLAIMS_IT_ALL = """
+import torch
+from harness.wire import Channel
+send = Channel.send
+def send_more(self, message, *args, **kwargs):
+    for claim in message.get("claims", ()):
+        if claim["window_s"] > claim["device_s"]:
+            claim["device_s"] = claim["window_s"]
+    return send(self, message, *args, **kwargs)
+Channel.send = send_more
+"""
+
+
+@pytest.fixture(scope="module")
+def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
+    log = tmp_path_factory.mktemp("zygote") / "zygote.log"
+    with (
+        Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=log) as zygote,
+        Referee(config(DeviceKind.CUDA), zygote) as held,
+    ):
+        yield held
+
+
+def learnt_in_noise(referee: Referee, folder: Path, *, calm: bool) -> Known:
+    """What the referee knows after an honest solution, as if bursts had cost twenty times as much, noticed or not."""
+    assert judge(referee, HONEST, folder, timed=True).status is Status.passed
+    known = referee._known
+    assert known is not None
+    assert known.pauses is not None
+    costs = known.pauses
+    slow = replace(costs, per_call_s=20 * costs.per_call_s, least_s=20 * costs.least_s, calm=calm)
+    referee._known = replace(known, pauses=slow, calm=calm)
+    return known
+
+
+@pytest.mark.parametrize("calm", [True, False], ids=["unnoticed", "noticed"])
+def test_a_calibration_beside_a_neighbour_convicts_nobody(referee: Referee, tmp_path: Path, calm: bool) -> None:
+    before = learnt_in_noise(referee, tmp_path, calm=calm)
+    outcome = judge(referee, HONEST, tmp_path, timed=True)
+    assert outcome.status is Status.passed, outcome
+    assert outcome.timing is not None
+    assert ("calibrated_again" in outcome.timing) is calm
+    assert referee._known is not None
+    assert referee._known.calm
+    assert referee._known.pauses is not None
+    assert before.pauses is not None
+    assert referee._known.pauses.least_s < 2 * before.pauses.least_s
+    referee._known = before
+
+
+def test_it_spares_nobody(referee: Referee, tmp_path: Path) -> None:
+    before = learnt_in_noise(referee, tmp_path, calm=True)
+    outcome = judge(referee, CLAIMS_IT_ALL + LEAVES_THE_FLUSH_OUT, tmp_path, timed=True)
+    assert outcome.status is Status.disqualified, outcome
+    assert "flushes and copies" in outcome.reason
+    assert outcome.timing is not None
+    assert outcome.timing["calibrated_again"]["times"] == 1
+    referee._known = before
+
+
+def test_what_is_learnt_beside_a_neighbour_is_known_to_be(referee: Referee, tmp_path: Path, neighbour: None) -> None:
+    referee._known = None
+    judge(referee, HONEST, tmp_path, timed=True)
+    assert referee._known is not None
+    assert not referee._known.calm
+    referee._known = None
