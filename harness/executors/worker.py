@@ -7,6 +7,7 @@ does, by whatever means, and with it all that it started.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import socket
@@ -65,6 +66,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
         except ZygoteError as error:
             channel.send({"type": "fault", "reason": str(error)})
             return
+        gc.freeze()  # looking through all that torch has made takes 50 ms, which may fall into a burst
         channel.send({"type": "ready"})
         _serve(channel, referee, zygote)
 
