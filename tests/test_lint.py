@@ -16,7 +16,7 @@ import torch
 from harness.catalog import load_problems
 from harness.cli import main
 from harness.devices import open_device
-from harness.lint import RULES, ProblemReport, Verdict, lint_problem
+from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem
 from harness.lint.samples import Drawer, make_sample
 from harness.model import Costs, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
 from harness.numerics import compare, judge
@@ -222,6 +222,18 @@ def test_every_operation_of_a_chain_is_left_out_in_turn() -> None:
     (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
     # Four operations left out, and mul, tanh and add replaced as well.
     assert (check.verdict, check.tried) == (Verdict.KEPT, 7)
+
+
+def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = "total = x\nfor step in range({}):\n    total = total + torch.sin(x * (step + 2))\nreturn total"
+    report = lint(source(loop.format(40)), variants=("zero_mean",))
+    (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
+    # Left out: the product, the sine and the sum; replaced: the product and the sum.
+    assert (check.verdict, check.tried) == (Verdict.KEPT, 40 * 5)
+    assert not any("not tried" in note for note in report.notes)
+    monkeypatch.setattr(graph, "MAX_MUTANTS", 120)
+    many = lint(source(loop.format(40)), variants=("zero_mean",))
+    assert "80 operations beyond the first 120 changed were not tried" in many.notes
 
 
 def test_state_is_left_as_it_was() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -34,7 +35,7 @@ _TF32_BITS = 13
 
 
 def run_model(
-    model: torch.nn.Module, inputs: Sequence[torch.Tensor], sample: Sample, oracle: Oracle, device: Device
+    model: Callable[..., Any], inputs: Sequence[torch.Tensor], sample: Sample, oracle: Oracle, device: Device
 ) -> Leaves:
     """The outputs of one call of `model`, its state and its inputs left as they were."""
     own = [leaf.clone() for leaf in inputs] if oracle.traits.mutates_inputs else list(inputs)

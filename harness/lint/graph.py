@@ -23,8 +23,8 @@ from harness.oracle import Oracle
 from harness.shortage import is_shortage
 from harness.trees import flatten, unflatten
 
-MAX_MUTANTS = 60
-"""Most mutants of one problem."""
+MAX_MUTANTS = 1000
+"""Most mutants of one problem; a graph with more is a loop unrolled, and the notes say how many were left out."""
 
 _NEUTRAL = frozenset(
     {
@@ -107,11 +107,13 @@ _SWAPPED: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutants:
-    """The wrong graphs, how many operations there were to change, and why there may be none."""
+    """The wrong graphs, how many operations there were to change, how many graphs are left out (see `MAX_MUTANTS`), and
+    why there may be none."""
 
     wrongs: tuple[Wrong, ...]
     operations: int
     untried: tuple[str, ...]
+    left_out: int = 0
     not_traced: str | None = None
 
 
@@ -141,7 +143,12 @@ def mutants(sample: Sample, oracle: Oracle, device: Device) -> Mutants:
             wrongs += made
         else:
             untried.append(node.name)
-    return Mutants(wrongs=tuple(wrongs[:MAX_MUTANTS]), operations=operations, untried=tuple(untried))
+    return Mutants(
+        wrongs=tuple(wrongs[:MAX_MUTANTS]),
+        operations=operations,
+        untried=tuple(untried),
+        left_out=max(0, len(wrongs) - MAX_MUTANTS),
+    )
 
 
 def _of_node(
@@ -155,60 +162,47 @@ def _of_node(
     found = []
     instead = next((item for item in node.all_input_nodes if shapes.get(item.name) == shapes[node.name]), None)
     if instead is not None:
-        answer = _answering(_dropped(traced, node.name, instead.name), oracle, device)
+        answer = _answering(_Mutant(traced, node.name, _dropped(instead.name)), oracle, device)
         found.append(Wrong(rule="dropped_operation", name=f"{node.name} left out", answer=answer))
     other = _SWAPPED.get(name)
     if other is not None and node.op != "call_module":
-        answer = _answering(_replaced(traced, node.name, other), oracle, device)
+        answer = _answering(_Mutant(traced, node.name, _replaced(other)), oracle, device)
         label = f"{node.name} replaced by {other.__name__}"
         found.append(Wrong(rule="dropped_operation", name=label, answer=answer))
     return found
 
 
-def _answering(
-    make: Callable[[], torch.fx.GraphModule], oracle: Oracle, device: Device
-) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
-    held: dict[str, torch.fx.GraphModule] = {}
+class _Mutant(torch.fx.Interpreter):
+    """Runs the traced graph with one operation's result made otherwise. Nothing is compiled, so that hundreds of them
+    cost their calls and little else."""
 
-    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
-        if "graph" not in held:
-            held["graph"] = make()
-        return run_model(held["graph"], sample.inputs, sample, oracle, device)
+    def __init__(self, traced: torch.fx.GraphModule, name: str, otherwise: Callable[[_Mutant, torch.fx.Node], Any]):
+        super().__init__(traced)
+        self._name = name
+        self._otherwise = otherwise
 
-    return answer
+    def run_node(self, n: torch.fx.Node) -> Any:
+        return self._otherwise(self, n) if n.name == self._name else super().run_node(n)
 
-
-def _copied(traced: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, dict[str, torch.fx.Node]]:
-    """Another graph over the same modules and parameters."""
-    graph = torch.fx.Graph()
-    output = graph.graph_copy(traced.graph, {})
-    graph.output(output)
-    return torch.fx.GraphModule(traced, graph), {node.name: node for node in graph.nodes}
+    def __call__(self, *arguments: Any) -> Any:
+        return self.run(*arguments, enable_io_processing=False)
 
 
-def _dropped(traced: torch.fx.GraphModule, name: str, instead: str) -> Callable[[], torch.fx.GraphModule]:
-    def make() -> torch.fx.GraphModule:
-        module, nodes = _copied(traced)
-        nodes[name].replace_all_uses_with(nodes[instead])
-        module.graph.erase_node(nodes[name])
-        module.recompile()
-        return module
-
-    return make
+def _answering(mutant: _Mutant, oracle: Oracle, device: Device) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    return lambda sample, _: run_model(mutant, sample.inputs, sample, oracle, device)
 
 
-def _replaced(traced: torch.fx.GraphModule, name: str, other: Callable[..., Any]) -> Callable[[], torch.fx.GraphModule]:
-    def make() -> torch.fx.GraphModule:
-        module, nodes = _copied(traced)
-        node = nodes[name]
-        with module.graph.inserting_before(node):
-            new = module.graph.call_function(other, node.args, dict(node.kwargs))
-        node.replace_all_uses_with(new)
-        module.graph.erase_node(node)
-        module.recompile()
-        return module
+def _dropped(instead: str) -> Callable[[_Mutant, torch.fx.Node], Any]:
+    """The value of the argument called `instead`."""
+    return lambda run, node: next(run.env[item] for item in node.all_input_nodes if item.name == instead)
 
-    return make
+
+def _replaced(other: Callable[..., Any]) -> Callable[[_Mutant, torch.fx.Node], Any]:
+    def compute(run: _Mutant, node: torch.fx.Node) -> Any:
+        arguments, named = run.fetch_args_kwargs_from_env(node)
+        return other(*arguments, **named)
+
+    return compute
 
 
 class _Recorder(torch.fx.Interpreter):

@@ -146,6 +146,10 @@ class _Linted:
                 f"{len(graph.untried)} of {graph.operations} operations have nothing of their shape or kind to take "
                 f"their place: {', '.join(graph.untried[:6])}"
             )
+        if graph.left_out:
+            self.notes.append(
+                f"{graph.left_out} operations beyond the first {len(graph.wrongs)} changed were not tried"
+            )
         wrongs = [
             *blind(len(first.own)),
             *blind_thorough(first.own),
