@@ -2,7 +2,7 @@
 
 Idea: the maximum of a square is the maximum down the maxima along its rows. A block slides down a strip of an image: every thread
 has a column, loads one value a row, finds the largest of its row's window by way of shared memory, and keeps the last of
-these in registers, whose maximum is a result. Each value is read from memory once (but for the rims of strips), and a result
+these in registers, whose maximum is a result. Eight rows are on their way while the eight before are worked on. Each value is read from memory once (but for the rims of strips), and a result
 takes 6 comparisons instead of 15. Other windows, strides and gaps take a plain kernel.
 
 Bytes: 8 a value (4 read, 4 written): 535 MB at 16 x 64 x 256 x 256.
@@ -20,7 +20,7 @@ CUDA = r"""
 
 constexpr int THREADS = 256;
 constexpr int WIDEST = 512;  // threads of a block that slides, at most
-constexpr int STRIP = 32;  // rows of results a block makes
+constexpr int STRIP = 64;  // rows of results a block makes
 constexpr int AHEAD = 8;   // rows on their way at a time
 
 // Squares of SIDE, stride and gap one. A block: up to blockDim.x - SIDE + 1 columns and STRIP rows of results
@@ -28,7 +28,7 @@ constexpr int AHEAD = 8;   // rows on their way at a time
 template <int SIDE>
 __global__ void __launch_bounds__(WIDEST) sliding_kernel(
     const float* __restrict__ x, float* __restrict__ y, int height, int width, int out_height, int out_width, int padding) {
-    extern __shared__ float rows[];  // AHEAD rows, one value a thread in each
+    extern __shared__ float rows[];  // twice AHEAD rows, in turn, one value a thread in each
     const int t = threadIdx.x, threads = blockDim.x, made = threads - SIDE + 1;
     const int column = blockIdx.x * made + t - padding;  // that this thread loads
     const int out_column = blockIdx.x * made + t;
@@ -42,22 +42,28 @@ __global__ void __launch_bounds__(WIDEST) sliding_kernel(
 #pragma unroll
     for (int i = 0; i < SIDE; ++i) window[i] = -INFINITY;
     const int end = last - 1 - padding + SIDE;           // one past the last row that is read
-    for (int base = first - padding; base < end; base += AHEAD) {
-        float v[AHEAD];
+    float v[AHEAD];
+    auto load = [&](float (&to)[AHEAD], int base) {
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
             const int row = base + a;
-            v[a] = inside && row >= 0 && row < height && row < end ? __ldg(from + (int64_t)row * width + column) : -INFINITY;
+            to[a] = inside && row >= 0 && row < height && row < end ? __ldg(from + (int64_t)row * width + column) : -INFINITY;
         }
-        __syncthreads();  // the last rows have been read by all
+    };
+    load(v, first - padding);
+    float* here = rows;
+    float* other = rows + AHEAD * threads;
+    for (int base = first - padding; base < end; base += AHEAD) {
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) rows[a * threads + t] = v[a];
+        for (int a = 0; a < AHEAD; ++a) here[a * threads + t] = v[a];
         __syncthreads();
+        float next[AHEAD];  // on their way while these are worked on
+        load(next, base + AHEAD);
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
             float along = v[a];
 #pragma unroll
-            for (int i = 1; i < SIDE; ++i) along = fmaxf(along, rows[a * threads + min(t + i, threads - 1)]);
+            for (int i = 1; i < SIDE; ++i) along = fmaxf(along, here[a * threads + min(t + i, threads - 1)]);
 #pragma unroll
             for (int i = 0; i + 1 < SIDE; ++i) window[i] = window[i + 1];
             window[SIDE - 1] = along;
@@ -69,6 +75,10 @@ __global__ void __launch_bounds__(WIDEST) sliding_kernel(
                 __stcs(to + (int64_t)out_row * out_width + out_column, largest);
             }
         }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) v[a] = next[a];
+        float* const last_used = here;
+        here = other, other = last_used;
     }
 }
 
@@ -107,7 +117,7 @@ torch::Tensor max_pool(torch::Tensor x, int64_t side, int64_t stride, int64_t pa
         auto kernel = side == 2 ? sliding_kernel<2> : side == 3 ? sliding_kernel<3> : side == 4 ? sliding_kernel<4> : sliding_kernel<5>;
         const int threads = std::min(WIDEST, (ow + (int)side - 1 + 31) / 32 * 32), made = threads - (int)side + 1;
         const dim3 blocks((ow + made - 1) / made, (oh + STRIP - 1) / STRIP, (unsigned)planes);
-        kernel<<<blocks, threads, AHEAD * threads * sizeof(float)>>>(x.data_ptr<float>(), y.data_ptr<float>(), h, w, oh, ow,
+        kernel<<<blocks, threads, 2 * AHEAD * threads * sizeof(float)>>>(x.data_ptr<float>(), y.data_ptr<float>(), h, w, oh, ow,
                                                                      (int)padding);
     } else {
         const int64_t count = y.numel();
