@@ -1,16 +1,15 @@
 """Asks a contestant for calls back to back, with the referee's clock around nothing else, and for a graph of them.
 
 Trusted side; used by `session`. Of the three manners (`messages.Manner`) queued calls prove most: the contestant
-submits them behind a shut gate and is stopped; then the inputs are drawn elsewhere and copied to where they belong, all
-at once, so that even a kernel that looks out for them has next to no time; then the gate opens, and until the last call
-is done nothing but the device is at work. Code that waits for the device in its forward can't be queued; it is asked to
-make ready, stopped, and started by one short message once the inputs are there. In either case outputs are copied aside
-at once: what is written later shows by the difference.
+submits them behind a shut gate and is stopped; then the inputs are drawn elsewhere and copied to where they belong,
+some words of each only at the last moment (`arrival`), so that a kernel that looks out for them gains nothing; then the
+gate opens, and until the last call is done nothing but the device is at work. Code that waits for the device in its
+forward can't be queued; it is asked to make ready, stopped, and started by one short message once the inputs are there.
+In either case outputs are copied aside at once: what is written later shows by the difference.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from harness.arrival import Arrival
 from harness.bench import Bench
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
 from harness.devices import DeviceError
@@ -110,7 +110,7 @@ class Asker:
         turns = tuple(Turn(index=index, mode=CallMode.COLD) for index in indices)
         calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
         try:
-            coming, aside = None if drawn else _Coming(bench, indices), _Aside(bench, indices)
+            coming, aside = None if drawn else Arrival(bench, indices), _Aside(bench, indices)
         except torch.OutOfMemoryError:
             return NO_MEMORY
         if (refused := self._prepare(self.request(calls), manner)) is not None:
@@ -118,6 +118,7 @@ class Asker:
         if coming is not None:
             coming.draw()
             coming.deliver()
+            coming.complete()
         wall_s = self._open() if manner is Manner.QUEUED else self.guest.go(self.limit_s)
         if wall_s is None:
             return "they did not end in time"
@@ -291,28 +292,6 @@ class Nonstops:
         except GuestFailed as failed:
             return None, one_line(failed.failure.reason, limit=200)
         return (None, self._refused[Manner.GRAPH]) if held is None else (held.claimed_s, None)
-
-
-class _Coming:
-    """Inputs of some sets, drawn where no contestant sees them, and brought to their places at the last moment."""
-
-    def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
-        self._bench = bench
-        self._indices = indices
-        self._places = [bench.tensors(bench.sets[index].inputs) for index in indices]
-        self._drawn = [[torch.empty_like(tensor) for tensor in tensors] for tensors in self._places]
-
-    def draw(self) -> None:
-        for index, tensors in zip(self._indices, self._drawn, strict=True):
-            self._bench.draw(index, into=tensors)
-        self._bench.device.synchronize()
-
-    def deliver(self) -> None:
-        places, drawn = itertools.chain(*self._places), itertools.chain(*self._drawn)
-        pairs = [(place, tensor) for place, tensor in zip(places, drawn, strict=True) if place.numel()]
-        if pairs:
-            torch._foreach_copy_([place for place, _ in pairs], [tensor for _, tensor in pairs])
-        self._bench.device.synchronize()
 
 
 class _Aside:

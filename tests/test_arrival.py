@@ -1,0 +1,138 @@
+"""Inputs that arrive at the last moment: real draws into a real arena, on the host device, on a GPU with `-m gpu`."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.arrival import Arrival
+from harness.bench import Bench
+from harness.devices import open_device
+from harness.model import DeviceKind, InputRules, Problem, Workload, digest_text
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, places, half, flags):
+        return torch.index_select(x, 0, places) * half.float() + flags
+
+def get_inputs():
+    return [torch.randn(31, 7), torch.randint(0, 31, (13,)), torch.randn(13, 7).half(), torch.rand(13, 7) > 0.5]
+
+def get_init_inputs():
+    return []
+"""
+NOTHING = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.ones(3, device=x.device) + x.sum()
+
+def get_inputs():
+    return [torch.zeros(0)]
+
+def get_init_inputs():
+    return []
+"""
+SETS = (0, 2, 3)
+
+
+@pytest.fixture(params=[DeviceKind.HOST, pytest.param(DeviceKind.CUDA, marks=pytest.mark.gpu)])
+def kind(request: pytest.FixtureRequest) -> DeviceKind:
+    found: DeviceKind = request.param
+    return found
+
+
+def bench_of(kind: DeviceKind, source: str) -> Bench:
+    text = textwrap.dedent(source)
+    problem = Problem(
+        id="level1/8",
+        name="gather",
+        path=Path("8.py"),
+        source=text,
+        digest=digest_text(text),
+        rules=InputRules(variants=()),
+    )
+    return Bench(problem, Workload(name="full"), open_device(kind), sets_wanted=4, secret=random.Random(5))
+
+
+def values(bench: Bench, index: int) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in bench.tensors(bench.sets[index].inputs)]
+
+
+def test_some_words_of_each_input_come_last_and_then_all_is_as_drawn(kind: DeviceKind) -> None:
+    bench = bench_of(kind, PROBLEM)
+    for index in range(4):
+        bench.draw(index)
+    before = {index: values(bench, index) for index in range(4)}
+    coming = Arrival(bench, SETS)
+    coming.draw()
+    for index in range(4):
+        # Compared as bytes, here and below: a NaN is no equal of itself.
+        assert all(map(same, values(bench, index), before[index])), "nothing is there before it is delivered"
+    coming.deliver()
+    almost = {index: values(bench, index) for index in SETS}
+    for index in SETS:
+        assert bench.changed_inputs([index])[0], "not complete"
+    coming.complete()
+    for index in SETS:
+        assert bench.changed_inputs([index]) == [()], "as drawn"
+        floats, places, halves, _ = almost[index]
+        drawn = values(bench, index)
+        assert int(floats.isnan().sum()) == 4
+        assert 0 < int(halves.isnan().sum()) <= 8
+        assert int(places.min()) >= 0, "decoys are valid too"
+        assert int(places.max()) < 31
+        kept = ~floats.isnan()
+        assert torch.equal(floats[kept], drawn[0][kept])
+        assert not any(map(same, drawn[:1], before[index][:1])), "new values"
+    assert all(map(same, values(bench, 1), before[1])), "another set is left alone"
+    bench.close()
+
+
+def test_two_arrivals_hold_other_words_back(kind: DeviceKind) -> None:
+    bench = bench_of(kind, PROBLEM)
+    found = set()
+    for _ in range(4):
+        coming = Arrival(bench, SETS)
+        coming.draw()
+        coming.deliver()
+        found.add(tuple(values(bench, 2)[0].isnan().nonzero().flatten().tolist()))
+        coming.complete()
+    assert len(found) > 1
+    bench.close()
+
+
+def test_outputs_beside_them_are_left_alone(kind: DeviceKind) -> None:
+    bench = bench_of(kind, PROBLEM)
+    coming = Arrival(bench, SETS)
+    coming.draw()
+    outputs = [bench.tensors(held.outputs) for held in bench.sets]
+    for number, tensors in enumerate(outputs):
+        for tensor in tensors:
+            tensor.fill_(number + 0.5)
+    coming.deliver()
+    coming.complete()
+    for number, tensors in enumerate(outputs):
+        assert all(bool((tensor == number + 0.5).all()) for tensor in tensors)
+    bench.close()
+
+
+def test_inputs_without_elements_arrive_too(kind: DeviceKind) -> None:
+    bench = bench_of(kind, NOTHING)
+    coming = Arrival(bench, SETS)
+    coming.draw()
+    coming.deliver()
+    coming.complete()
+    assert bench.changed_inputs([0]) == [()]
+    bench.close()
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
