@@ -584,8 +584,8 @@ class TestTheCommand:
         ("asked", "processors", "gpus", "expected"),
         [
             ((Baseline.EAGER,), 32, 2, 4),
-            ((Baseline.EAGER, Baseline.COMPILE), 32, 2, 24),
-            ((Baseline.COMPILE,), 16, 1, 12),
+            ((Baseline.EAGER, Baseline.COMPILE), 32, 2, 16),
+            ((Baseline.COMPILE,), 16, 1, 8),
             ((Baseline.COMPILE,), 4, 4, 3),
             ((Baseline.COMPILE,), 16, 0, 1),
         ],

@@ -41,7 +41,7 @@ from harness.wire import Channel, ChannelClosed
 TRUTH_SETS = 4
 """Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""
 
-ROOM_TIMEOUT_S = 60.0
+ROOM_TIMEOUT_S = 90.0
 
 
 def main(fd: int) -> None:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
 FORMAT = 1
 
-MOST_JOBS = 12
-"""Processes on one GPU: each holds a CUDA context and one problem's tensors, and timing goes one at a time anyway."""
+MOST_JOBS = 8
+"""Processes on one GPU: each holds a CUDA context and one problem's sets (`SETS_BYTES`), beside which the largest
+problem must find room; timing goes one at a time anyway."""
 
 EAGER_JOBS = 2
 """The same where nothing is compiled: one makes its problem ready while the other is timed."""
@@ -68,7 +69,7 @@ def baseline_command(
         float | None, option("--budget-s", "Seconds after which no further problem begins.  [none]")
     ] = None,
     jobs: Annotated[
-        int | None, option("--jobs", "Processes that compile.  [three quarters of the processors, at most 12 a GPU]")
+        int | None, option("--jobs", "Processes that compile.  [three quarters of the processors, at most 8 a GPU]")
     ] = None,
     cache: Annotated[
         Path | None, option("--cache", "Folder of caches.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
