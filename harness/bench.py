@@ -91,8 +91,8 @@ class Bench:
         self.ledger = Ledger()
         self.copy_aside_s = math.inf
         """The shortest time in which outputs of calls back to back were copied aside (`nonstop`)."""
-        self.copy_noise_s = math.inf
-        """How late that may be, as learnt."""
+        self.copying_s = math.inf
+        """How long that may take behind queued calls, as learnt from trusted code."""
         self._held_back: dict[int, tuple[HeldBack, int]] = {}
         self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
         # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that

@@ -18,7 +18,7 @@ from harness.guest import Guest, GuestFailed
 from harness.measure import plan_turns
 from harness.messages import Manner
 from harness.model import DeviceKind
-from harness.nonstop import Nonstop, learn_copy_noise
+from harness.nonstop import Nonstop, learn_copying
 from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session, Terms
 from harness.tasks import Task
@@ -129,5 +129,5 @@ class _Trusted(Session):
             if made:
                 found[manner] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
                 if manner is Manner.QUEUED:
-                    learn_copy_noise(self._bench, made)
+                    learn_copying(self._bench, made)
         return found

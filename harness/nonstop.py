@@ -40,12 +40,12 @@ NO_MEMORY = "there is no memory for copies of the inputs and outputs"
 
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
-"""Seconds, and share of its shortest time, by which copying outputs aside may at most be late behind the last call."""
+"""Seconds, and share of its shortest time, by which copying outputs aside may at most be longer behind the last call."""
 
 LEAST_COPY_NOISE_S = 20e-6
-LATENESS_FACTOR = 2.0
-"""What it may be late at the least, and how many times as late as behind queued calls of trusted code: the device
-changes from one process's work to another's in between."""
+COPY_NOISE_FACTOR = 2.0
+"""By how much it may be longer than behind queued calls of trusted code: seconds, and multiples of how far those lay
+apart. The device changes from one process's work to another's in between, which takes a while for all code alike."""
 
 QUEUE_LIMIT_S = 5.0
 """How long queued calls may take, which by all that is known take milliseconds."""
@@ -65,13 +65,13 @@ LATE_WRITE = Failure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nonstop:
-    """One such burst: the referee's seconds around it, and the claims. `late_s` is how much longer than ever before it
-    took to copy the outputs aside behind it; `still` tells whether they still are as they were then."""
+    """One such burst: the referee's seconds around it, and the claims. `copied_s` is what it took to copy the outputs
+    aside behind it; `still` tells whether they still are as they were then."""
 
     turns: tuple[Turn, ...]
     done: BurstDone
     wall_s: float
-    late_s: float
+    copied_s: float
     still: Callable[[], bool]
 
     @property
@@ -80,16 +80,18 @@ class Nonstop:
         return statistics.fmean(claim.device_s for claim in self.done.claims)
 
 
-def copy_noise_s(bench: Bench) -> float:
-    """How late copying outputs aside may be, in seconds, before it shows that the device was still at work."""
-    return min(bench.copy_noise_s, COPY_NOISE_S + COPY_NOISE * bench.copy_aside_s)
+def copying_s(bench: Bench) -> float:
+    """How long copying outputs aside may take, in seconds, before it shows that the device was still at work."""
+    return min(bench.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * bench.copy_aside_s)
 
 
-def learn_copy_noise(bench: Bench, trusted: Sequence[Nonstop]) -> None:
-    """Note how late the copies were behind queued calls of trusted code. Who disturbs these can only make it more: the
+def learn_copying(bench: Bench, trusted: Sequence[Nonstop]) -> None:
+    """Note how long the copies took behind queued calls of trusted code. Who disturbs these can only make it more: the
     least that was ever learnt of the problem counts."""
-    late_s = max(held.late_s for held in trusted)
-    bench.copy_noise_s = min(bench.copy_noise_s, LATENESS_FACTOR * late_s + LEAST_COPY_NOISE_S)
+    took_s = [held.copied_s for held in trusted]
+    middle_s = statistics.median(took_s)
+    apart_s = max(abs(each_s - middle_s) for each_s in took_s)
+    bench.copying_s = min(bench.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +124,12 @@ class Asker:
         wall_s = self._open() if manner is Manner.QUEUED else self.guest.go(self.limit_s)
         if wall_s is None:
             return "they did not end in time"
-        late_s = aside.take()
+        copied_s = aside.take()
         if manner is Manner.QUEUED:
             # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
-            wall_s += max(0.0, late_s - copy_noise_s(bench))
+            wall_s += max(0.0, copied_s - copying_s(bench))
         done = self.guest.collect(len(turns), self.limit_s)
-        return Nonstop(turns=turns, done=done, wall_s=wall_s, late_s=late_s, still=aside.same)
+        return Nonstop(turns=turns, done=done, wall_s=wall_s, copied_s=copied_s, still=aside.same)
 
     def _prepare(self, burst: Burst, manner: Manner) -> str | None:
         if manner is not Manner.QUEUED:
@@ -168,8 +170,9 @@ class Figures:
     verdict: BackToBackVerdict
     seconds: Mapping[Manner, float]
     refused: Mapping[Manner, str]
-    late_s: Sequence[float] = ()
-    """How late copying the outputs aside was behind each burst of queued calls."""
+    copied_s: Sequence[float] = ()
+    copying_s: float | None = None
+    """What copying the outputs aside took behind each burst of queued calls, and how long it may take."""
 
     @property
     def proven(self) -> bool:
@@ -208,7 +211,7 @@ class Nonstops:
         self._indices = range(known.quiet.nonstop_sets)
         self._seconds: dict[Manner, float] = {}
         self._refused: dict[Manner, str] = {}
-        self._late_s: list[float] = []
+        self._copied_s: list[float] = []
 
     def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> Figures | None:
         """None where nothing is gained, or where a finding is a failure. Raises `GuestFailed`.
@@ -235,7 +238,8 @@ class Nonstops:
             verdict=verdict,
             seconds=self._seconds,
             refused=self._refused,
-            late_s=self._late_s,
+            copied_s=self._copied_s,
+            copying_s=copying_s(self._asker.bench) if self._copied_s else None,
         )
 
     def _hold(self, manner: Manner, claimed_s: float, latency_s: float | None) -> BackToBackVerdict | None:
@@ -250,7 +254,7 @@ class Nonstops:
                 return None
             walls_s.append(held.wall_s)
             if manner is Manner.QUEUED:
-                self._late_s.append(held.late_s)
+                self._copied_s.append(held.copied_s)
             self._seconds[manner] = min(self._seconds.get(manner, held.claimed_s), held.claimed_s)
             verdict = judge_back_to_back(
                 walls_s,
@@ -312,8 +316,8 @@ class _Aside:
         bench.copy_aside_s = min(bench.copy_aside_s, self._copy())
 
     def take(self) -> float:
-        """Make the copies; the seconds that this took longer than it ever did."""
-        return max(0.0, self._copy() - self._bench.copy_aside_s)
+        """Make the copies; the seconds that this took."""
+        return self._copy()
 
     def _copy(self) -> float:
         begin = time.perf_counter()

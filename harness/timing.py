@@ -181,7 +181,8 @@ def judge_times(
             "manner": nonstop.manner.value,
             "data": nonstop.data,
             "refused": {manner.value: why for manner, why in nonstop.refused.items()},
-            "copies_late_s": list(nonstop.late_s),
+            "copies_s": list(nonstop.copied_s),
+            "copies_granted_s": nonstop.copying_s,
         }
         median_s = statistics.median(time_s for burst in solution for time_s in burst)
         hidden_s = min(hidden_s or math.inf, max(0.0, nonstop.verdict.at_most_s - median_s))
