@@ -40,9 +40,9 @@ NO_MEMORY = "there is no memory for copies of the inputs and outputs"
 
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
-"""Seconds, and share of its shortest time, by which copying outputs aside may at most be longer behind the last call."""
+"""Seconds, and share of its shortest time, by which copying outputs aside may at most be longer behind a burst."""
 
-LEAST_COPY_NOISE_S = 20e-6
+LEAST_COPY_NOISE_S = 150e-6
 COPY_NOISE_FACTOR = 2.0
 """By how much it may be longer than behind queued calls of trusted code: seconds, and multiples of how far those lay
 apart. The device changes from one process's work to another's in between, which takes a while for all code alike."""
