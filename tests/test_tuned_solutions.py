@@ -118,6 +118,11 @@ class TestTheCommittedRun:
         assert sum(map(committed.faster, committed.records)) >= 25
         assert sum(map(committed.beats_both, committed.records)) >= 15
 
+    def test_the_sanitizers_watched_them(self, committed: readme_tables.Results) -> None:
+        """With nothing found; not everything can be watched (see `harness.audit`)."""
+        audits = [record.evidence.get("audit") or {} for record in committed.records]
+        assert sum(bool(audit.get("tools")) and audit.get("findings") == 0 for audit in audits) >= 25
+
     def test_a_matrix_and_a_vector_at_the_speed_of_copies(self, committed: readme_tables.Results) -> None:
         fraction = committed.eager["tuned/level1/4_eight_rows.py"].sol_fraction
         assert fraction is not None
