@@ -136,11 +136,14 @@ generator = torch.Generator().manual_seed(1)
 truth = torch.randn(30_011, generator=generator, dtype=torch.float64) * 3 + 0.5
 actual = (truth + 1e-6 * torch.randn(30_011, generator=generator, dtype=torch.float64)).float()
 actual[12_345] += 8
-expected = comparison.compare(actual, truth).to_json()
+broken = actual.clone()
+broken[[7, 30_010]] = torch.tensor([float("nan"), float("inf")])
+pairs = [(actual, truth), (broken, truth), (actual[:3].clone(), truth[:3].clone())]
+expected = [comparison.compare(*pair).to_json() for pair in pairs]
 comparison_kernel._kernels = lambda actual, truth: launchers
 comparison_kernel._blocks = lambda tensor: 7
 comparison_kernel.passes = lambda actual, truth: comparison_kernel.PlainPasses(actual=actual, truth=truth)
-print(json.dumps([comparison.compare(actual, truth).to_json(), expected]))
+print(json.dumps([[comparison.compare(*pair).to_json() for pair in pairs], expected]))
 """
 
 
@@ -149,7 +152,9 @@ def test_the_kernels_executed_on_the_cpu_find_what_torchs_operations_find(tmp_pa
     command = [sys.executable, "-c", RUN_IT, head + comparison_kernel._SOURCE + LAUNCHERS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    mine, theirs = json.loads(done.stdout.splitlines()[-1])
-    assert_alike(mine, theirs)
-    assert mine["worst"] == theirs["worst"]
-    assert mine["worst"]["index"] == [12_345]
+    found, expected = json.loads(done.stdout.splitlines()[-1])
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_alike(mine, theirs)
+    assert found[0]["worst"] == expected[0]["worst"]
+    assert found[0]["worst"]["index"] == [12_345]
+    assert found[1]["non_finite_mismatches"] == 2
