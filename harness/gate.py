@@ -66,8 +66,9 @@ class Gate:
         return self._fd
 
     def begin(self) -> int:
-        """The number of the next use, for which the gate is shut."""
+        """The number of the next use, for which the gate is shut, whatever the last user left on the page."""
         self.number += 1
+        self._words[OPEN_WORD] = self._words[DONE_WORD] = 0
         return self.number
 
     def open(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import random
 import textwrap
 import threading
@@ -228,6 +229,21 @@ class TestGate:
         gate.open()
         assert not gate.told
         assert gate.wait_done(0.01) is None
+        gate.close()
+
+    def test_what_one_user_left_on_the_page_does_not_reach_the_next(self) -> None:
+        gate = Gate()
+        gate.begin()
+        gate.open()
+        with mmap.mmap(gate.fd, 4096) as page:  # as a process may write that was given the descriptor
+            page[:] = b"\xff" * 4096
+            number = gate.begin()
+            assert int.from_bytes(page[0:4], "little") < number, "else nothing that is queued next would wait"
+            page[64:68] = (number + 1).to_bytes(4, "little")
+            assert not gate.told
+            gate.open()
+            gate.begin()
+            assert not gate.told, "the next user told nothing yet"
         gate.close()
 
     def test_code_that_waits_for_the_device_finds_it_opened(self) -> None:
