@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(THREADS, 1) log_softmax_kernel(
     const float* __restrict__ x, float* __restrict__ y, Part* of_slices, int* arrived, int64_t rows, int64_t length,
     int64_t per_slice, int slices) {
     extern __shared__ float pieces[];
-    __shared__ Part room[WARPS];
+    __shared__ Part room[2][WARPS];  // in turn, so that one barrier a row is enough
     const int lane = threadIdx.x % 32;
     const int64_t begin = blockIdx.x % slices * per_slice;
     const int count = (int)max((int64_t)0, min(per_slice, length - begin));
@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(THREADS, 1) log_softmax_kernel(
 #pragma unroll 1
     for (int i = 0; i < PLACES; ++i) start(first + i / PIECES * step, i % PIECES, i);
     int origin = 0;  // the place of the slice's first piece
-    for (int64_t row = first; row < rows; row += step) {
+    int turn = 0;
+    for (int64_t row = first; row < rows; row += step, turn ^= 1) {
         auto place_of = [&](int piece) {
             const int at = origin + piece;
             return at < PLACES ? at : at - PLACES;
@@ -149,19 +150,22 @@ __global__ void __launch_bounds__(THREADS, 1) log_softmax_kernel(
             for (int j = 0; j < EACH; ++j) sum += __expf(v[j] - largest);
         }
         sum = warp_sum(sum);
-        if (lane == 0) room[threadIdx.x / 32] = {largest, sum};
+        if (lane == 0) room[turn][threadIdx.x / 32] = {largest, sum};
         __syncthreads();
-        Part mine = lane < WARPS ? room[lane] : Part{-3.0e38f, 0.0f};
+        Part mine = lane < WARPS ? room[turn][lane] : Part{-3.0e38f, 0.0f};
         const float of_block = warp_max(mine.largest);
         mine = {of_block, warp_sum(mine.sum * __expf(mine.largest - of_block))};
 
-        Part* parts = of_slices + row * slices;
-        meet(mine, parts, arrived + row, slices);
-        float top = -3.0e38f, all = 0.0f;
-        for (int s = lane; s < slices; s += 32) top = fmaxf(top, __ldcg(&parts[s].largest));
-        top = warp_max(top);
-        for (int s = lane; s < slices; s += 32) all += __ldcg(&parts[s].sum) * __expf(__ldcg(&parts[s].largest) - top);
-        const float less = top + logf(warp_sum(all));
+        if (slices > 1) {  // what every warp knows of the block becomes what it knows of the row
+            Part* parts = of_slices + row * slices;
+            meet(mine, parts, arrived + row, slices);
+            float top = -3.0e38f, all = 0.0f;
+            for (int s = lane; s < slices; s += 32) top = fmaxf(top, __ldcg(&parts[s].largest));
+            top = warp_max(top);
+            for (int s = lane; s < slices; s += 32) all += __ldcg(&parts[s].sum) * __expf(__ldcg(&parts[s].largest) - top);
+            mine = {top, warp_sum(all)};
+        }
+        const float less = mine.largest + logf(mine.sum);
 #pragma unroll 2
         for (int p = 0; p < PIECES; ++p) {
             const int at = place_of(p), real = count - p * PIECE;
@@ -200,7 +204,8 @@ torch::Tensor log_softmax(torch::Tensor x) {
     auto kernel = wide ? log_softmax_kernel<true> : log_softmax_kernel<false>;
     const int blocks = resident_blocks(kernel, rows, slices);
     if (blocks == 0) return torch::log_softmax(x, 1);  // a row is longer than all shared memory
-    auto arrived = torch::zeros({rows}, x.options().dtype(torch::kInt32));
+    auto arrived = torch::empty({rows}, x.options().dtype(torch::kInt32));
+    if (slices > 1) arrived.zero_();
     auto of_slices = torch::empty({rows * slices * 2}, x.options());
     const float* from = x.data_ptr<float>();
     float* to = y.data_ptr<float>();
