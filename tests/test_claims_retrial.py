@@ -27,6 +27,7 @@ from harness.quiet import Known
 from harness.referee import Referee
 from harness.retrial import judge_fairly
 from harness.session import Session
+from harness.tally import take_census
 from harness.tasks import Task
 from harness.timing import Judged, judge_times
 from harness.zygote import Zygote
@@ -226,3 +227,14 @@ class TestLowerOf:
 )
 def test_bursts_that_others_disturb_in_turns_do_not_agree(costs_s: tuple[float, ...], agree: bool) -> None:
     assert calibrate([(8 * cost_s, [1e-9] * 8) for cost_s in costs_s]).agrees is agree
+
+
+def test_what_is_asked_of_the_dead_lacks_and_is_no_fault(court: Court) -> None:
+    """An acquittal may come when the process of the acquitted was ended: its time stands, its kernels are unknown."""
+    with court.referee._guest(court.task) as guest:
+        session = Session(court.referee._terms(court.task), court.bench, guest, court.task, {}, {}, time.perf_counter())
+        session._load()
+        guest.kill()
+        noted = take_census(guest, court.bench, coerce=False, timeout_s=10.0)
+        assert "failed" in noted["lack"]
+        session.end_guest(None)
