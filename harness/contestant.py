@@ -111,6 +111,8 @@ class Contestant:
                 return self._go().to_json()
             case "collect":
                 return self._collect().to_json()
+            case "release":
+                return self._release().to_json()
             case other:
                 raise ValueError(f"unknown request {other!r}")
 
@@ -290,6 +292,18 @@ class Contestant:
             ),
             reports=self._reports(),
         )
+
+    def _release(self) -> Ready:
+        """Back to an open device with nothing on it."""
+        self._model = self._previous = self._prepared = None
+        self._snapshots, self._initial_state, self._notes = [], {}, []
+        sys.modules.pop(MODULE_NAME, None)
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
+        if self._shim is None:
+            torch.cuda.empty_cache()
+        return Ready()
 
     def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
         """One call more, with what it runs on the GPU recorded, or marked for a tool around this process."""

@@ -24,6 +24,7 @@ from harness.messages import (
     Open,
     Prepare,
     Ready,
+    Release,
     Reply,
     Request,
     Stage,
@@ -158,6 +159,12 @@ class Guest:
         if not isinstance(reply, BurstDone) or len(reply.claims) != calls:
             raise GuestFailed(_protocol("collect", reply))
         return reply
+
+    def release(self, timeout_s: float) -> None:
+        """Let it let go of its solution and arena, so that another may be loaded. Raises `GuestFailed`."""
+        reply = self._ask(Release(), (), Stage.CALL, timeout_s)
+        if not isinstance(reply, Ready):
+            raise GuestFailed(_protocol("release", reply))
 
     def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
         """Which kernels it says that a call runs. Raises `GuestFailed`."""

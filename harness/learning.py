@@ -7,20 +7,21 @@ any other whose code is the harness's own (`idle`), so that its claims can be be
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from harness import idle
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
 from harness.contention import wait_until_alone
-from harness.guest import Guest, GuestFailed
+from harness.guest import GuestFailed
 from harness.measure import plan_turns
 from harness.messages import Manner
 from harness.model import DeviceKind
 from harness.nonstop import Nonstop, learn_copying
 from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session, Terms
+from harness.standby import Standby
 from harness.tasks import Task
 
 BURSTS = 6
@@ -34,7 +35,7 @@ PATIENCE_S = 0.5
 """How long is waited each time for others' work to end."""
 
 
-def learn(terms: Terms, bench: Bench, task: Task, guest_for: Callable[[Task], Guest]) -> Known:
+def learn(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
     """Measure it all; where the trusted contestant fails, the first solution shows why.
 
     What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
@@ -42,15 +43,15 @@ def learn(terms: Terms, bench: Bench, task: Task, guest_for: Callable[[Task], Gu
     _left_alone(bench, PATIENCE_S)
     quiet = measure_quiet(bench, sets=_sets(terms, bench))
     with bench.ledger.spend("calibration"):
-        return _with_bursts(Known(quiet=quiet), terms, bench, task, guest_for)
+        return _with_bursts(Known(quiet=quiet), terms, bench, task, standby)
 
 
-def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, guest_for: Callable[[Task], Guest]) -> Known:
+def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
     """`known` with the bursts of trusted code made anew over new inputs, the lower of all that they ever took."""
     for index in range(max(_sets(terms, bench), known.quiet.nonstop_sets)):
         bench.draw(index)
     bench.hold_back(range(_sets(terms, bench)))
-    return _with_bursts(known, terms, bench, task, guest_for)
+    return _with_bursts(known, terms, bench, task, standby)
 
 
 def _sets(terms: Terms, bench: Bench) -> int:
@@ -64,7 +65,7 @@ def _left_alone(bench: Bench, patience_s: float) -> bool:
     return wait_until_alone(bench.device.torch_device.index or 0, patience_s).alone
 
 
-def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, guest_for: Callable[[Task], Guest]) -> Known:
+def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
     """`known` and what bursts take now; where that can't be measured, what was known is in doubt."""
     own = replace(
         task,
@@ -74,21 +75,25 @@ def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, guest_for
         parts=(),
         readable=(),
     )
-    try:
-        with guest_for(own) as guest:
-            session = _Trusted(terms, bench, guest, own, {}, {}, time.perf_counter())
-            session.load()
-            for _ in range(TRIES):
-                alone = _left_alone(bench, PATIENCE_S)
-                pauses = session.with_pauses(_sets(terms, bench))
-                nonstop = session.without(known.quiet.nonstop_sets) if known.quiet.nonstop_sets else {}
-                alone = alone and _left_alone(bench, 0.0)
-                known = _lower(known, pauses, nonstop, alone=alone)
-                if known.calm:
-                    break
-            return replace(known, process_bytes=session.end_guest(bench.device.taken_bytes()))
-    except GuestFailed:
-        return replace(known, calm=False)
+    while True:
+        kept = standby.waits
+        try:
+            with standby.lent(own) as guest:
+                session = _Trusted(terms, bench, guest, own, {}, {}, time.perf_counter())
+                session.load()
+                for _ in range(TRIES):
+                    alone = _left_alone(bench, PATIENCE_S)
+                    pauses = session.with_pauses(_sets(terms, bench))
+                    nonstop = session.without(known.quiet.nonstop_sets) if known.quiet.nonstop_sets else {}
+                    alone = alone and _left_alone(bench, 0.0)
+                    known = _lower(known, pauses, nonstop, alone=alone)
+                    if known.calm:
+                        break
+                process_bytes = standby.give_back(guest, bench.device, session.peak_bytes)
+                return replace(known, process_bytes=process_bytes or known.process_bytes)
+        except GuestFailed:
+            if not kept:
+                return replace(known, calm=False)
 
 
 def _lower(known: Known, pauses: Calibration, nonstop: Mapping[Manner, Calibration], *, alone: bool) -> Known:
@@ -105,6 +110,11 @@ class _Trusted(Session):
 
     def load(self) -> None:
         self._load()
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most that its calls have allocated."""
+        return self._peak_bytes
 
     def with_pauses(self, sets: int) -> Calibration:
         """What bursts over `sets` sets take beside the device times of their calls."""
@@ -124,10 +134,15 @@ class _Trusted(Session):
         """
         found: dict[Manner, Calibration] = {}
         for manner, number in NONSTOP_BURSTS.items():
-            bursts = [self._asker().run(range(sets), manner, drawn=True) for _ in range(number + 1)]
+            bursts = [self._nonstop_alone(range(sets), manner) for _ in range(number + 1)]
             made = [held for held in bursts[1:] if isinstance(held, Nonstop)]
             if made:
                 found[manner] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
                 if manner is Manner.QUEUED:
                     learn_copying(self._bench, made)
         return found
+
+    def _nonstop_alone(self, indices: range, manner: Manner) -> Nonstop | str:
+        """One such burst, the copies of whose outputs are let go of at once: the next ones are to get their memory."""
+        held = self._asker().run(indices, manner, drawn=True)
+        return held if isinstance(held, str) else replace(held, still=lambda: False)

@@ -50,6 +50,7 @@ from harness.sidecheck import (
     subject_of,
     whole_as_small,
 )
+from harness.standby import Standby
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote
@@ -76,6 +77,7 @@ class Referee:
         self._secret = random.Random(secrets.randbits(256))
         self._auditor = auditor
         self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
+        self._standby = Standby(self._trusted_guest)
         self._hush = Hush(auditor, config.device_index, self._prefork)
         self._bench: Bench | None = None
         self._side_benches = SideBenches(self._side_bench)
@@ -92,6 +94,7 @@ class Referee:
 
     def __exit__(self, *_: object) -> None:
         self._prefork.close()
+        self._standby.close()
         self._drop_sides(keep=())
         for side, _outcome in self._owed.values():
             side.cancel()
@@ -204,7 +207,7 @@ class Referee:
             )
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
-                self._known = learn(self._terms(task), bench, task, self._trusted_guest)
+                self._known = learn(self._terms(task), bench, task, self._standby)
                 if self._peaks is None and self.config.cache_dir:
                     self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
         elif task.timed and self._known is not None and not self._known.calm:
@@ -325,7 +328,7 @@ class Referee:
         assert self._bench is not None
         assert self._known is not None
         with self._bench.ledger.spend("calibration"):
-            self._known = learn_again(self._known, self._terms(task), self._bench, task, self._trusted_guest)
+            self._known = learn_again(self._known, self._terms(task), self._bench, task, self._standby)
         return self._known
 
     def _guest(self, task: Task) -> Guest:
@@ -346,7 +349,8 @@ class Referee:
 
     def _fork_ahead(self, task: Task) -> None:
         """Begin the contestants that this task needs first."""
-        if task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task):
+        learns = task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task)
+        if learns and not self._standby.waits:
             own = self._policy(replace(task, readable=()))  # as `learn` asks for it
             self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), own)
         self._prefork.begin(Head(task.log_path), self._policy(task))

@@ -27,6 +27,7 @@ from harness.quiet import Known
 from harness.referee import Referee
 from harness.retrial import judge_fairly
 from harness.session import Session
+from harness.standby import Standby
 from harness.tally import take_census
 from harness.tasks import Task
 from harness.timing import Judged, judge_times
@@ -53,7 +54,7 @@ class Court:
         )
         self.bench: Bench = referee.bench_for(self.task.problem, self.task.workload)
         self.bench.publish()
-        self.known = learn(referee._terms(self.task), self.bench, self.task, referee._guest)
+        self.known = learn(referee._terms(self.task), self.bench, self.task, referee._standby)
         self.rounds = self._rounds()
 
     def _rounds(self) -> Rounds:
@@ -85,7 +86,7 @@ class Court:
         return lambda known: judge_times(rounds, device=DeviceKind.CUDA, known=known)
 
     def again(self, known: Known) -> Known:
-        return learn_again(known, self.referee._terms(self.task), self.bench, self.task, self.referee._guest)
+        return learn_again(known, self.referee._terms(self.task), self.bench, self.task, self.referee._standby)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_where_trusted_code_can_not_run_what_is_known_is_in_doubt(court: Court) 
     def none(task: Task) -> NoReturn:
         raise GuestFailed(Failure(status=Status.out_of_memory, reason="no memory for another process"))
 
-    found = learn_again(court.known, court.referee._terms(court.task), court.bench, court.task, none)
+    found = learn_again(court.known, court.referee._terms(court.task), court.bench, court.task, Standby(none))
     assert not found.calm
     assert found.pauses == court.known.pauses
 

@@ -233,6 +233,17 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Let go of the solution, the arena and what is cached for them, and say `Ready`: another may be loaded then.
+
+    For the harness's own code, in a process that no submission ever entered.
+    """
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "release"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCensus:
     """Make the one call of `burst` and say which kernels it ran: a `CensusTaken`.
 
@@ -246,4 +257,4 @@ class TakeCensus:
         return {**self.burst.to_json(), "type": "take_census", "marked": self.marked}
 
 
-Request = Open | Attach | Load | Burst | Prepare | Go | Collect | TakeCensus
+Request = Open | Attach | Load | Burst | Prepare | Go | Collect | Release | TakeCensus

@@ -1,0 +1,99 @@
+"""One contestant of trusted code serves problem after problem, and is replaced where it does not live any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from test_referee import PROBLEM, config, model, problem
+
+from harness.executors.worker import PRELOADED, PRELOADED_HOST
+from harness.learning import learn
+from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.quiet import Known
+from harness.referee import Referee
+from harness.standby import Standby
+from harness.tasks import Task
+from harness.zygote import Zygote
+
+OTHER = PROBLEM.replace("torch.softmax(x, dim=1)", "(x.sum(dim=0), x > 0)").replace("ROWS = 37", "ROWS = 12")
+
+
+@pytest.fixture(scope="module")
+def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
+    log_path = tmp_path_factory.mktemp("zygote") / "zygote.log"
+    with (
+        Zygote(preload=(*PRELOADED, *PRELOADED_HOST), log_path=log_path) as zygote,
+        Referee(config(DeviceKind.HOST), zygote) as held,
+    ):
+        yield held
+
+
+def learnt(referee: Referee, held: Problem, folder: Path) -> Known:
+    task = Task(
+        problem=held,
+        workload=Workload(name="full"),
+        source=model("return x"),
+        filename="23_test.py",
+        modules=(),
+        readable=(),
+        log_path=folder / "log",
+        timed=True,
+    )
+    bench = referee.bench_for(task.problem, task.workload)
+    bench.publish()
+    return learn(referee._terms(task), bench, task, referee._standby)
+
+
+def test_the_same_process_serves_several_problems(referee: Referee, tmp_path: Path) -> None:
+    first = learnt(referee, problem(), tmp_path)
+    kept = referee._standby._kept
+    assert kept is not None
+    other = replace(problem(OTHER), digest=digest_text(OTHER))
+    second = learnt(referee, other, tmp_path)
+    assert referee._standby._kept is kept
+    assert first.pauses is not None
+    assert second.pauses is not None
+    assert second.pauses.per_call_s > 0.0
+    assert set(second.nonstop) == set(first.nonstop) != set()
+
+
+def test_one_that_has_died_is_replaced(referee: Referee, tmp_path: Path) -> None:
+    learnt(referee, problem(), tmp_path)
+    kept = referee._standby._kept
+    assert kept is not None
+    kept.kill()
+    assert learnt(referee, problem(), tmp_path).pauses is not None
+    assert referee._standby._kept not in (None, kept)
+
+
+def test_the_first_one_tells_how_much_memory_every_one_has(referee: Referee, tmp_path: Path) -> None:
+    task = Task(
+        problem=problem(),
+        workload=Workload(name="full"),
+        source="",
+        filename="idle.py",
+        modules=(),
+        readable=(),
+        log_path=tmp_path / "log",
+        timed=True,
+    )
+    with_first = iter([5000, 3000])
+    device = SimpleNamespace(taken_bytes=lambda: next(with_first))
+    standby = Standby(referee._guest)
+    with standby.lent(task) as guest:
+        assert standby.give_back(guest, device, peak_bytes=300) == 2000
+    assert guest.exit_report is not None
+    assert not standby.waits
+    later = SimpleNamespace(taken_bytes=lambda: 9999)
+    with standby.lent(task) as guest:
+        guest_before = guest
+        assert standby.give_back(guest, later, peak_bytes=50) == 1750
+    assert standby.waits
+    with standby.lent(task) as guest:
+        assert guest is guest_before
+    assert guest.exit_report is not None, "not given back"
+    assert not standby.waits
