@@ -13,6 +13,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -92,6 +93,26 @@ def learn_copying(bench: Bench, trusted: Sequence[Nonstop]) -> None:
     middle_s = statistics.median(took_s)
     apart_s = max(abs(each_s - middle_s) for each_s in took_s)
     bench.copying_s = min(bench.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
+
+
+def reserve(bench: Bench, indices: Sequence[int]) -> None:
+    """Have the memory that copies for such a burst take in this process's hands, before a contestant's code may take
+    all there is: torch keeps what is let go of here. Where there is none, a burst finds out."""
+    if not indices:
+        return
+    with suppress(torch.OutOfMemoryError):
+        held = [Arrival(bench, indices), [torch.empty_like(tensor) for tensor in _answers(bench, indices)]]
+        del held
+
+
+def _answers(bench: Bench, indices: Sequence[int]) -> list[torch.Tensor]:
+    """Outputs and state of these sets, as bytes."""
+    return [
+        tensor.view(-1).view(torch.uint8)
+        for index in indices
+        for tensor in bench.tensors((*bench.sets[index].outputs, *bench.sets[index].state))
+        if tensor.numel()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +234,11 @@ class Nonstops:
         self._refused: dict[Manner, str] = {}
         self._copied_s: list[float] = []
 
+    @property
+    def starved(self) -> bool:
+        """Whether there was no memory for the copies, of which there was enough before the solution was loaded."""
+        return NO_MEMORY in self._refused.values()
+
     def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> Figures | None:
         """None where nothing is gained, or where a finding is a failure. Raises `GuestFailed`.
 
@@ -303,12 +329,7 @@ class _Aside:
 
     def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
         self._bench = bench
-        self._tensors = [
-            tensor.view(-1).view(torch.uint8)
-            for index in indices
-            for tensor in bench.tensors((*bench.sets[index].outputs, *bench.sets[index].state))
-            if tensor.numel()
-        ]
+        self._tensors = _answers(bench, indices)
         self._copies = [torch.empty_like(tensor) for tensor in self._tensors]
         bench.device.synchronize()
         self._copy()  # loads what it needs

@@ -32,7 +32,7 @@ from harness.measure import (
 )
 from harness.messages import BurstDone, CallMode
 from harness.model import DeviceKind, Failure, Status
-from harness.nonstop import Figures, Nonstops
+from harness.nonstop import Figures, Nonstops, reserve
 from harness.quiet import Known
 from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
@@ -42,7 +42,7 @@ from harness.roofline import Peaks, SpeedOfLight, TrustFloor, datasheet, speed_o
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.timing import Settled, judge_times, peak_memory, with_graph
+from harness.timing import NOT_QUEUED, Settled, judge_times, peak_memory, with_graph
 from harness.verify import Finding, Verifier, overall, summarise
 
 T = TypeVar("T")
@@ -105,6 +105,8 @@ class Session(Conversation):
         self._nonstops: Nonstops | None = None
 
     def run(self) -> Outcome:
+        if self._known is not None:
+            reserve(self._bench, range(self._known.quiet.nonstop_sets))
         self._timed("load", self._load)
         try:
             failure = self._timed("verify", self._right)
@@ -364,6 +366,8 @@ class Session(Conversation):
         begin = time.perf_counter()
         figures = self._nonstops.measure(claimed_s, rounds.windows(CallMode.LATENCY)[1])
         self._stages["back_to_back"] = time.perf_counter() - begin
+        if self._nonstops.starved:
+            self._labels.append(NOT_QUEUED)
         return figures
 
 

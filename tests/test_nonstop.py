@@ -10,10 +10,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
+from test_timing import KNOWN
 
+from harness import nonstop
 from harness.bench import Bench
 from harness.build import default_root
 from harness.calibration import Calibration
@@ -25,7 +28,7 @@ from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
-from harness.nonstop import Asker, Nonstop, _Aside, copying_s, learn_copying
+from harness.nonstop import Asker, Nonstop, Nonstops, _Aside, copying_s, learn_copying, reserve
 from harness.sandbox import SandboxPolicy
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote
@@ -359,6 +362,34 @@ def test_how_long_copies_may_take_is_learnt_behind_trusted_code(ask: Asked, monk
     assert copying_s(ask.bench) == pytest.approx((1160 + 2 * 30 + 150) * 1e-6)
     learn_copying(ask.bench, [replace(held, copied_s=5e-3)])
     assert copying_s(ask.bench) == pytest.approx(1370e-6), "who keeps the device busy later gains nothing"
+
+
+@pytest.mark.parametrize("ask", ["right"], indirect=True)
+def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(bench: Bench, indices: object) -> NoReturn:
+        raise torch.OutOfMemoryError("all of it is taken")
+
+    reserve(ask.bench, range(SETS))
+    known = replace(KNOWN, nonstop={Manner.LAUNCHED: Calibration(per_call_s=1.0, spread_s=0.1, bursts=2)})
+    quiet = replace(known.quiet, nonstop_sets=SETS)
+
+    def held() -> Nonstops:
+        return Nonstops(
+            ask.asker,
+            replace(known, quiet=quiet),
+            lambda held: ask.verifier.check(held.turns, held.done, with_reference=False),
+            [],
+        )
+
+    sated = held()
+    assert sated.measure(1e-3, []) is not None
+    assert not sated.starved
+    monkeypatch.setattr(nonstop, "Arrival", full)
+    starved = held()
+    assert starved.measure(1e-3, []) is None
+    assert starved.starved
+    reserve(ask.bench, range(SETS))
+    reserve(ask.bench, ())
 
 
 @pytest.mark.gpu
