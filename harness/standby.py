@@ -1,13 +1,14 @@
 """The contestant of trusted code, kept from one problem to the next: to start and end one takes a quarter of a second.
 
 Trusted side; used by `learning`. It runs nothing but the harness's own code, is stopped while it waits, and holds no
-memory then but CUDA's context and the harness's flush.
+memory then but CUDA's context and the harness's flush. Submissions run while it waits, so it is kept behind full walls
+only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from harness.devices import Device
 from harness.guest import Guest, GuestFailed
@@ -33,7 +34,8 @@ class Standby:
 
     @contextmanager
     def lent(self, task: Task) -> Iterator[Guest]:
-        """One for `task`, which `give_back` may keep; else it is ended with the block."""
+        """One for `task`, whose policy is the same for all of them; `give_back` may keep it, else it is ended with the
+        block."""
         guest, self._kept = self._kept or self._start(task), None
         try:
             yield guest
@@ -42,7 +44,7 @@ class Standby:
                 guest.__exit__()
 
     def give_back(self, guest: Guest, device: Device, peak_bytes: int | None) -> int | None:
-        """Keep it for the next problem. How much device memory its process had; None where the device does not tell.
+        """Keep it for the next problem, behind full walls. How much device memory its process had; None: not known.
 
         `peak_bytes` is what its calls have allocated. All else is the same for every problem, and is found out by
         ending the first one: what the driver gets back by that, less its peak.
@@ -55,11 +57,10 @@ class Standby:
             if process_bytes is not None and peak_bytes is not None:
                 self._base_bytes = process_bytes - peak_bytes
             return process_bytes
-        try:
-            guest.release(RELEASE_LIMIT_S)
-        except GuestFailed:
-            return None  # what was measured before holds; the next problem gets a new one
-        self._kept = guest
+        if guest.sandbox.strength == "full":
+            with suppress(GuestFailed):  # what was measured before holds, and the next problem gets a new one
+                guest.release(RELEASE_LIMIT_S)
+                self._kept = guest
         return None if self._base_bytes is None or peak_bytes is None else self._base_bytes + peak_bytes
 
     def close(self) -> None:
