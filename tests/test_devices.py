@@ -120,3 +120,13 @@ def test_generators_of_the_gpu_are_seeded_as_torch_seeds_them() -> None:
     expected = torch.rand(3, device="cuda")
     seed_generators(11)
     assert torch.equal(torch.rand(3, device="cuda"), expected)
+
+
+@pytest.mark.gpu
+def test_much_freed_memory_is_given_back_before_what_is_free_is_told() -> None:
+    device = open_device(DeviceKind.CUDA)
+    total = torch.cuda.get_device_properties(0).total_memory
+    held = torch.empty(int(0.1 * total), dtype=torch.uint8, device="cuda")
+    before = device.free_bytes()
+    del held
+    assert device.free_bytes() - before > 0.09 * total

@@ -27,6 +27,10 @@ MIN_FLUSH_BYTES = 640 * 2**20
 """Least size of the flush: about 0.19 ms at 3.5 TB/s, longer than a forward takes to submit its launches, so the
 window between the events holds device work only and not the Python that launches it."""
 
+KEPT_CACHE_SHARE = 0.05
+"""Part of the GPU's memory up to which torch may keep what is freed, where others ask what is free: to give it back and
+to get it anew takes some ten milliseconds for each problem."""
+
 
 def _driver() -> Any:
     try:
@@ -191,7 +195,9 @@ class CudaDevice:
         return CudaArena(self, handle, nbytes, fd)
 
     def free_bytes(self) -> int:
-        torch.cuda.empty_cache()
+        cached = torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
+        if cached > KEPT_CACHE_SHARE * torch.cuda.mem_get_info(self.index)[1]:
+            torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(self.index)[0])
 
     def synchronize(self) -> None:
