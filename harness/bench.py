@@ -93,6 +93,8 @@ class Bench:
         """The shortest time in which outputs of calls back to back were copied aside (`nonstop`)."""
         self.copying_s = math.inf
         """How long that may take behind queued calls, as learnt from trusted code."""
+        self.reading_s: dict[tuple[int, ...], float] = {}
+        """The shortest time in which the outputs of such sets were read for their checksums (`conversation`)."""
         self._held_back: dict[int, tuple[HeldBack, int]] = {}
         self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
         # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
@@ -212,6 +214,7 @@ class Bench:
 
     def hold_back(self, indices: Sequence[int]) -> None:
         """Choose secret words of these sets, as drawn, that the contestant is to get with each call only."""
+        self.device.synchronize()  # what drawing them takes is no cost of holding some back
         with self.ledger.spend("held_back_words"):
             held = HeldBack(self._words, [choose(self._spans(index), self._secret) for index in indices])
             self._held_back |= {index: (held, number) for number, index in enumerate(indices)}

@@ -92,17 +92,27 @@ class Conversation:
         """The claims, and the seconds until the outputs lay still.
 
         A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
-        takes while they are read the first time is added to the burst.
+        takes while they are read, beyond the shortest time in which that was ever done, is added to the burst.
         """
         done, wall_s = self._ask(calls_of(self._bench, turns))
         if self._config.device is DeviceKind.CUDA:
             self._closed = sorted(turn.index for turn in turns)  # in one order, so that they are found at once
             begin = time.perf_counter()
             self._closed_digests = self._bench.output_digests(self._closed)
-            middle = time.perf_counter()
-            self._expect_still()
-            wall_s += max(0.0, (middle - begin) - (time.perf_counter() - middle))
+            wall_s += max(0.0, self._beyond_reading_s(time.perf_counter() - begin))
         return done, wall_s
+
+    def _beyond_reading_s(self, took_s: float) -> float:
+        """How much longer than ever it `took_s` to read the outputs of the burst that is over."""
+        known_s = self._bench.reading_s
+        closed = tuple(self._closed)
+        if closed not in known_s:
+            begin = time.perf_counter()
+            self._expect_still()
+            known_s[closed] = time.perf_counter() - begin
+        beyond_s = took_s - known_s[closed]
+        known_s[closed] = min(known_s[closed], took_s)
+        return beyond_s
 
     def _asker(self) -> Asker:
         return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())

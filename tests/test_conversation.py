@@ -1,0 +1,70 @@
+"""What a process that was stopped still does to its outputs: it shows by their checksums, and by how long they take."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_referee import config
+
+from harness.bench import Bench
+from harness.conversation import Conversation
+from harness.devices import open_device
+from harness.guest import GuestFailed
+from harness.model import DeviceKind, Problem, Status, Workload
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2, x.sum(dim=0)
+def get_inputs():
+    return [torch.rand(8, 16)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def bench() -> Bench:
+    problem = Problem(id="level1/1", name="twice", path=Path("1_twice.py"), source=PROBLEM, digest=PROBLEM)
+    return Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
+
+
+def conversation(bench: Bench, closed: list[int]) -> Conversation:
+    """One that has just ended a burst over these sets; with no contestant, since nobody is asked."""
+    nobody: Any = None
+    held = Conversation(config(DeviceKind.HOST), bench, nobody, nobody, {}, 0.0)
+    held._closed = closed
+    held._closed_digests = bench.output_digests(closed)
+    return held
+
+
+def test_an_output_that_changes_after_its_burst_is_a_late_write(bench: Bench) -> None:
+    held = conversation(bench, [0, 2])
+    held._expect_still()
+    bench.tensor(bench.sets[1].outputs[0]).zero_()
+    held._expect_still()  # of another call
+    bench.tensor(bench.sets[2].outputs[1])[3] = 1.0
+    with pytest.raises(GuestFailed) as refused:
+        held._expect_still()
+    assert refused.value.failure.status is Status.disqualified
+
+
+def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(bench: Bench) -> None:
+    held = conversation(bench, [0, 1])
+    first = held._beyond_reading_s(5.0)
+    assert 4.0 < first < 5.0, "read once more, for want of anything to compare with"
+    known_s = bench.reading_s[(0, 1)]
+    assert held._beyond_reading_s(5.0) == 5.0 - known_s
+    assert held._beyond_reading_s(known_s / 2) < 0.0
+    assert bench.reading_s[(0, 1)] == known_s / 2
+
+
+def test_the_second_reading_sees_a_late_write_too(bench: Bench) -> None:
+    held = conversation(bench, [0])
+    bench.tensor(bench.sets[0].outputs[0])[0, 0] = 7.0
+    with pytest.raises(GuestFailed):
+        held._beyond_reading_s(0.1)
