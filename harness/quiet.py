@@ -26,6 +26,10 @@ BURSTS_BUDGET_S = 0.15
 """Bursts of the reference against itself: the least number where what they show lies within the least noise floor,
 since more of them would not change it; else as many as fit into these seconds."""
 
+LONG_ENOUGH_S = 15e-3
+LEAST_CALLS = 6
+"""Long calls: no more of them are made in a burst, or back to back, than take so long; at least these in a burst."""
+
 PROCESS_BIAS = 0.005
 PROCESS_BIAS_S = 0.3e-6
 """Least noise floor, as a difference of logs, and as seconds of a call: an identical twin runs in another process, with
@@ -109,7 +113,9 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         burst = runner.burst(turns)
         bursts.append([time.device_s for time in burst.times[1:]])
         if len(bursts) == 1:
-            most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / burst.wall_s) // 2 * 2))
+            turns = turns[: 1 + so_many(sets, statistics.median(bursts[0]), least=LEAST_CALLS)]
+            wall_s = burst.wall_s * len(turns) / (1 + sets)
+            most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
             peak_bytes = burst.peak_bytes
         if enough(bursts, most):
             break
@@ -122,7 +128,8 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         for index in range(sets, count):
             bench.draw(index)
         bench.device.synchronize()
-        held = _nonstop(bench, runner, range(count), short=reference_s < SHORT_S)
+        own = range(so_many(count, reference_s, least=LEAST_NONSTOP_SETS))
+        held = {"nonstop_sets": count, **_nonstop(bench, runner, own, short=reference_s < SHORT_S)}
     return Quiet(
         reference_s=reference_s,
         floor=noise_floor(aa, least=least),
@@ -131,6 +138,11 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         peak_bytes=peak_bytes,
         **held,
     )
+
+
+def so_many(count: int, call_s: float, *, least: int) -> int:
+    """How many of `count` calls are made that take `call_s` each."""
+    return min(count, max(least, int(LONG_ENOUGH_S / call_s)))
 
 
 def least_width(reference_s: float) -> float:
@@ -158,7 +170,7 @@ def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[l
 
 def _nonstop(bench: Bench, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
     """The reference's calls back to back, as a graph only where they are short."""
-    found: dict[str, Any] = {"nonstop_sets": len(indices)}
+    found: dict[str, Any] = {}
     refused: dict[str, str] = {}
     runner.back_to_back(indices, Manner.LAUNCHED)  # memory is allocated in the first ones
     found["back_to_back_s"] = runner.back_to_back(indices, Manner.LAUNCHED).device_s

@@ -12,7 +12,7 @@ import pytest
 from harness.bench import Bench
 from harness.devices import open_device
 from harness.model import DeviceKind, Problem, Workload, digest_text
-from harness.quiet import LEAST_BURSTS, MOST_BURSTS, PROCESS_BIAS, enough, least_width, measure_quiet
+from harness.quiet import LEAST_BURSTS, MOST_BURSTS, PROCESS_BIAS, enough, least_width, measure_quiet, so_many
 
 PROBLEM = """
     import torch
@@ -57,6 +57,14 @@ def test_short_calls_have_a_wider_least_floor() -> None:
     assert least_width(1e-3) == PROCESS_BIAS
     assert least_width(3e-6) == pytest.approx(0.1)
     assert enough(bursts(LEAST_BURSTS, 0.02, time_s=3e-6), MOST_BURSTS)
+
+
+def test_few_long_calls_are_enough() -> None:
+    assert so_many(10, 20e-6, least=6) == 10
+    assert so_many(10, 2e-3, least=6) == 7
+    assert so_many(10, 0.5, least=6) == 6
+    assert so_many(3, 0.5, least=6) == 3
+    assert enough([burst[:count] for burst, count in zip(bursts(4, 1e-4), (10, 6, 6, 6), strict=True)], MOST_BURSTS)
 
 
 def test_the_reference_is_measured_alone() -> None:
