@@ -1,11 +1,11 @@
 """Long rows, each scaled down to a longest Euclidean length, in one read.
 
 Idea: one block can't hold a row, and a second pass would read it from memory again. Here every block holds a slice of
-it in shared memory (up to 64 KiB), as many blocks as it needs work on it at the same time, and they exchange what they
-found: a block publishes its slice's sum of squares in memory, raises the row's counter, looks through its slice of the
-next row meanwhile, and only then waits until all slices have been published, and joins them in a fixed order: so that hardly a block ever
-waits. All are resident at once (a cooperative launch), so that waiting ends. Slices are copied in pieces of 16 KiB by asynchronous copies
-that run ahead into later rows, and a piece's place is refilled as soon as its results are on their way out. A thread copies only what it will
+it in shared memory (up to 128 KiB), as many blocks as it needs work on it at the same time, and they exchange what they
+found: a block publishes its slice's sum of squares in memory, raises the row's counter, waits until all slices have done
+so, and joins them in a fixed order. All blocks are resident at once (a cooperative launch), so that waiting ends. So that memory
+is not idle meanwhile, slices are copied in pieces of 16 KiB by asynchronous copies that run six pieces ahead into
+the next row, and a piece's place is refilled as soon as its results are on their way out. A thread copies only what it will
 read itself, which saves all barriers but those of the exchange.
 
 Bytes: 8 a value (4 read, 4 written): 537 MB at 256 x 262144, where two passes move 805 MB.
@@ -26,10 +26,10 @@ constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / 32;
 constexpr int EACH = 8;                    // values of a piece that belong to a thread
 constexpr int PIECE = THREADS * EACH;      // values copied at a time: 16 KiB
-constexpr int PIECES = 4;                  // pieces of a slice
-constexpr int SLICE = PIECES * PIECE;      // values of a row that a block can have: 64 KiB
+constexpr int PIECES = 8;                  // pieces of a slice
+constexpr int SLICE = PIECES * PIECE;      // values of a row that a block can have: 128 KiB
 constexpr int PLACES = 14;                 // for pieces in shared memory
-constexpr int AHEAD = PLACES - 2 * PIECES; // pieces beyond the two rows that are worked on, on their way
+constexpr int AHEAD = PLACES - PIECES;     // pieces of later rows that are on their way
 constexpr unsigned ALL = 0xffffffffu;
 
 // Where value j of this thread is in a piece: groups of four neighbours where rows allow it, else one by one; either way
@@ -82,19 +82,15 @@ __device__ float warp_sum(float v) {
     return v;
 }
 
-// Tells all blocks what this one found in its slice of a row. Only the first thread's `mine` counts.
-__device__ void publish(float mine, float* of_slices, int* arrived, int slices) {
-    if (threadIdx.x != 0) return;
-    of_slices[blockIdx.x % slices] = mine;
-    __threadfence();
-    atomicAdd(arrived, 1);
-}
-
-// Waits until all slices of a row are published. The grid is resident as a whole (a cooperative launch), and every block publishes its
-// slice of a row before it waits for others of that row or an earlier one, so that the wait ends.
-__device__ void await(const int* arrived, int slices) {
+// Publishes what this block found in its slice of a row, and waits until all slices of the row are published. The grid is
+// resident as a whole (a cooperative launch) and every block publishes before it waits, so that the wait ends. Only the
+// first thread's `mine` counts.
+__device__ void meet(float mine, float* of_slices, int* arrived, int slices) {
     if (threadIdx.x == 0) {
-        while (*reinterpret_cast<const volatile int*>(arrived) < slices) {
+        of_slices[blockIdx.x % slices] = mine;
+        __threadfence();
+        atomicAdd(arrived, 1);
+        while (*reinterpret_cast<volatile int*>(arrived) < slices) {
         }
         __threadfence();
     }
@@ -107,13 +103,13 @@ __global__ void __launch_bounds__(THREADS, 1) clip_rows_kernel(
     const float* __restrict__ x, float* __restrict__ y, float* of_slices, int* arrived, int64_t rows, int64_t length,
     int64_t per_slice, int slices, float longest) {
     extern __shared__ float pieces[];
-    __shared__ float room[2][WARPS];  // in turn
+    __shared__ float room[WARPS];
     const int lane = threadIdx.x % 32;
     const int64_t begin = blockIdx.x % slices * per_slice;
     const int count = (int)max((int64_t)0, min(per_slice, length - begin));
     const int64_t step = gridDim.x / slices;
     const float* from = x + begin;
-    // The pieces of this block's slices come in the order of rows, through PLACES that are used in turn.
+    // Copies run AHEAD pieces beyond the slice that is worked on, through PLACES that are used in turn.
     auto start = [&](int64_t row, int piece, int at) {
         if (row < rows) fetch<WIDE>(pieces + at * PIECE, from + row * length + piece * PIECE, count - piece * PIECE);
         __pipeline_commit();
@@ -121,38 +117,26 @@ __global__ void __launch_bounds__(THREADS, 1) clip_rows_kernel(
     const int64_t first = blockIdx.x / slices;
 #pragma unroll 1
     for (int i = 0; i < PLACES; ++i) start(first + i / PIECES * step, i % PIECES, i);
-    int origin = 0;  // the place of the first piece of the row whose results are made
-    auto place_of = [&](int piece) {
-        const int at = origin + piece;
-        return at < PLACES ? at : at - PLACES;
-    };
-    // Looks through the slice of a row that begins `beyond` pieces after `origin`.
-    auto look = [&](int64_t row, int beyond, int turn) {
+    int origin = 0;  // the place of the slice's first piece
+    for (int64_t row = first; row < rows; row += step) {
+        auto place_of = [&](int piece) {
+            const int at = origin + piece;
+            return at < PLACES ? at : at - PLACES;
+        };
+        __pipeline_wait_prior(AHEAD);
         float v[EACH];
         float squares = 0.0f;
 #pragma unroll 2
         for (int p = 0; p < PIECES; ++p) {
-            take<WIDE>(v, pieces + place_of(beyond + p) * PIECE, count - p * PIECE, 0.0f);
+            take<WIDE>(v, pieces + place_of(p) * PIECE, count - p * PIECE, 0.0f);
 #pragma unroll
             for (int j = 0; j < EACH; ++j) squares += v[j] * v[j];
         }
         squares = warp_sum(squares);
-        if (lane == 0) room[turn][threadIdx.x / 32] = squares;
+        if (lane == 0) room[threadIdx.x / 32] = squares;
         __syncthreads();
-        publish(warp_sum(lane < WARPS ? room[turn][lane] : 0.0f), of_slices + row * slices, arrived + row, slices);
-    };
-    __pipeline_wait_prior(PLACES - PIECES);
-    look(first, 0, 0);
-    int turn = 0;
-    for (int64_t row = first; row < rows; row += step) {
-        turn ^= 1;
-        if (row + step < rows) {
-            __pipeline_wait_prior(AHEAD);
-            look(row + step, PIECES, turn);
-        }
-        await(arrived + row, slices);
-        const float* parts = of_slices + row * slices;
-        float v[EACH];
+        float* parts = of_slices + row * slices;
+        meet(warp_sum(lane < WARPS ? room[lane] : 0.0f), parts, arrived + row, slices);
         float all = 0.0f;
         for (int s = lane; s < slices; s += 32) all += __ldcg(parts + s);
         const float scale = fminf(longest / sqrtf(warp_sum(all)), 1.0f);
@@ -163,7 +147,7 @@ __global__ void __launch_bounds__(THREADS, 1) clip_rows_kernel(
 #pragma unroll
             for (int j = 0; j < EACH; ++j) v[j] *= scale;
             store<WIDE>(y + row * length + begin + p * PIECE, v, real);
-            start(row + (p + PLACES) / PIECES * step, (p + PLACES) % PIECES, at);
+            start(p + AHEAD < PIECES ? row + step : row + 2 * step, (p + AHEAD) % PIECES, at);
         }
         origin = place_of(PIECES);
     }
