@@ -102,6 +102,14 @@ class Guest:
             self._exit = self._child.kill()
         self._child.channel.close()
 
+    def hold(self) -> None:
+        """Stop it in the middle of what it was asked, from any thread, until `go_on`. Raises `StopError`."""
+        self._child.hold()
+
+    def go_on(self) -> None:
+        """Let it answer after a `hold`."""
+        self._child.release()
+
     def open(self, request: Open, timeout_s: float) -> None:
         """Let it open its device, or say that it still is sound. Nothing of the submission is there yet.
 

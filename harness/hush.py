@@ -23,7 +23,8 @@ go on to its end: racecheck may take seconds for one kernel."""
 class Hush:
     """Silence on one GPU; without an auditor and contestants begun ahead there is nothing to do.
 
-    `last_s` is what stopping audits took the last time, `spent_s` all silences together.
+    `last_s` is what stopping audits took the last time, `audits_s` all times together, and `head_starts_s` what
+    stopping the contestants took that were being begun.
     """
 
     def __init__(self, auditor: Auditor | None, device_index: int, prefork: Prefork | None = None) -> None:
@@ -31,7 +32,8 @@ class Hush:
         self._prefork = prefork
         self._device_index = device_index
         self.last_s = 0.0
-        self.spent_s = 0.0
+        self.audits_s = 0.0
+        self.head_starts_s = 0.0
 
     def begin(self) -> None:
         """Return when no audit is on the GPU any more, nor any contestant being begun, nor will be until `end`."""
@@ -43,9 +45,15 @@ class Hush:
         waited_s = time.perf_counter() - middle
         if self._auditor is not None and active and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
             self._auditor.drain()
-        took_s = time.perf_counter() - begin
-        self.last_s = took_s - waited_s
-        self.spent_s += took_s
+        self.last_s = time.perf_counter() - begin - waited_s
+        self.audits_s += self.last_s
+        self.head_starts_s += waited_s
+
+    def spent(self) -> dict[str, float]:
+        """Seconds since this was asked last, by what was stopped."""
+        held = {"silence": self.audits_s, "head_starts": self.head_starts_s}
+        self.audits_s = self.head_starts_s = 0.0
+        return held
 
     def end(self) -> None:
         """Let audits go on, and contestants be begun."""

@@ -2,8 +2,9 @@
 
 Trusted side. Imports `guest`, `messages` and `sandbox`. One begun ahead is for one purpose of one known task, with the
 very policy and log that it would get in its turn, and no code of any submission is in it before it is taken. A thread
-begins one after another, holds still while something is timed (`hold`), and leaves each stopped. It is no more than a
-head start: where there is none, or it is not sound any more, `take` starts a contestant on the spot.
+begins one after another and leaves each stopped; while something is timed, the one that is at it is stopped in the
+middle (`hold`). It is no more than a head start: where there is none, or it is not sound any more, `take` starts a
+contestant on the spot.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 from harness.guest import Guest, GuestFailed
 from harness.messages import Open
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
+from harness.sandbox.freeze import StopError
 from harness.zygote import Zygote, ZygoteError
 
-OPEN_LIMIT_S = 20.0
-"""How long opening a device ahead may take, and so how long `hold` waits at most; it is some tenths of a second."""
+OPEN_LIMIT_S = 60.0
+"""How long opening a device ahead may take, the time included in which it is held; it is some tenths of a second."""
 
 PAUSE_S = 0.005
 """How long a silence must be over before one more is begun: another may follow at once, and would wait for it."""
@@ -72,6 +74,7 @@ class Prefork:
         self._known: dict[Head, _Begun] = {}
         self._waiting: list[_Begun] = []
         self._busy = False
+        self._opening_now: Guest | None = None
         self._held = False
         self._released_s = 0.0
         self._closed = False
@@ -103,7 +106,7 @@ class Prefork:
                 self._waiting.remove(begun)
                 begun = None
         if begun is not None:
-            begun.over.wait()
+            self._finish(begun)
             guest, begun.guest = begun.guest, None
             if guest is not None:
                 if begun.policy == policy and self._sound(guest):
@@ -118,15 +121,24 @@ class Prefork:
         self._drop(others)
 
     def hold(self) -> None:
-        """Begin nothing more until `release`; returns when what is under way is open, and stopped."""
+        """Begin nothing more until `release`; returns when what is under way is stopped."""
         with self._changed:
             self._held = True
-            self._changed.wait_for(lambda: not self._busy)
+            # Walls are built by the zygote, in some milliseconds.
+            self._changed.wait_for(lambda: not self._busy or self._opening_now is not None)
+            if self._opening_now is not None:
+                try:
+                    self._opening_now.hold()
+                except StopError:  # in the driver's hands: so it is let come to its end
+                    self._opening_now.go_on()
+                    self._changed.wait_for(lambda: not self._busy)
 
     def release(self) -> None:
         """Go on after a `hold`. Idempotent."""
         with self._changed:
             self._held = False
+            if self._opening_now is not None:
+                self._opening_now.go_on()
             self._released_s = time.perf_counter()
             self._changed.notify_all()
 
@@ -144,6 +156,13 @@ class Prefork:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _finish(self, begun: _Begun) -> None:
+        """Wait until one that is under way is over; it is needed, so it goes on even in a silence."""
+        with self._changed:
+            if self._held and self._opening_now is not None and not begun.over.is_set():
+                self._opening_now.go_on()
+        begun.over.wait()
 
     def _drop(self, heads: Collection[Head]) -> None:
         ended: list[Guest] = []
@@ -200,10 +219,18 @@ class Prefork:
             return None
         try:
             if guest.sandbox.strength == "full":
+                with self._changed:
+                    self._opening_now = guest
+                    self._changed.notify_all()
+                    if self._held:
+                        guest.hold()
                 guest.open(self._opening, OPEN_LIMIT_S)
                 return guest
             self._unwalled = True
-        except GuestFailed:
+        except (GuestFailed, StopError):
             pass
+        finally:
+            with self._changed:
+                self._opening_now = None
         guest.__exit__()
         return None

@@ -244,8 +244,7 @@ class Referee:
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         stages["total"] = time.perf_counter() - begin
-        spent_s = bench.ledger.close() | {"silence": self._hush.spent_s}
-        self._hush.spent_s = 0.0
+        spent_s = bench.ledger.close() | self._hush.spent()
         if guest is None:
             return outcome
         spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}

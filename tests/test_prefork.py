@@ -271,7 +271,7 @@ def test_silences_that_follow_one_another_are_one(
     assert len(living(zygote)) == 1
 
 
-def test_one_under_way_is_open_and_stopped_when_silence_is_there(
+def test_one_under_way_is_stopped_in_silence_and_goes_on_where_it_is_needed(
     prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
     head, later = Head(tmp_path / "log"), Head(tmp_path / "later")
@@ -283,6 +283,24 @@ def test_one_under_way_is_open_and_stopped_when_silence_is_there(
         assert not later.log_path.exists()
         with prefork.take(head, policy) as guest:
             assert guest.opened_s is not None
+
+
+def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    head = Head(tmp_path / "log")
+    prefork.begin(head, policy)
+    appears(head.log_path)
+    silences = 0
+    while not prefork._known[head].over.is_set():
+        prefork.hold()
+        assert {state for pid in living(zygote) for state in states(pid)} <= {"T"}
+        silences += 1
+        prefork.release()
+        prefork._known[head].over.wait(0.002)
+    assert silences
+    with prefork.take(head, policy) as guest:
+        assert guest.opened_s is not None
 
 
 def test_asking_twice_makes_one_and_what_is_not_kept_ends(

@@ -51,6 +51,7 @@ class Child:
         self._exit: ExitReport | None = None
         self._stopped: tuple[int, ...] = ()
         self._paused = False
+        self._held = False
 
     def wait(self, timeout_s: float | None = None) -> ExitReport | None:
         """How it ended, once everything that it started is gone too; None where that takes longer than asked.
@@ -86,15 +87,16 @@ class Child:
         return told_s
 
     def resume(self) -> None:
-        """Let it go on after a `pause`; not before its zygote is released, if that is held."""
+        """Let it go on after a `pause`; not before its zygote is released, if that is held, or itself."""
         with self._life.stopping:
             self._paused = False
-            if not self._life.is_held:
+            if not (self._life.is_held or self._held):
                 freeze.resume(self._stopped)
 
     def hold(self) -> None:
-        """Stop everything in it for as long as its zygote is held; `pause` and `resume` take effect afterwards."""
+        """Stop everything in it until `release`; `pause` and `resume` take effect afterwards. Raises `StopError`."""
         with self._life.stopping:
+            self._held = True
             if self.pid is not None:
                 try:
                     _, self._stopped = freeze.stop(self.pid, self._stopped)
@@ -105,6 +107,7 @@ class Child:
     def release(self) -> None:
         """Let it go on after a `hold`, unless its owner has paused it."""
         with self._life.stopping:
+            self._held = False
             if not self._paused:
                 freeze.resume(self._stopped)
 

@@ -36,7 +36,7 @@ SOLUTIONS = {"level1/19": "torch.relu(x)", "level1/23": "torch.softmax(x, dim=1)
 
 SOURCE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return {body}\n"
 
-FIGURES = ("wall", "load", "verify", "prepare", "calibration", "silence", "sandbox", "opened ahead")
+FIGURES = ("wall", "load", "verify", "prepare", "calibration", "silence", "head starts", "sandbox", "opened ahead")
 
 
 def config(device: DeviceKind) -> RefereeConfig:
