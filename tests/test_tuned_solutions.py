@@ -114,14 +114,24 @@ class TestTheCommittedRun:
         for path, text in texts.items():
             assert path.read_text() == text, path
 
-    def test_most_beat_eager_and_many_max_autotune(self, committed: readme_tables.Results) -> None:
-        assert sum(map(committed.faster, committed.records)) >= 25
+    def test_nearly_all_beat_eager(self, committed: readme_tables.Results) -> None:
+        """All but the one for the host's processor."""
+        slower = {record.solution for record in committed.records if not committed.faster(record)}
+        assert slower == {"tuned/level3/109_plain_cpp.py"}
+
+    def test_many_beat_eager_and_max_autotune(self, committed: readme_tables.Results) -> None:
+        if not committed.strictest:
+            pytest.skip("no record of results/h200 has a max-autotune baseline: run them with --baseline max-autotune")
         assert sum(map(committed.beats_both, committed.records)) >= 15
 
     def test_the_sanitizers_watched_them(self, committed: readme_tables.Results) -> None:
         """With nothing found; not everything can be watched (see `harness.audit`)."""
         audits = [record.evidence.get("audit") or {} for record in committed.records]
         assert sum(bool(audit.get("tools")) and audit.get("findings") == 0 for audit in audits) >= 25
+
+    def test_no_path_of_the_machine_is_in_it(self) -> None:
+        for path in readme_tables.RUN.iterdir():
+            assert not re.search(r"(?<![\w.~-])/(tmp|root|home|work|mnt)\b", path.read_text()), path
 
     def test_a_matrix_and_a_vector_at_the_speed_of_copies(self, committed: readme_tables.Results) -> None:
         fraction = committed.eager["tuned/level1/4_eight_rows.py"].sol_fraction
@@ -261,8 +271,18 @@ class TestTheTable:
         assert not one.beats_both(one.records[0])
         assert "| 2 | 0.9 |" in readme_tables.page(one)
         assert "1 are faster than eager (geometric mean of all 1.50x), 0 than eager and" in readme_tables.page(one)
+        assert readme_tables.COMPARED in readme_tables.page(one)
         level = next(line for line in readme_tables.summary(both).splitlines() if line.startswith("| level1 |"))
         assert level.endswith("| 1 | 1 | 1 | 1.50x | 1 | 1 |")
+
+    def test_without_max_autotune_it_says_so_and_has_no_columns_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(readme_tables, "AUTHOR", "naive")
+        results = readme_tables.Results(readme_tables.records_of(self.RECORDS))
+        for text in (readme_tables.page(results), readme_tables.summary(results)):
+            assert readme_tables.NOT_COMPARED in text
+            assert not [line for line in text.splitlines() if line.startswith("|") and "autotune" in line]
+            for table in re.findall(r"(?:^\|.*\n?)+", text, re.M):
+                assert len({line.count("|") for line in table.splitlines()}) == 1
 
     def test_a_lead_within_the_noise_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readme_tables, "AUTHOR", "naive")

@@ -8,9 +8,10 @@ It writes, from the records in `results/h200`: the summary between the markers i
 with a row a solution; `results/h200/leaderboard.csv`; and the line of each solution's comment that says what it
 reached (`reached`), where the file is the one that was run. Run from the repository root.
 
-Times are medians of device time; a speedup over eager is the record's, beside its 95 % interval. Of max-autotune with
-and without CUDA graphs (which copy the inputs) the faster one decides what beats it. A solution that did not pass, or
-was not timed, has its status in place of times.
+Times are medians of device time; a speedup over eager is the record's, beside its 95 % interval. Faster counts where
+the whole interval is above 1 and further from it than the noise floor. Of max-autotune with and without CUDA graphs
+(which copy the inputs) the faster one decides what beats it. A solution that did not pass, or was not timed, has its
+status in place of times.
 """
 
 from __future__ import annotations
@@ -38,17 +39,21 @@ SOLUTIONS = ROOT / "solutions"
 
 GRAPHS, NO_GRAPHS = Baseline.COMPILE_MAX_AUTOTUNE, Baseline.COMPILE_MAX_AUTOTUNE_NO_CUDAGRAPHS
 AUTOTUNED = (GRAPHS, NO_GRAPHS)
-COLUMNS = (
-    "problem",
-    "solution",
-    "eager",
-    "solution's time",
-    "over eager (95 %)",
-    "over max-autotune",
-    "without graphs",
-    "SoL",
-    "bound",
+AUTOTUNED_COLUMNS = ("over max-autotune", "without graphs")
+"""Left out as long as no record of the run has one of these baselines."""
+
+LEGEND = (
+    "SoL is the least time that this GPU needs for the reference's work, over the solution's: bytes at the rate that a "
+    "copy of 1 GiB reached on it, fp32 flops at that of cuBLAS without tensor cores (`harness/peaks.py`). "
+    "Above 100 % is a solution that leaves out work of the reference (a factor that is diagonal or triangular, masked "
+    "scores, experts that were not chosen), one whose products have float32's accuracy from several on tensor cores, "
+    "or one that mostly reads, which is faster than copying."
 )
+COMPARED = (
+    "Of max-autotune (`torch.compile`) with CUDA graphs, which copy the inputs, and without, the faster one decides; "
+    "empty where it was not measured."
+)
+NOT_COMPARED = "None was compared with `torch.compile` in this run."
 BEST = 5
 """Rows of the README's summary for the fastest against eager, and as many against max-autotune."""
 
@@ -116,16 +121,22 @@ def surely_faster(entry: Entry | None) -> bool:
     return (entry.low if entry.low is not None else entry.speedup) > 1.0
 
 
+def legend(results: Results) -> str:
+    """What the columns mean, and what was not compared."""
+    return f"{COMPARED if results.strictest else NOT_COMPARED} {LEGEND}"
+
+
 def summary(results: Results) -> str:
-    """Markdown for the README: a line a level, and rows of the best solutions and of `SHOWN`."""
-    heads = ("", "solutions", "passed", "faster than eager", "geometric mean", "compared with max-autotune", "faster")
+    """Markdown for the README: a line a level, rows of the best solutions and of `SHOWN`, and what columns mean."""
+    heads = ("", "solutions", "passed", "faster than eager", "geometric mean")
+    heads += ("compared with max-autotune", "faster") if results.strictest else ()
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     levels = sorted({_place(record.problem)[0] for record in results.records})
     for level in levels:
         lines.append(_level(results, level, [r for r in results.records if _place(r.problem)[0] == level]))
     if len(levels) > 1:
         lines.append(_level(results, "all", results.records))
-    return "\n".join([*lines, "", *_table(results, _shown(results))])
+    return "\n".join([*lines, "", *_table(results, _shown(results)), "", legend(results)])
 
 
 def _level(results: Results, name: str, own: Sequence[Record]) -> str:
@@ -138,9 +149,9 @@ def _level(results: Results, name: str, own: Sequence[Record]) -> str:
         str(sum(results.eager[record.solution].passed for record in own)),
         str(sum(map(results.faster, own))),
         "" if mean is None else f"{mean:.2f}x",
-        str(len(compared)),
-        str(sum(map(results.beats_both, compared))),
     ]
+    if results.strictest:
+        cells += [str(len(compared)), str(sum(map(results.beats_both, compared)))]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -163,10 +174,7 @@ def page(results: Results) -> str:
         f"{machine.get('torch')}, {' and '.join(days)}. Written by `python -m tests.benchmarks.readme_tables` from the "
         "records beside it; `run.yaml` has the configuration and the machine, `leaderboard.csv` the ranks.",
         "",
-        "SoL is the share of the speed of light of the *reference's* work, at the rates measured on this GPU: a",
-        "solution that does less of it (a diagonal, a triangle, a product in parts on tensor cores) exceeds 100 %.",
-        "max-autotune is `torch.compile` in that mode, with CUDA graphs, which copy the inputs, and without; empty",
-        "where it was not measured.",
+        legend(results),
         "",
     ]
     return "\n".join([*ran, *_table(results, results.records), "", summary_line(results), ""])
@@ -188,14 +196,22 @@ def summary_line(results: Results) -> str:
 
 
 def _table(results: Results, records: Sequence[Record]) -> list[str]:
-    return ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *(_row(results, r) for r in records)]
+    heads = columns(results)
+    return ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *(_row(results, r) for r in records)]
+
+
+def columns(results: Results) -> tuple[str, ...]:
+    """The heads of a table of solutions."""
+    autotuned = AUTOTUNED_COLUMNS if results.strictest else ()
+    times = ("eager", "solution's time", "over eager (95 %)", *autotuned)
+    return ("problem", "solution", *times, "SoL", "bound", "labels")
 
 
 def _row(results: Results, record: Record) -> str:
     entry = results.eager[record.solution]
     cells = [entry.problem, Path(entry.solution).stem]
     if entry.speedup is None:
-        cells += [f"`{entry.status}`", *[""] * (len(COLUMNS) - 3)]
+        cells += [f"`{entry.status}`", *[""] * (len(columns(results)) - 4)]
     else:
         light = (record.timing or {}).get("speed_of_light") or {}
         cells += [
@@ -206,11 +222,13 @@ def _row(results: Results, record: Record) -> str:
             "" if entry.sol_fraction is None else reached.share(entry.sol_fraction),
             str(light.get("bound", "")),
         ]
+    cells.append(", ".join(f"`{label}`" for label in record.labels))
     return "| " + " | ".join(cells) + " |"
 
 
 def _both(results: Results) -> list[Mapping[str, Entry]]:
-    return [results.autotuned[baseline] for baseline in AUTOTUNED]
+    """By column of `AUTOTUNED_COLUMNS`."""
+    return [results.autotuned[baseline] for baseline in AUTOTUNED] if results.strictest else []
 
 
 def _interval(entry: Entry) -> str:

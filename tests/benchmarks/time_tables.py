@@ -27,11 +27,11 @@ RESULTS = Path(__file__).parents[2] / "results"
 FOLDER = RESULTS / "time-h200"
 CALIBRATION, REPEAT, PAGE = "calibration.jsonl", "repeat.jsonl", "README.md"
 
-LIGHT_RUNS = ("h200-examples", "h200", "h200-tuned")
+LIGHT_RUNS = ("h200-examples", "h200")
 """Runs whose solutions' share of the speed of light is shown: of one solution the first run that has it."""
 
-COST_RUNS = ("h200", "h200-tuned")
-"""The first of these that is there says what an evaluation costs."""
+COST_RUN = "h200"
+"""Says what an evaluation costs."""
 
 
 def page(folder: Path, results: Path) -> str:
@@ -47,10 +47,8 @@ def page(folder: Path, results: Path) -> str:
         parts += ["## Separate runs", repeat_tables.document(calibration_tables.read(rows)).strip()]
     if light := speed_of_light({name: records for name in LIGHT_RUNS if (records := records_of(results / name))}):
         parts += ["## Speed of light", light]
-    for name in COST_RUNS:
-        if cost := bench_cost.document(records_of(results / name)):
-            parts += [f"## Cost of an evaluation (`{name}`)", cost]
-            break
+    if cost := bench_cost.document(records_of(results / COST_RUN)):
+        parts += [f"## Cost of an evaluation (`{COST_RUN}`)", cost]
     return "\n\n".join(parts) + "\n"
 
 

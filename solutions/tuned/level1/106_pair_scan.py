@@ -7,6 +7,7 @@ block.
 
 Bytes: 8 a value (4 read, 4 written): 268 MB at 8192 x 4096.
 Flops: about 25 a value, of which 3.5 exponentials and a logarithm.
+Reached on an H200: 64 % of the speed of light of the reference's work (memory), 99.8 us.
 """
 
 import torch

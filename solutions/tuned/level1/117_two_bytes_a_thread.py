@@ -6,6 +6,7 @@ halves as bytes, joins them, converts and shifts, each by way of memory.
 
 Bytes: half a byte read and 4 written a number, 4 a group: 608 MB at 16384 x 64 groups of 128.
 Flops: 2 a number.
+Reached on an H200: 87 % of the speed of light of the reference's work (memory), 165 us.
 """
 
 import torch

@@ -8,6 +8,7 @@ summed by themselves and added up outside. A block of eight warps makes a 128 x 
 copies run ahead of the arithmetic, and fragments are read and split one step ahead of it.
 
 22.9 Gflop of the reference's 137 (once in TF32 and twice in bfloat16); 64 MiB of factors read, 64 MiB written.
+Reached on an H200: 739 % of the speed of light of the reference's work (compute), 362 us.
 """
 
 import torch

@@ -7,6 +7,7 @@ outside. A block of eight warps makes a 128 x 128 tile; four stages of asynchron
 arithmetic, and fragments are read and split one step ahead of it.
 
 137 Gflop (three times as many on the tensor cores); 192 MiB read and written once.
+Reached on an H200: 126 % of the speed of light of the reference's work (compute), 2.13 ms.
 """
 
 import torch

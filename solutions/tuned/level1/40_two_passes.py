@@ -8,6 +8,7 @@ places that the first kernel ended with, which the L2 cache still has.
 
 Bytes: 12 a value (4 read twice, 4 written) and 8 a weight: 839 MB at 16 x 64 x 256 x 256, where one read would move 570 MB.
 Flops: about 9 a value.
+Reached on an H200: 61 % of the speed of light of the reference's work (memory), 220 us.
 """
 
 import torch

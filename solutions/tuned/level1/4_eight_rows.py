@@ -7,6 +7,7 @@ fixed order, so that there are thousands of blocks for any shape.
 
 Bytes: 4 a value of the matrix, 8.59 GB at 2048 x 1048576, and an eighth of that from the L2 cache.
 Flops: 2 a value.
+Reached on an H200: 104 % of the speed of light of the reference's work (memory), 1.97 ms.
 """
 
 import torch

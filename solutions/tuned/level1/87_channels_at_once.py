@@ -6,6 +6,7 @@ sums start from. Two blocks a multiprocessor, so that one stores while the other
 stores.
 
 Bytes: 768 MiB read and written once. Flops: 17.2 Gflop.
+Reached on an H200: 64 % of the speed of light of the reference's work (memory), 297 us.
 """
 
 import torch

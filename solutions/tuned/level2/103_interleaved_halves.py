@@ -8,6 +8,7 @@ summed by themselves and added up outside. A block of eight warps makes a 128 x 
 copies run ahead of the arithmetic, and fragments are read and split one step ahead of it.
 
 47.2 Gflop (once in TF32 and twice in bfloat16); 82 MiB read and written once.
+Reached on an H200: 145 % of the speed of light of the reference's work (compute), 636 us.
 """
 
 import torch

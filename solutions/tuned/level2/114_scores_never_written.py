@@ -10,6 +10,7 @@ copies run ahead of the arithmetic, and fragments are read and split one step ah
 
 134 Gflop (once in TF32 and twice in bfloat16); 133 MiB read, 4 MiB of partial sums written and read, where the scores
 themselves would be 250 MiB.
+Reached on an H200: 140 % of the speed of light of the reference's work (compute), 1.87 ms.
 """
 
 import torch

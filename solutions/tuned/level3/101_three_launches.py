@@ -8,6 +8,7 @@ copies run ahead of the arithmetic, and fragments are read and split one step ah
 
 103 Gflop (once in TF32 and twice in bfloat16); 112 MiB of inputs, weights and results, and the two hidden layers,
 which stay in the L2 cache.
+Reached on an H200: 140 % of the speed of light of the reference's work (compute), 1.44 ms.
 """
 
 import torch

@@ -5,6 +5,7 @@ states of a channel, which are few, beside it, and walks along the places; the l
 vectorises.
 
 Bytes: each input once. Flops: 6 a state and place, and an exponential.
+Reached on an H200: 0.0091 % of the speed of light of the reference's work (launch), 51.1 ms.
 """
 
 import torch

@@ -5,6 +5,7 @@ that they are read in whole lines. The reference makes ten launches a place.
 
 Bytes: 14 MiB, each once. Flops: 6 and an exponential for each of 16.8 million states; the exponentials set the least
 time.
+Reached on an H200: 13 % of the speed of light of the reference's work (launch), 35.2 us.
 """
 
 import torch

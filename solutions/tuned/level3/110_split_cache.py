@@ -10,6 +10,7 @@
 * The parts are merged with the new token's own key and value; then the projection back.
 
 Bytes: 673 MiB if all of the cache were used; lengths are a quarter to all of it. Flops: 2.4 Gflop, of no account.
+Reached on an H200: 64 % of the speed of light of the reference's work (memory), 187 us.
 """
 
 import torch
