@@ -83,6 +83,7 @@ class Referee:
         self._side_benches = SideBenches(self._side_bench)
         self._sides: dict[str, SideCheck | None] = {}
         self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
+        self._settled: dict[str, Outcome] = {}
         self._known: Known | None = None
         self._peaks: Peaks | None = None
         # Beside eager, which is timed with every solution.
@@ -155,6 +156,17 @@ class Referee:
 
     def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
         """As `judge`, but None where nothing is left to be done except to wait for the audit: `settle` does that."""
+        outcome = self._begin(task, ahead)
+        if outcome is None or not _short_of_memory(outcome) or not (self._owed or self._sides):
+            return outcome
+        # Others that are audited take device memory meanwhile, all of it if they like: that is not this one's fault.
+        self._drop_sides(keep=())
+        for name, (side, waiting) in self._owed.items():
+            self._settled[name] = settle(side, waiting)
+        self._owed.clear()
+        return self._begin(task, ())
+
+    def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
             if each.small is not None and _name(each) not in self._sides:
@@ -171,6 +183,8 @@ class Referee:
 
     def settle(self, task: Task) -> Outcome:
         """The verdict on a task that `begin` left open. Raises `KeyError` where it left none."""
+        if (settled := self._settled.pop(_name(task), None)) is not None:
+            return settled
         side, outcome = self._owed.pop(_name(task))
         return settle(side, outcome)
 
@@ -203,7 +217,7 @@ class Referee:
                     f"problem {task.problem.id}, workload {task.workload.name}, does not fit the free memory of the "
                     f"{self.config.device.value} device: {error}"
                 ),
-                evidence=evidence,
+                evidence=evidence | {"short_of_memory": True},
             )
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
@@ -367,6 +381,10 @@ class Referee:
 def _name(task: Task) -> str:
     """What tells a task from the others of a run: its log is its own."""
     return str(task.log_path)
+
+
+def _short_of_memory(outcome: Outcome) -> bool:
+    return outcome.status is Status.out_of_memory or bool(outcome.evidence.get("short_of_memory"))
 
 
 def _sandbox_json(guest: Guest) -> dict[str, Any]:

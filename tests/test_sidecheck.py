@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -204,6 +205,18 @@ def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_cour
     assert outcome.timing is None
     assert outcome.evidence["reports"][0]["kernel"] == "racy"
     assert ("at full size" in outcome.reason) is (body != RIGHT), outcome.reason
+
+
+def test_memory_that_audits_of_others_took_is_not_missed_by_who_is_judged(court: Court) -> None:
+    """Tried again without them: here what is short comes back with time, as their audits end."""
+    waiting = court.task(SLOW_AUDIT + RIGHT)
+    assert court.referee.begin(waiting) is None
+    until = f"if time.time() < {time.time() + 3.0}:\n            raise MemoryError\n        "
+    outcome = court.referee.judge(court.task(until + RIGHT))
+    assert outcome.status is Status.passed, outcome
+    assert court.referee.settle(waiting).status is Status.passed
+    alone = court.referee.judge(court.task("raise MemoryError"))
+    assert alone.status is Status.out_of_memory
 
 
 def test_what_says_itself_what_is_wrong_needs_no_audit(court: Court) -> None:
