@@ -11,7 +11,8 @@ RULES: Mapping[str, str] = {
     "loads": "the problem loads, its reference runs, and its output can be compared",
     "deterministic": "equal seeds give equal inputs, weights and outputs",
     "finite": "outputs are finite on every input variant that the problem allows",
-    "reference_precision": "the float32 reference reaches its precision class with room (a factor of four)",
+    "reference_precision": "the reference reaches its precision class with room (a factor of four; of two where the "
+    "class is coarser than fp32, so that it may compute in the class's arithmetic itself)",
     "flops": "the declared flops agree with torch's counter",
     "launch_floor": "one call takes at least 1.3 times as long as launching an empty kernel (GPU only)",
     "constants": "zeros, a constant, or an average row are rejected",

@@ -23,9 +23,10 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    # Pairs match to different degrees.
+    # Pairs match to different degrees, and not much better than the best of the others: losses of one size, in which
+    # products of low precision show.
     x = torch.randn(batch_size, features)
-    return [x, x * (2 * torch.rand(batch_size, 1)) + torch.randn(batch_size, features)]
+    return [x, x * (0.2 + 0.1 * torch.rand(batch_size, 1)) + torch.randn(batch_size, features)]
 
 
 def get_init_inputs():
