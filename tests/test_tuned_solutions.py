@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks import reached, readme_tables
+from benchmarks import apart, reached, readme_tables
 
 from harness.api import Harness
 from harness.catalog import find_authors, find_solutions, load_problems
@@ -36,7 +36,7 @@ def idea_of(solution: Solution) -> str:
 def committed() -> readme_tables.Results:
     if not (readme_tables.RUN / "records.jsonl").is_file():
         pytest.skip("results/h200 is not there yet")
-    return readme_tables.Results(readme_tables.records_of(readme_tables.RUN))
+    return readme_tables.Results(readme_tables.records_of(readme_tables.RUN), readme_tables.COMPILED)
 
 
 def test_the_author_introduces_itself() -> None:
@@ -107,7 +107,8 @@ class TestTheCommittedRun:
         """The README's part, the page of all solutions, the leaderboard; each is compared by itself."""
         if readme_tables.BEGIN not in readme_tables.README.read_text():
             pytest.skip("the README has no place for the table yet")
-        texts = readme_tables.made(readme_tables.RUN, readme_tables.README, readme_tables.SOLUTIONS)
+        run, readme, solutions = readme_tables.RUN, readme_tables.README, readme_tables.SOLUTIONS
+        texts = readme_tables.made(run, readme, solutions, readme_tables.COMPILED)
         assert {readme_tables.README, readme_tables.RUN / "README.md", readme_tables.RUN / "leaderboard.csv"} <= set(
             texts
         )
@@ -128,6 +129,12 @@ class TestTheCommittedRun:
         """With nothing found; not everything can be watched (see `harness.audit`)."""
         audits = [record.evidence.get("audit") or {} for record in committed.records]
         assert sum(bool(audit.get("tools")) and audit.get("findings") == 0 for audit in audits) >= 25
+
+    def test_most_beat_torch_compile(self, committed: readme_tables.Results) -> None:
+        if not readme_tables.COMPILED.is_dir():
+            pytest.skip("results/h200-baselines is not there: times of compiled references were not committed yet")
+        assert len(committed.compiled) >= 50
+        assert sum(lead.sure for lead in committed.compiled.values()) >= 40
 
     def test_no_path_of_the_machine_is_in_it(self) -> None:
         for path in readme_tables.RUN.iterdir():
@@ -205,6 +212,67 @@ class TestTheLineOfAComment:
         assert not reached.was_run(later, self.record(self.SOURCE), {"tuned/level1/1_one.py": self.LINE})
 
 
+class TestBesideCodeThatTorchCompiled:
+    """Timed in another run, with eager in both."""
+
+    HEAD = "problem,workload,baseline,outcome,device_s,over_eager,over_eager_low,over_eager_high,problem_digest"
+
+    @pytest.fixture
+    def record(self) -> Record:
+        held = next(r for r in readme_tables.records_of(TestTheTable.RECORDS) if r.speedup is not None)
+        return replace(held, speedup=3.0, timing={**(held.timing or {}), "speedup": {"low": 2.9, "high": 3.1}})
+
+    def folder(self, place: Path, record: Record, **other: str) -> Path:
+        row = dict(zip(self.HEAD.split(","), [record.problem, "full", "compile", "measured", "1e-4"], strict=False))
+        row |= {"over_eager": "2", "over_eager_low": "1.9", "over_eager_high": "2.1"}
+        row |= {"problem_digest": record.problem_digest, **other}
+        lines = [self.HEAD, ",".join(row.get(name, "") for name in self.HEAD.split(","))]
+        (place / "baselines.csv").write_text("\n".join(lines) + "\n")
+        machine = {name: record.environment.get(name) for name in apart.SAME}
+        (place / "environment.json").write_text(json.dumps({"environment": machine}))
+        return place
+
+    def test_the_lead_is_one_speedup_over_eager_by_the_other(self, tmp_path: Path, record: Record) -> None:
+        lead = apart.leads([record], self.folder(tmp_path, record))[record.solution]
+        assert lead.speedup == pytest.approx(1.5)
+        assert (lead.low, lead.high) == pytest.approx((2.9 / 2.1, 3.1 / 1.9))
+        assert lead.sure
+
+    def test_a_lead_within_what_runs_differ_by_is_none(self, tmp_path: Path, record: Record) -> None:
+        folder = self.folder(tmp_path, record, over_eager="2.84", over_eager_low="2.83", over_eager_high="2.85")
+        lead = apart.leads([record], folder)[record.solution]
+        assert 1.0 < lead.low < 1.0 + apart.MARGIN
+        assert not lead.sure
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"baseline": "eager"},
+            {"outcome": "wrong"},
+            {"workload": "small"},
+            {"problem_digest": "another"},
+            {"problem": "level9/9"},
+        ],
+    )
+    def test_only_the_same_is_compared(self, tmp_path: Path, record: Record, other: dict[str, str]) -> None:
+        assert not apart.leads([record], self.folder(tmp_path, record, **other))
+
+    def test_another_machine_is_not_compared(self, tmp_path: Path, record: Record) -> None:
+        folder = self.folder(tmp_path, record)
+        assert apart.leads([record], folder)
+        assert not apart.leads([replace(record, environment={**record.environment, "driver": "1.0"})], folder)
+        assert not apart.leads([record], tmp_path / "nothing")
+
+    def test_a_column_and_a_count_say_it(self, tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(readme_tables, "AUTHOR", record.author)
+        results = readme_tables.Results([record], self.folder(tmp_path, record))
+        assert "| over eager (95 %) | over compile | SoL |" in readme_tables.page(results)
+        assert "| 3 (2.9 to 3.1) | 1.5 |" in readme_tables.page(results)
+        assert "Of 1 that could be compared 1 are faster than `torch.compile`" in readme_tables.page(results)
+        level = next(line for line in readme_tables.summary(results).splitlines() if line.startswith("| level1 |"))
+        assert level.endswith("| 3.00x | 1 | 1 |")
+
+
 class TestTheTable:
     RECORDS = readme_tables.ROOT / "results" / "h200-examples"
 
@@ -226,7 +294,8 @@ class TestTheTable:
             lines.append(json.dumps({**held, "solution_digest": digest_text(source)}))
         (run / "records.jsonl").write_text("\n".join(lines) + "\n")
         readme.write_text(f"before\n{readme_tables.BEGIN}\nold\n{readme_tables.END}\nafter\n")
-        return ["--run", str(run), "--readme", str(readme), "--solutions", str(solutions)]
+        none = str(tmp_path / "baselines")
+        return ["--run", str(run), "--readme", str(readme), "--solutions", str(solutions), "--baselines", none]
 
     def library_call(self) -> Record:
         held = readme_tables.records_of(self.RECORDS)

@@ -4,9 +4,10 @@
     python -m tests.benchmarks.readme_tables --check    # exit code 1 where one of them says something else
     python -m tests.benchmarks.readme_tables --print    # the README's part to stdout, nothing is written
 
-It writes, from the records in `results/h200`: the summary between the markers in README.md; `results/h200/README.md`
-with a row a solution; `results/h200/leaderboard.csv`; and the line of each solution's comment that says what it
-reached (`reached`), where the file is the one that was run. Run from the repository root.
+It writes, from the records in `results/h200` and the times of compiled references in `results/h200-baselines`
+(`apart`): the summary between the markers in README.md; `results/h200/README.md` with a row a solution;
+`results/h200/leaderboard.csv`; and the line of each solution's comment that says what it reached (`reached`), where
+the file is the one that was run. Run from the repository root.
 
 Times are medians of device time; a speedup over eager is the record's, beside its 95 % interval. Faster counts where
 the whole interval is above 1 and further from it than the noise floor. Of max-autotune with and without CUDA graphs
@@ -27,13 +28,14 @@ from harness.report import csv
 from harness.scoring import By, Entry, entries_of, geometric_mean, leaderboard
 from harness.store import RunStore
 
-from . import reached
+from . import apart, reached
 
 BEGIN = "<!-- tuned solutions: begin; written by python -m tests.benchmarks.readme_tables -->"
 END = "<!-- tuned solutions: end -->"
 AUTHOR = "tuned"
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "results" / "h200"
+COMPILED = ROOT / "results" / "h200-baselines"
 README = ROOT / "README.md"
 SOLUTIONS = ROOT / "solutions"
 
@@ -47,13 +49,17 @@ LEGEND = (
     "copy of 1 GiB reached on it, fp32 flops at that of cuBLAS without tensor cores (`harness/peaks.py`). "
     "Above 100 % is a solution that leaves out work of the reference (a factor that is diagonal or triangular, masked "
     "scores, experts that were not chosen), one whose products have float32's accuracy from several on tensor cores, "
-    "or one that mostly reads, which is faster than copying."
+    "or one that mostly reads, which can be faster than that copy."
 )
 COMPARED = (
     "Of max-autotune (`torch.compile`) with CUDA graphs, which copy the inputs, and without, the faster one decides; "
     "empty where it was not measured."
 )
-NOT_COMPARED = "None was compared with `torch.compile` in this run."
+NOT_COMPARED = "Max-autotune was not measured in this run."
+APART = (
+    "`torch.compile` in its default mode was timed apart, beside eager too (`results/h200-baselines`): over compile "
+    f"is the one speedup over eager by the other, and faster asks for {apart.MARGIN:.0%} more than the interval."
+).replace("%", " %")
 BEST = 5
 """Rows of the README's summary for the fastest against eager, and as many against max-autotune."""
 
@@ -89,8 +95,10 @@ def _place(problem: str) -> tuple[str, int]:
 class Results:
     """The run's records with their speedups, each by solution."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[Record], compiled: Path | None = None) -> None:
+        """`compiled` is a folder of `harness baseline --out`, if any."""
         self.records = chosen(records)
+        self.compiled = apart.leads(self.records, compiled) if compiled else {}
         self.eager = {entry.solution: entry for entry in entries_of(self.records)}
         self.autotuned = {b: _against(self.records, b) for b in AUTOTUNED}
         self.strictest: dict[str, Entry] = {}
@@ -123,13 +131,15 @@ def surely_faster(entry: Entry | None) -> bool:
 
 def legend(results: Results) -> str:
     """What the columns mean, and what was not compared."""
-    return f"{COMPARED if results.strictest else NOT_COMPARED} {LEGEND}"
+    parts = [COMPARED if results.strictest else NOT_COMPARED, *([APART] if results.compiled else []), LEGEND]
+    return " ".join(parts)
 
 
 def summary(results: Results) -> str:
     """Markdown for the README: a line a level, rows of the best solutions and of `SHOWN`, and what columns mean."""
     heads = ("", "solutions", "passed", "faster than eager", "geometric mean")
-    heads += ("compared with max-autotune", "faster") if results.strictest else ()
+    heads += ("compared with compile", "faster") if results.compiled else ()
+    heads += ("with max-autotune", "faster") if results.strictest else ()
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     levels = sorted({_place(record.problem)[0] for record in results.records})
     for level in levels:
@@ -150,6 +160,9 @@ def _level(results: Results, name: str, own: Sequence[Record]) -> str:
         str(sum(map(results.faster, own))),
         "" if mean is None else f"{mean:.2f}x",
     ]
+    if results.compiled:
+        held = [lead for record in own if (lead := results.compiled.get(record.solution)) is not None]
+        cells += [str(len(held)), str(sum(lead.sure for lead in held))]
     if results.strictest:
         cells += [str(len(compared)), str(sum(map(results.beats_both, compared)))]
     return "| " + " | ".join(cells) + " |"
@@ -192,7 +205,8 @@ def summary_line(results: Results) -> str:
     if results.strictest:
         both = sum(map(results.beats_both, results.records))
         text += f", {both} than eager and max-autotune, which was measured for {len(results.strictest)},"
-    return text + " beyond the noise floor."
+    text += " beyond the noise floor."
+    return f"{text} {apart.counted(results.compiled)}." if results.compiled else text
 
 
 def _table(results: Results, records: Sequence[Record]) -> list[str]:
@@ -203,7 +217,8 @@ def _table(results: Results, records: Sequence[Record]) -> list[str]:
 def columns(results: Results) -> tuple[str, ...]:
     """The heads of a table of solutions."""
     autotuned = AUTOTUNED_COLUMNS if results.strictest else ()
-    times = ("eager", "solution's time", "over eager (95 %)", *autotuned)
+    compiled = ("over compile",) if results.compiled else ()
+    times = ("eager", "solution's time", "over eager (95 %)", *compiled, *autotuned)
     return ("problem", "solution", *times, "SoL", "bound", "labels")
 
 
@@ -214,10 +229,12 @@ def _row(results: Results, record: Record) -> str:
         cells += [f"`{entry.status}`", *[""] * (len(columns(results)) - 4)]
     else:
         light = (record.timing or {}).get("speed_of_light") or {}
+        lead = results.compiled.get(record.solution)
         cells += [
             _milliseconds(record, "reference"),
             _milliseconds(record, "solution"),
             _interval(entry),
+            *([_figure(lead and lead.speedup)] if results.compiled else []),
             *(_figure(held[record.solution].speedup) if record.solution in held else "" for held in _both(results)),
             "" if entry.sol_fraction is None else reached.share(entry.sol_fraction),
             str(light.get("bound", "")),
@@ -260,9 +277,9 @@ def records_of(run: Path) -> list[Record]:
     return RunStore.open(run).records()
 
 
-def made(run: Path, readme: Path, solutions: Path) -> dict[Path, str]:
+def made(run: Path, readme: Path, solutions: Path, compiled: Path | None = None) -> dict[Path, str]:
     """Every file that this writes, with its text. Raises `TablesError` and `ReachedError`."""
-    results = Results(records_of(run))
+    results = Results(records_of(run), compiled)
     texts, stood = reached.written(solutions, run, results.records)
     texts[run / "README.md"] = page(results)
     texts[run / "leaderboard.csv"] = csv.leaderboard(leaderboard(results.records, by=By.solution))
@@ -277,15 +294,16 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, default=RUN, help="the run's folder (results/h200)")
     parser.add_argument("--readme", type=Path, default=README)
     parser.add_argument("--solutions", type=Path, default=SOLUTIONS, help="the folder of authors (solutions)")
+    parser.add_argument("--baselines", type=Path, default=COMPILED, help="the folder of compiled references' times")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="change nothing; exit code 1 where something differs")
     what.add_argument("--print", action="store_true", help="write the README's part to stdout, change nothing")
     given = parser.parse_args(None if arguments is None else list(arguments))
     try:
         if given.print:
-            print(summary(Results(records_of(given.run))))
+            print(summary(Results(records_of(given.run), given.baselines)))
             return 0
-        texts = made(given.run, given.readme, given.solutions)
+        texts = made(given.run, given.readme, given.solutions, given.baselines)
     except (TablesError, reached.ReachedError) as error:
         print(f"readme_tables: {error}", file=sys.stderr)
         return 1
