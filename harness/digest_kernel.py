@@ -136,7 +136,7 @@ extern "C" __global__ void span_sums(const long long *spans, const long long *ke
 
 @lru_cache(maxsize=16)
 def load(device_index: int) -> Checksums | None:
-    """The kernels for a GPU, or None where they can't be had. The GPU's primary context must be current."""
+    """The kernels for a GPU, or None where they can't be had."""
     loaded = nvrtc.load(_SOURCE, ("run_sums", "span_sums"), device_index, (f"PIECE={_PIECE_WORDS}ll",))
     if loaded is None:
         return None

@@ -46,11 +46,12 @@ def load(
 ) -> list[Launch] | None:
     """The kernels `names` (`extern "C"`) of a CUDA text, in this order, or None where they can't be had.
 
-    `definitions` are macros ("NAME=VALUE"). The GPU's primary context must be current.
+    `definitions` are macros ("NAME=VALUE"). The GPU's primary context becomes current in this thread.
     """
     try:
         from cuda.bindings import driver, nvrtc
 
+        torch.cuda.synchronize(device_index)  # a module is loaded into a context, which torch makes at its first work
         major, minor = torch.cuda.get_device_capability(device_index)
         program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"harness.cu", 0, [], []))
         words = (f"--gpu-architecture=sm_{major}{minor}", "--fmad=true", *(f"-D{text}" for text in definitions))
