@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from rich.table import Table
 
 from harness.baselines import BaselineProcess, BaselinesLost, BaselineStore, Entry, Keeper, Outcome, Request
 from harness.baselines.entry import with_baselines
@@ -490,6 +491,10 @@ class TestThePool:
         assert not list(Pool(DeviceKind.HOST, tmp_path, tmp_path, jobs=1).run([listed(Baseline.EAGER)], budget_s=-1.0))
 
 
+def _columns(table: Table) -> list[list[object]]:
+    return [list(column.cells) for column in table.columns]
+
+
 class TestFiles:
     def rows(self) -> list[pages.Row]:
         made = [
@@ -521,6 +526,14 @@ class TestFiles:
             ("level1/9", pytest.approx(0.04e-3)),
             ("level1/16", pytest.approx(20e-3)),
         ]
+
+    def test_what_befell_a_compiled_reference_is_not_said_of_eager(self) -> None:
+        lines = {
+            str(cells[0]): [str(cell) for cell in cells]
+            for cells in zip(*_columns(pages.table(self.rows())), strict=True)
+        }
+        assert lines["level1/11"][2:] == ["-", "-", "lost: =cmd, died"]
+        assert lines["level1/16"][2].startswith("20")
 
     @pytest.mark.parametrize(
         "text", ["", "a,b\n1,2\n", "problem,workload,baseline,outcome,device_s\nlevel1/1,full,no,,\n"]

@@ -207,11 +207,11 @@ def table(rows: Sequence[Row]) -> Table:
     for row in rows:
         grouped.setdefault((row["problem"], row["workload"]), {})[row["baseline"]] = row
     for (problem, _), own in sorted(grouped.items(), key=lambda item: problem_order(item[0][0])):
-        any_row = next(iter(own.values()))
+        any_row, eager = next(iter(own.values())), own.get(Baseline.EAGER.value)
         eager_s = next((time_s for row in own.values() if (time_s := number(row, "eager_s")) is not None), None)
         light_s = number(any_row, "sol_time_s")
         share = show.share(light_s / eager_s) if light_s and eager_s else show.ABSENT
-        time = show.duration(eager_s) if eager_s else _why(any_row)
+        time = show.duration(eager_s) if eager_s else _why(eager) if eager else show.ABSENT
         cells = [problem, any_row["name"], time, share, *(_compared(own.get(name)) for name in names)]
         held.add_row(*(Text(show.line(cell, 120)) for cell in cells))
     return held
