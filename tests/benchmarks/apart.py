@@ -1,4 +1,4 @@
-"""The tuned solutions beside plain `torch.compile`, which was not measured in their run but with `harness baseline`.
+"""The tuned solutions beside code that torch compiled and `harness baseline` timed, not their own run.
 
 Both runs time eager, so a solution's speedup over compiled code is its own over eager, by that of the compiled code
 over eager. The quotient's interval is as wide as both together, and separate runs differ by some percent more: `MARGIN`
@@ -23,19 +23,15 @@ SAME = ("gpu", "driver", "torch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """A speedup over code compiled by torch in its default mode, with its 95 % interval."""
+    """A speedup over code compiled by torch. `sure`: that it is one, beyond what measurements differ by."""
 
     speedup: float
-    low: float
-    high: float
-
-    @property
-    def sure(self) -> bool:
-        return self.low > 1.0 + MARGIN
+    sure: bool
 
 
-def leads(records: Sequence[Record], folder: Path) -> dict[str, Lead]:
-    """By solution, from `baselines.csv` and `environment.json` in `folder`; none where these are not there."""
+def leads(records: Sequence[Record], folder: Path, baseline: Baseline = Baseline.COMPILE) -> dict[str, Lead]:
+    """By solution, over the reference compiled as `baseline` says: from `baselines.csv` and `environment.json` in
+    `folder`; none where these are not there."""
     table, about = folder / "baselines.csv", folder / "environment.json"
     if not table.is_file() or not about.is_file():
         return {}
@@ -43,7 +39,7 @@ def leads(records: Sequence[Record], folder: Path) -> dict[str, Lead]:
     rows = {
         (row["problem"], row["workload"], row["problem_digest"]): row
         for row in from_csv(table.read_text())
-        if row["baseline"] == Baseline.COMPILE.value and row["outcome"] == "measured"
+        if row["baseline"] == baseline.value and row["outcome"] == "measured"
     }
     found = {}
     for record in records:
@@ -55,12 +51,11 @@ def leads(records: Sequence[Record], folder: Path) -> dict[str, Lead]:
 
 
 def _lead(record: Record, row: Row) -> Lead | None:
-    own = (record.timing or {}).get("speedup") or {}
-    low, high = own.get("low"), own.get("high")
-    theirs, theirs_low, theirs_high = (number(row, f"over_eager{end}") for end in ("", "_low", "_high"))
-    if record.speedup is None or not low or not high or not theirs or not theirs_low or not theirs_high:
+    low = ((record.timing or {}).get("speedup") or {}).get("low")
+    theirs, theirs_high = number(row, "over_eager"), number(row, "over_eager_high")
+    if record.speedup is None or not low or not theirs or not theirs_high:
         return None
-    return Lead(speedup=record.speedup / theirs, low=low / theirs_high, high=high / theirs_low)
+    return Lead(speedup=record.speedup / theirs, sure=low / theirs_high > 1.0 + MARGIN)
 
 
 def counted(held: Mapping[str, Lead]) -> str:

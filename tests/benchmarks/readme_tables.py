@@ -4,10 +4,10 @@
     python -m tests.benchmarks.readme_tables --check    # exit code 1 where one of them says something else
     python -m tests.benchmarks.readme_tables --print    # the README's part to stdout, nothing is written
 
-It writes, from the records in `results/h200` and the times of compiled references in `results/h200-baselines`
-(`apart`): the summary between the markers in README.md; `results/h200/README.md` with a row a solution;
-`results/h200/leaderboard.csv`; and the line of each solution's comment that says what it reached (`reached`), where
-the file is the one that was run. Run from the repository root.
+It writes, from the records in `results/h200` and the times of compiled references in `results/h200-baselines` and
+`results/h200-autotuned` (`apart`): the summary between the markers in README.md; `results/h200/README.md` with a row a
+solution; `results/h200/leaderboard.csv`; and the line of each solution's comment that says what it reached
+(`reached`), where the file is the one that was run. Run from the repository root.
 
 Times are medians of device time; a speedup over eager is the record's, beside its 95 % interval. Faster counts where
 the whole interval is above 1 and further from it than the noise floor. Of max-autotune with and without CUDA graphs
@@ -29,6 +29,7 @@ from harness.scoring import By, Entry, entries_of, geometric_mean, leaderboard
 from harness.store import RunStore
 
 from . import apart, reached
+from .apart import Lead
 
 BEGIN = "<!-- tuned solutions: begin; written by python -m tests.benchmarks.readme_tables -->"
 END = "<!-- tuned solutions: end -->"
@@ -36,6 +37,7 @@ AUTHOR = "tuned"
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "results" / "h200"
 COMPILED = ROOT / "results" / "h200-baselines"
+AUTOTUNED_APART = ROOT / "results" / "h200-autotuned"
 README = ROOT / "README.md"
 SOLUTIONS = ROOT / "solutions"
 
@@ -55,10 +57,11 @@ COMPARED = (
     "Of max-autotune (`torch.compile`) with CUDA graphs, which copy the inputs, and without, the faster one decides; "
     "empty where it was not measured."
 )
-NOT_COMPARED = "Max-autotune was not measured in this run."
+NOT_COMPARED = "Max-autotune was not measured."
 APART = (
-    "`torch.compile` in its default mode was timed apart, beside eager too (`results/h200-baselines`): over compile "
-    f"is the one speedup over eager by the other, and faster asks for {apart.MARGIN:.0%} more than the interval."
+    "Compiled code that was timed apart, beside eager too (in the default mode all, `results/h200-baselines`; with "
+    "max-autotune those of solutions that were not run beside it, `results/h200-autotuned`) is compared by both "
+    f"speedups over eager, and faster asks for {apart.MARGIN:.0%} more than the interval."
 ).replace("%", " %")
 BEST = 5
 """Rows of the README's summary for the fastest against eager, and as many against max-autotune."""
@@ -95,18 +98,20 @@ def _place(problem: str) -> tuple[str, int]:
 class Results:
     """The run's records with their speedups, each by solution."""
 
-    def __init__(self, records: Sequence[Record], compiled: Path | None = None) -> None:
-        """`compiled` is a folder of `harness baseline --out`, if any."""
+    def __init__(self, records: Sequence[Record], compiled: Path | None = None, autotuned: Path | None = None) -> None:
+        """`compiled` and `autotuned` are folders of `harness baseline --out`, if any."""
         self.records = chosen(records)
-        self.compiled = apart.leads(self.records, compiled) if compiled else {}
         self.eager = {entry.solution: entry for entry in entries_of(self.records)}
-        self.autotuned = {b: _against(self.records, b) for b in AUTOTUNED}
-        self.strictest: dict[str, Entry] = {}
+        self.compiled = apart.leads(self.records, compiled) if compiled else {}
+        self.autotuned = {b: apart.leads(self.records, autotuned, b) if autotuned else {} for b in AUTOTUNED}
+        for baseline, held in self.autotuned.items():
+            held |= _against(self.records, baseline)
+        self.strictest: dict[str, Lead] = {}
         for held in self.autotuned.values():
-            for name, entry in held.items():
+            for name, lead in held.items():
                 known = self.strictest.get(name)
-                if known is None or (entry.speedup or 0.0) < (known.speedup or 0.0):
-                    self.strictest[name] = entry
+                if known is None or lead.speedup < known.speedup:
+                    self.strictest[name] = lead
 
     def faster(self, record: Record) -> bool:
         """Than eager, beyond the noise floor."""
@@ -114,17 +119,19 @@ class Results:
 
     def beats_both(self, record: Record) -> bool:
         """Eager and the faster of the two forms of max-autotune, beyond the noise floor."""
-        return self.faster(record) and surely_faster(self.strictest.get(record.solution))
+        lead = self.strictest.get(record.solution)
+        return self.faster(record) and lead is not None and lead.sure
 
 
-def _against(records: Sequence[Record], baseline: Baseline) -> dict[str, Entry]:
+def _against(records: Sequence[Record], baseline: Baseline) -> dict[str, Lead]:
+    """Over a baseline in the records themselves."""
     held = entries_of(records, baseline=baseline.value)
-    return {entry.solution: entry for entry in held if entry.speedup is not None}
+    return {e.solution: Lead(speedup=e.speedup, sure=surely_faster(e)) for e in held if e.speedup is not None}
 
 
-def surely_faster(entry: Entry | None) -> bool:
+def surely_faster(entry: Entry) -> bool:
     """The whole interval above 1, and further from it than the noise floor."""
-    if entry is None or entry.speedup is None or entry.same_within is not None:
+    if entry.speedup is None or entry.same_within is not None:
         return False
     return (entry.low if entry.low is not None else entry.speedup) > 1.0
 
@@ -171,8 +178,8 @@ def _level(results: Results, name: str, own: Sequence[Record]) -> str:
 def _shown(results: Results) -> list[Record]:
     names = set(SHOWN)
     for held in (results.eager, results.strictest):
-        timed = sorted((entry for entry in held.values() if entry.speedup), key=lambda entry: -(entry.speedup or 0.0))
-        names |= {entry.solution for entry in timed[:BEST]}
+        timed = {name: lead.speedup for name, lead in held.items() if lead.speedup}
+        names |= set(sorted(timed, key=lambda name: -timed[name])[:BEST])
     return [record for record in results.records if record.solution in names]
 
 
@@ -243,7 +250,7 @@ def _row(results: Results, record: Record) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _both(results: Results) -> list[Mapping[str, Entry]]:
+def _both(results: Results) -> list[Mapping[str, Lead]]:
     """By column of `AUTOTUNED_COLUMNS`."""
     return [results.autotuned[baseline] for baseline in AUTOTUNED] if results.strictest else []
 
@@ -277,9 +284,10 @@ def records_of(run: Path) -> list[Record]:
     return RunStore.open(run).records()
 
 
-def made(run: Path, readme: Path, solutions: Path, compiled: Path | None = None) -> dict[Path, str]:
-    """Every file that this writes, with its text. Raises `TablesError` and `ReachedError`."""
-    results = Results(records_of(run), compiled)
+def made(run: Path, readme: Path, solutions: Path, *apart_in: Path) -> dict[Path, str]:
+    """Every file that this writes, with its text. `apart_in`: the folders that `Results` takes. Raises `TablesError`
+    and `ReachedError`."""
+    results = Results(records_of(run), *apart_in)
     texts, stood = reached.written(solutions, run, results.records)
     texts[run / "README.md"] = page(results)
     texts[run / "leaderboard.csv"] = csv.leaderboard(leaderboard(results.records, by=By.solution))
@@ -294,16 +302,17 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, default=RUN, help="the run's folder (results/h200)")
     parser.add_argument("--readme", type=Path, default=README)
     parser.add_argument("--solutions", type=Path, default=SOLUTIONS, help="the folder of authors (solutions)")
-    parser.add_argument("--baselines", type=Path, default=COMPILED, help="the folder of compiled references' times")
+    parser.add_argument("--baselines", type=Path, default=COMPILED, help="folder of the compiled references' times")
+    parser.add_argument("--autotuned", type=Path, default=AUTOTUNED_APART, help="the same with max-autotune")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="change nothing; exit code 1 where something differs")
     what.add_argument("--print", action="store_true", help="write the README's part to stdout, change nothing")
     given = parser.parse_args(None if arguments is None else list(arguments))
     try:
         if given.print:
-            print(summary(Results(records_of(given.run), given.baselines)))
+            print(summary(Results(records_of(given.run), given.baselines, given.autotuned)))
             return 0
-        texts = made(given.run, given.readme, given.solutions, given.baselines)
+        texts = made(given.run, given.readme, given.solutions, given.baselines, given.autotuned)
     except (TablesError, reached.ReachedError) as error:
         print(f"readme_tables: {error}", file=sys.stderr)
         return 1
