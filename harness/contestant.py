@@ -254,7 +254,7 @@ class Contestant:
 
         def forward() -> object:
             result = self._model(*arguments)
-            return snapshot.coerce(result) if burst.coerce_device else result
+            return snapshot.in_order(snapshot.coerce(result) if burst.coerce_device else result, burst.contiguous)
 
         def after(result: object) -> None:
             snapshot.take(result)
@@ -342,7 +342,7 @@ class Contestant:
 
         def forward() -> object:
             result = self._model(*arguments) if around is None else around(lambda: self._model(*arguments))
-            return snapshot.coerce(result) if burst.coerce_device else result
+            return snapshot.in_order(snapshot.coerce(result) if burst.coerce_device else result, burst.contiguous)
 
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
         with torch.no_grad():

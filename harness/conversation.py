@@ -130,6 +130,7 @@ class Conversation:
             restore_state=bool(self._bench.traits.updates_state),
             coerce_device=self._config.device_policy == "coerce",
             schedule=schedule,
+            contiguous=self._bench.traits.contiguous,
         )
 
     def _ask(self, calls: tuple[Call, ...], schedule: int = 0) -> tuple[BurstDone, float]:

@@ -12,6 +12,7 @@ from harness import census
 
 LABELS: Mapping[str, str] = {
     "static_buffer": "every call returns the same memory",
+    "other_layout": "an output's elements lay in another order than the reference's: putting them in order was timed",
     "coerced_device": "an output was brought over by --device-policy coerce",
     "specialised_shape": "right at the sizes asked for, wrong, failing or out of bounds at the problem's small ones",
     "unexplained_time": "the referee's clock did not explain the claimed times, and the conservative ones count",

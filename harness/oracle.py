@@ -32,6 +32,8 @@ class Traits:
     tree: TreeSpec
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
+    contiguous: tuple[int, ...] = ()
+    """Numbers of the outputs whose elements lie in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class Oracle:
             tree=tree,
             shapes=tuple(tuple(leaf.shape) for leaf in outputs),
             dtypes=tuple(leaf.dtype for leaf in outputs),
+            contiguous=tuple(number for number, leaf in enumerate(outputs) if leaf.is_contiguous()),
         )
         if self._traits.draws_random:
             self._float32_because = "the reference draws random numbers in its forward"

@@ -25,6 +25,7 @@ class Snapshot:
         self.result: object = None
         self.missing: list[str] = []
         self._devices: list[str] | None = None
+        self._disordered: set[int] = set()
 
     def _device_of(self, leaf: torch.Tensor) -> str:
         return str(self._shim.device_of(leaf)) if self._shim is not None else leaf.device.type
@@ -43,6 +44,23 @@ class Snapshot:
                 moved.append(leaf.to(slot.device))
         return unflatten(tree, moved)
 
+    def in_order(self, result: object, outputs: Sequence[int]) -> object:
+        """`result` with the elements of these outputs in order: another order is work left to whoever reads them."""
+        if isinstance(result, torch.Tensor) and result.is_contiguous():
+            return result
+        leaves, tree = flatten(result)
+        disordered = [
+            number
+            for number in outputs
+            if number < len(leaves) and leaves[number].layout is torch.strided and not leaves[number].is_contiguous()
+        ]
+        if not disordered:
+            return result
+        self._disordered |= set(disordered)
+        for number in disordered:
+            leaves[number] = leaves[number].contiguous()
+        return unflatten(tree, leaves)
+
     def take(self, result: object) -> None:
         self.result = result
         leaves, self.tree = flatten(result)
@@ -57,6 +75,7 @@ class Snapshot:
                     dtype=str(leaf.dtype).removeprefix("torch."),
                     device=device,
                     address=leaf.data_ptr() if leaf.layout is torch.strided else 0,
+                    contiguous=index not in self._disordered,
                 )
             )
             if index < len(self._slots):

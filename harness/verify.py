@@ -33,6 +33,9 @@ EXPECTED_DEVICE = "cuda"
 STATIC_BUFFER = "static_buffer"
 """Label: calls return the same memory, so that a later call overwrites an earlier one's result."""
 
+OTHER_LAYOUT = "other_layout"
+"""Label: an output's elements were put in order within the timed call, as the reference's lie."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -140,6 +143,8 @@ class Verifier:
                 )
             if leaf.device != EXPECTED_DEVICE and "coerced_device" not in self.labels:
                 self.labels.append("coerced_device")
+            if not leaf.contiguous and OTHER_LAYOUT not in self.labels:
+                self.labels.append(OTHER_LAYOUT)
         if claim.state_missing:
             return Failure(
                 status=Status.wrong_state,

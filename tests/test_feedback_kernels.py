@@ -40,9 +40,7 @@ def census(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def test_the_heaviest_kernel_its_occupancy_and_its_spills() -> None:
     text = " ".join(sentences(record(census(OWN, LIBRARY))))
-    assert (
-        "Most (95 %) of the device time goes to matmul_tiled(float const*, float*), 64 blocks of 256 threads." in text
-    )
+    assert "Most (95 %) of the device time goes to matmul_tiled, 64 blocks of 256 threads." in text
     assert "those of libraries 5.0 %" in text
     assert "launches 6 kernels" in text
     assert "fills 24 % of the GPU" in text
@@ -54,10 +52,7 @@ def test_several_kernels_share_the_time() -> None:
     rows = [{**OWN, "share": 0.45}, {**LIBRARY, "share": 0.35}, {**LIBRARY, "name": "gemm", "share": 0.2}]
     text = " ".join(sentences(record(census(*rows, own_share=0.45, library_share=0.55))))
     assert text.startswith("45 % of the device time goes to matmul_tiled")
-    assert (
-        "Then come void at::native::vectorized_elementwise_kernel<4>(int) (torch's) (35 %) and gemm (torch's) (20 %)."
-        in text
-    )
+    assert "Then come at::native::vectorized_elementwise_kernel<4> (torch's) (35 %) and gemm (torch's) (20 %)." in text
 
 
 def test_a_second_helping_of_blocks() -> None:

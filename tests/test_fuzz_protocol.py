@@ -69,8 +69,8 @@ def honest(request: dict[str, Any]) -> dict[str, Any]:
     if request["type"] != "burst":
         return json.loads(json.dumps(LOADED))  # type: ignore[no-any-return]
     leaves = [
-        ["torch.Tensor", [3], "float32", "cuda", 4096],
-        ["torch.Tensor", [5, 3], "float32", "cuda", 8192],
+        ["torch.Tensor", [3], "float32", "cuda", 4096, True],
+        ["torch.Tensor", [5, 3], "float32", "cuda", 8192, True],
     ]
     claim = {"device_s": 1e-4, "window_s": 2e-4, "tree": TREE, "leaves": leaves, "state_missing": []}
     held = {"type": "burst_done", "claims": [claim for _ in request["calls"]], "reports": []}

@@ -310,6 +310,15 @@ def test_weights_are_the_reference_s(referee: Referee, tmp_path: Path) -> None:
     assert judge(referee, renamed, tmp_path, held=held).status is Status.wrong_state
 
 
+def test_elements_in_another_order_are_put_in_order_within_the_call(referee: Referee, tmp_path: Path) -> None:
+    """Else the transposition would be left to whoever reads the result."""
+    outcome = judge(referee, model("return torch.softmax(x, dim=1).t().contiguous().t()"), tmp_path, timed=True)
+    assert (outcome.status, outcome.labels) == (Status.passed, ("other_layout",)), outcome
+    transposed = PROBLEM.replace("torch.softmax(x, dim=1)", "torch.softmax(x, dim=1).t()")
+    alike = judge(referee, model("return torch.softmax(x, 1).t()"), tmp_path, held=problem(transposed), timed=True)
+    assert (alike.status, alike.labels) == (Status.passed, ()), alike
+
+
 def test_a_static_buffer_is_a_label_only(referee: Referee, tmp_path: Path) -> None:
     source = model(
         "global KEPT\nif KEPT is None:\n    KEPT = torch.empty_like(x)\n"

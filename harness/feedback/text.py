@@ -60,6 +60,7 @@ def _small(record: Record) -> list[str]:
 
 LABELS = {
     "static_buffer": "every call returns the same memory; a caller who keeps two results sees the second in both",
+    "other_layout": "an output's elements lay in another order than the reference's; putting them in order counts",
     "coerced_device": "an output was on another device and was copied over inside the timed call",
     "waits_for_device": "forward waits for the GPU to finish; without that, callers can go on, and the time is proven",
     "not_queued": "calls that are all submitted before the first begins fail or are wrong; right ones prove the time",

@@ -15,6 +15,7 @@ from harness.census import CensusTaken
 from harness.messages.fields import (
     MAX_TEXT,
     MessageError,
+    boolean,
     count,
     integer,
     integers,
@@ -28,26 +29,29 @@ from harness.messages.fields import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A claim about one output tensor: its exact Python type, shape, dtype and device, and its address."""
+    """A claim about one output tensor: its exact Python type, shape, dtype and device, its address, and whether its
+    elements lay in order as the solution returned it."""
 
     type: str
     shape: tuple[int, ...]
     dtype: str
     device: str
     address: int
+    contiguous: bool = True
 
     def to_json(self) -> list[Any]:
-        return [self.type, list(self.shape), self.dtype, self.device, self.address]
+        return [self.type, list(self.shape), self.dtype, self.device, self.address, self.contiguous]
 
     @classmethod
     def from_json(cls, value: Any) -> Leaf:
-        type_, shape, dtype, device, address = sequence(value, 5)
+        type_, shape, dtype, device, address, contiguous = sequence(value, 6)
         return cls(
             type=text(type_),
             shape=integers(shape),
             dtype=text(dtype),
             device=text(device),
             address=integer(address),
+            contiguous=boolean(contiguous),
         )
 
 

@@ -156,7 +156,8 @@ class Burst:
 
     `schedule` is the order in which the host device executes blocks and threads: 0 rising, 1 falling.
     `restore_state` asks that the model's state be as after loading before each call. `coerce_device` asks that
-    outputs on another device be brought over inside the window.
+    outputs on another device be brought over inside the window, `contiguous` names outputs, by their numbers, whose
+    elements are to be put in order there, if they are not.
     """
 
     calls: tuple[Call, ...]
@@ -165,6 +166,7 @@ class Burst:
     restore_state: bool
     coerce_device: bool
     schedule: int = 0
+    contiguous: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -175,6 +177,7 @@ class Burst:
             "restore_state": self.restore_state,
             "coerce_device": self.coerce_device,
             "schedule": self.schedule,
+            "contiguous": list(self.contiguous),
         }
 
     @classmethod
@@ -186,6 +189,7 @@ class Burst:
             restore_state=boolean(value.get("restore_state")),
             coerce_device=boolean(value.get("coerce_device")),
             schedule=integer(value.get("schedule")),
+            contiguous=integers(value.get("contiguous")),
         )
 
 
