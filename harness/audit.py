@@ -1,8 +1,8 @@
 """The audit: a solution's kernels under compute-sanitizer's tools, on a small workload, in the same sandbox.
 
-Trusted side; used by the referee. One zygote a tool stands under that tool for as long as the auditor lives, so that an
-audit costs a fork and a context instead of a new process that imports torch (0.5 to 1.3 s a tool against 4 to 8). The
-tools run beside each other, and each makes its audits one after another, in the order in which they were begun: so
+Trusted side; used by the referee. Zygotes stand under each tool for as long as the auditor lives, so that an audit
+costs a fork and a context instead of a new process that imports torch (0.5 to 1.3 s a tool against 4 to 8). The tools
+run beside each other, and each begins its audits in the order in which they were asked for, `POSTS` at a time: so
 audits can run ahead of the judgement. While something is timed, `hold` keeps them all still.
 
 A contestant that is audited gets copies of its inputs in allocations of their own, since the arena is one allocation in
@@ -29,16 +29,20 @@ from harness.guest import Guest, GuestFailed
 from harness.messages import Attach, Burst, BurstDone, Load
 from harness.model import one_line
 from harness.places import placed
+from harness.posts import Post, Posts
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
-from harness.sandbox.freeze import StopError
-from harness.sanitizers import CALLS, PRINT_LIMIT, SanitizerFinding, Tool, command, not_needed, parse
+from harness.sanitizers import CALLS, SanitizerFinding, Tool, not_needed, parse
 from harness.tasks import SourcePart
-from harness.zygote import Zygote, ZygoteError
+from harness.zygote import ZygoteError
 
 T = TypeVar("T")
 
 ANSWERS = Tool.MEMCHECK
 """The tool under which answers are kept: it alters no launch, and is the last that anybody goes without."""
+
+POSTS = 2
+"""Zygotes under one tool at most; those beyond the first start when they are needed. An audit takes as long as two
+judgements, most of all because it is held while others are timed."""
 
 START_LIMIT_S = 120.0
 TOOL_LIMIT_S = 90.0
@@ -101,33 +105,18 @@ class AuditResult:
         return {"tools": self.tools, "findings": len(self.reports)}
 
 
-@dataclass(slots=True, kw_only=True)
-class _Post:
-    """One tool's zygote and its log."""
-
-    tool: Tool
-    zygote: Zygote
-    log_path: Path
-    printed: int = 0
-    """Findings so far, over all that it has watched."""
-
-
 class Auditor:
     """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background."""
 
     def __init__(
         self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: Mode, memory_limit_bytes: int
     ) -> None:
-        self._executable = executable
-        self._preload = tuple(preload)
-        self._logs = logs
         self._sandbox: Mode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
-        self._threads = {tool: ThreadPoolExecutor(1, thread_name_prefix=f"audit-{tool.value}") for tool in Tool}
-        self._holding = threading.Condition()
-        self._held = False
-        self._active = 0
-        self._posts: dict[Tool, Future[_Post]] = {tool: self._submit(tool, self._start, tool) for tool in Tool}
+        self._threads = {tool: ThreadPoolExecutor(POSTS, thread_name_prefix=f"audit-{tool.value}") for tool in Tool}
+        self._posts = Posts(executable, preload=preload, logs=logs, again=self._prepare)
+        for tool in Tool:
+            self._prepare(tool)
 
     def __enter__(self) -> Auditor:
         return self
@@ -136,9 +125,7 @@ class Auditor:
         self.release()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
-        for started in self._posts.values():
-            if not started.cancelled() and started.exception() is None:
-                started.result().zygote.close()
+        self._posts.close()
 
     def begin(self, subject: Subject, tools: Collection[Tool] = tuple(Tool)) -> Audit:
         """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
@@ -159,82 +146,39 @@ class Auditor:
         False where nothing was under way. Else a kernel that was stays on the GPU until it is over; `contention` tells
         when. Idempotent.
         """
-        with self._holding:
-            self._held = True
-            for zygote in self._zygotes() if self._active else ():
-                # What can't be stopped is in the driver's hands, and is met by the wait for the GPU.
-                with suppress(StopError, ZygoteError):
-                    zygote.hold()
-            return self._active > 0
+        return self._posts.hold()
 
     def release(self) -> None:
         """Let them go on. Idempotent."""
-        with self._holding:
-            self._held = False
-            for zygote in self._zygotes():
-                zygote.release()
-            self._holding.notify_all()
+        self._posts.release()
 
     def drain(self) -> None:
         """Let what is under way come to its end, and hold what would come next."""
-        with self._holding:
-            self._held = True
-            for zygote in self._zygotes():
-                zygote.release()
-            self._holding.wait_for(lambda: self._active == 0)
-
-    def _zygotes(self) -> list[Zygote]:
-        return [
-            started.result().zygote
-            for started in self._posts.values()
-            if started.done() and not started.cancelled() and started.exception() is None
-        ]
+        self._posts.drain()
 
     def _submit(self, tool: Tool, work: Callable[..., T], *arguments: Any) -> Future[T]:
         return self._threads[tool].submit(work, *arguments)
 
-    def _start(self, tool: Tool) -> _Post:
-        # One that failed to start under this name may still hold the old file.
-        log_path = self._logs / f"_audit_{tool.value}_{time.monotonic_ns()}.log"
-        zygote = Zygote(
-            preload=self._preload,
-            log_path=self._logs / f"_audit_{tool.value}_zygote.log",
-            wrapper=command(self._executable, tool, str(log_path)),
-            enclosed=True,
-        )
-        return _Post(tool=tool, zygote=zygote, log_path=log_path)
-
-    def _restart(self, post: _Post) -> None:
-        """A tool falls silent after so many findings, and one that crashed says nothing at all."""
-        post.zygote.release()
-        post.zygote.close()
-        post.log_path.unlink(missing_ok=True)
-        fresh: Future[_Post] = Future()
-        try:
-            fresh.set_result(self._start(post.tool))
-        except (ZygoteError, OSError) as error:
-            fresh.set_exception(error)
-        self._posts[post.tool] = fresh
+    def _prepare(self, tool: Tool) -> None:
+        """Begin a zygote of this tool in the background."""
+        with suppress(RuntimeError):  # at the end nobody needs another one
+            self._submit(tool, self._posts.prepare, tool)
 
     def _run(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
-        with self._holding:
-            self._holding.wait_for(lambda: not self._held)
-            self._active += 1
-        try:
+        with self._posts.turn():
             return self._run_now(tool, subject, guests)
-        finally:
-            with self._holding:
-                self._active -= 1
-                self._holding.notify_all()
 
     def _run_now(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
         begin = time.perf_counter()
         if guests.cancelled:
             return _Told(not_run="not needed any more")
+        post = None
         try:
-            post = self._posts[tool].result()
+            post = self._posts.take(tool)
             post.zygote.wait_ready(START_LIMIT_S)
         except (ZygoteError, OSError) as error:
+            if post is not None:
+                self._posts.drop(post)
             return _Told(not_run=one_line(f"could not be started: {error}"), wall_s=time.perf_counter() - begin)
         seen = post.log_path.stat().st_size if post.log_path.exists() else 0
         told = _Told()
@@ -248,12 +192,11 @@ class Auditor:
         told.wall_s = time.perf_counter() - begin
         told.findings = parse(_read_from(post.log_path, seen), tool)
         post.printed += sum(finding.count for finding in told.findings)
-        if post.printed > PRINT_LIMIT // 2 or lost or not post.zygote.alive:
-            self._restart(post)
+        (self._posts.drop if lost else self._posts.give_back)(post)
         return told
 
     def _converse(
-        self, post: _Post, subject: Subject, guests: _Guests, seen: int, answers: list[BurstDone]
+        self, post: Post, subject: Subject, guests: _Guests, seen: int, answers: list[BurstDone]
     ) -> str | None:
         """Have the calls made, one after another until something is found; None, or why not all of them were."""
         burst = subject.burst if post.tool is ANSWERS else subject.elsewhere

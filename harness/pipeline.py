@@ -38,8 +38,8 @@ files, and several problems must be among them so that each slot finds one of it
 LOOK_AHEAD = 2
 """Solutions whose audits begin while another is judged. One takes as long as two judgements leave the GPU free."""
 
-MOST_OPEN = 1
-"""Verdicts that a slot may owe while it judges another solution: the audit of the one before."""
+MOST_OPEN = 2
+"""Verdicts that a slot may owe while it judges another solution: audits of those before, which take twice as long."""
 
 MAX_SLOTS_LOST = 2
 """Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""

@@ -1,0 +1,146 @@
+"""Zygotes under compute-sanitizer's tools: begun, lent to one audit at a time, and held still together.
+
+Trusted side; used by `audit`. Imports `sanitizers` and `zygote`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.sandbox.freeze import StopError
+from harness.sanitizers import PRINT_LIMIT, Tool, command
+from harness.zygote import Zygote, ZygoteError
+
+
+@dataclass(slots=True, kw_only=True)
+class Post:
+    """One tool's zygote and its log."""
+
+    tool: Tool
+    zygote: Zygote
+    log_path: Path
+    printed: int = 0
+    """Findings so far, over all that it has watched. A tool falls silent after some."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether another should take its place."""
+        return self.printed > PRINT_LIMIT // 2 or not self.zygote.alive
+
+
+class Posts:
+    """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss."""
+
+    def __init__(self, executable: str, *, preload: Sequence[str], logs: Path, again: Callable[[Tool], None]) -> None:
+        self._executable = executable
+        self._preload = tuple(preload)
+        self._logs = logs
+        self._again = again
+        self._changed = threading.Condition()
+        self._held = False
+        self._stopped = False
+        """Whether what is under way stands still, too."""
+        self._active = 0
+        self._all: list[Post] = []
+        self._idle: dict[Tool, list[Post]] = {tool: [] for tool in Tool}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def active(self) -> int:
+        """Audits under way, each tool's counted."""
+        return self._active
+
+    def prepare(self, tool: Tool) -> None:
+        """Begin one more, before it is asked for; why there is none is told to whoever takes the next."""
+        with suppress(ZygoteError, OSError):
+            self.give_back(self._begin(tool))
+
+    def take(self, tool: Tool) -> Post:
+        """One that nobody has, begun where all are taken. Raises `ZygoteError` and `OSError`."""
+        with self._changed:
+            if self._idle[tool]:
+                return self._idle[tool].pop(0)
+        return self._begin(tool)
+
+    def give_back(self, post: Post) -> None:
+        """Whoever took it is done with it."""
+        if post.spent:
+            self.drop(post)
+            return
+        with self._changed:
+            self._idle[post.tool].append(post)
+
+    def drop(self, post: Post) -> None:
+        """End one that was taken: it fell silent, or crashed and says nothing at all."""
+        with self._changed:
+            self._all.remove(post)
+        post.zygote.release()
+        post.zygote.close()
+        post.log_path.unlink(missing_ok=True)
+        self._again(post.tool)
+
+    def _begin(self, tool: Tool) -> Post:
+        # One that failed to start under this name may still hold the old file.
+        log_path = self._logs / f"_audit_{tool.value}_{time.monotonic_ns()}.log"
+        zygote = Zygote(
+            preload=self._preload,
+            log_path=self._logs / f"_audit_{tool.value}_zygote.log",
+            wrapper=command(self._executable, tool, str(log_path)),
+            enclosed=True,
+        )
+        post = Post(tool=tool, zygote=zygote, log_path=log_path)
+        with self._changed:
+            self._all.append(post)
+            if self._stopped:
+                zygote.hold()  # its children are to be still from the first moment on
+        return post
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """An audit under one tool, which begins only while nothing is held."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held)
+            self._active += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._active -= 1
+                self._changed.notify_all()
+
+    def hold(self) -> bool:
+        """Stop all that the tools watch until `release`, and let no audit begin. False where none was under way."""
+        with self._changed:
+            self._held = self._stopped = True
+            for post in self._all if self._active else ():
+                # What can't be stopped is in the driver's hands, and is met by the wait for the GPU.
+                with suppress(StopError, ZygoteError):
+                    post.zygote.hold()
+            return self._active > 0
+
+    def release(self) -> None:
+        """Let all go on. Idempotent."""
+        with self._changed:
+            self._held = self._stopped = False
+            for post in self._all:
+                post.zygote.release()
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Let what is under way come to its end, and no audit begin until `release`."""
+        with self._changed:
+            self._held, self._stopped = True, False
+            for post in self._all:
+                post.zygote.release()
+            self._changed.wait_for(lambda: self._active == 0)
+
+    def close(self) -> None:
+        for post in self._all:
+            post.zygote.close()
