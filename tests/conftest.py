@@ -6,6 +6,7 @@ that measures times, wants most of the memory or looks for neighbours. That one 
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -19,6 +20,7 @@ import pytest
 from turns import Turns
 
 from harness import environment
+from harness.gpus import visible_gpus
 
 _NOT_RUN = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()
@@ -30,7 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # Whoever starts the tests in the background of a script has them ignore SIGINT, and all that they start would.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    why = environment.cuda_unusable(environment.collect())
+    machine = environment.collect()
+    why = environment.cuda_unusable(machine)
+    if machine.cuda_visible_devices is not None and (visible := visible_gpus(machine)):
+        # A number means another GPU, or none, in a sandbox that has the node of one GPU only.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in visible)
     config.stash[_WHY] = why
     config.stash[_NOT_RUN] = 0
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
