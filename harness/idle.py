@@ -36,7 +36,14 @@ class ModelNew(torch.nn.Module):
             place.register_buffer(inner[-1], torch.zeros(shape, dtype=getattr(torch, dtype)))
 
     def forward(self, *args):
-        return unflatten(TREE, [torch.empty(s, dtype=getattr(torch, d), device="cuda") for s, d in OUTPUTS])
+        return unflatten(TREE, [output(*form) for form in OUTPUTS])
+
+
+def output(shape, dtype, strides):
+    dtype = getattr(torch, dtype)
+    if strides is None:
+        return torch.empty(shape, dtype=dtype, device="cuda")
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 """
 
 
@@ -47,7 +54,8 @@ def source(traits: Traits, state: Mapping[str, torch.Tensor]) -> str:
     """
     own = [(n, tuple(state[n].shape), str(state[n].dtype).removeprefix("torch.")) for n in traits.updates_state]
     outputs = [
-        (shape, str(dtype).removeprefix("torch.")) for shape, dtype in zip(traits.shapes, traits.dtypes, strict=True)
+        (shape, str(dtype).removeprefix("torch."), traits.strides.get(number))
+        for number, (shape, dtype) in enumerate(zip(traits.shapes, traits.dtypes, strict=True))
     ]
     return _SOURCE.format(
         tree=json.dumps(traits.tree.to_json()), outputs=json.dumps(outputs), state=json.dumps(own)

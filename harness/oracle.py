@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -32,8 +32,13 @@ class Traits:
     tree: TreeSpec
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
-    contiguous: tuple[int, ...] = ()
-    """Numbers of the outputs whose elements lie in order."""
+    strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of the outputs, by their number, whose elements do not lie in order, in elements."""
+
+    @property
+    def contiguous(self) -> tuple[int, ...]:
+        """Numbers of the outputs whose elements lie in order."""
+        return tuple(number for number in range(len(self.shapes)) if number not in self.strides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,7 @@ class Oracle:
             tree=tree,
             shapes=tuple(tuple(leaf.shape) for leaf in outputs),
             dtypes=tuple(leaf.dtype for leaf in outputs),
-            contiguous=tuple(number for number, leaf in enumerate(outputs) if leaf.is_contiguous()),
+            strides={number: leaf.stride() for number, leaf in enumerate(outputs) if not leaf.is_contiguous()},
         )
         if self._traits.draws_random:
             self._float32_because = "the reference draws random numbers in its forward"
