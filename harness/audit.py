@@ -300,6 +300,8 @@ class Audit:
     def cancel(self) -> None:
         """End it; returns when nothing of it is left on the GPU."""
         self._guests.cancel()
+        for running in self._running.values():
+            running.cancel()  # one that waits for its turn: those before it may take long
         wait(self._running.values())
 
     def result(self) -> AuditResult:

@@ -198,6 +198,20 @@ def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None
     assert len(auditor._posts) == 2 * len(Tool)
 
 
+def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
+    """One whose turn never came: those before it go on, and nobody waits for them."""
+    referee = court.referee
+    slow = [court.task(SLOW_AUDIT + RIGHT) for _ in range(2)]
+    assert [referee.begin(task) for task in slow] == [None, None]
+    late = court.task(SLOW_AUDIT + RIGHT)
+    referee._sides[str(late.log_path)] = side = referee._begin_side(late, late.small or Workload(name="small"))
+    assert side is not None
+    side.cancel()
+    assert side.audit.over
+    assert not any(side.ready for side, _ in referee._owed.values()), "those before were waited for"
+    assert [referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
+
+
 def test_a_verdict_waits_for_its_audit_while_others_are_judged(court: Court) -> None:
     slow, quick = court.task(SLOW_AUDIT + RIGHT, timed=True), court.task("return x.softmax(1)", timed=True)
     assert court.referee.begin(slow) is None
