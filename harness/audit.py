@@ -300,9 +300,8 @@ class Audit:
     def cancel(self) -> None:
         """End it; returns when nothing of it is left on the GPU."""
         self._guests.cancel()
-        for running in self._running.values():
-            running.cancel()  # one that waits for its turn: those before it may take long
-        wait(self._running.values())
+        # Those that wait for their turn are given up at once: what is before them may take long.
+        wait([running for running in self._running.values() if not running.cancel()])
 
     def result(self) -> AuditResult:
         """Wait for all tools. Findings in kernels that are not the solution's are counted, not reported."""

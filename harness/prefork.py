@@ -232,5 +232,7 @@ class Prefork:
         finally:
             with self._changed:
                 self._opening_now = None
+                # It may have answered just before it was to be held; it is paused by now, and needs no other hold.
+                guest.go_on()
         guest.__exit__()
         return None

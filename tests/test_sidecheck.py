@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ class ModelNew(torch.nn.Module):
         {body}
 """
 RIGHT = "return torch.softmax(x, dim=1)"
-SLOW_AUDIT = "time.sleep(4.0 * AUDITED)\n        "
+SLOW_AUDIT = "time.sleep(6.0 * AUDITED)\n        "
 
 RACE = textwrap.dedent(
     """\
@@ -179,18 +180,22 @@ def test_wrong_only_under_a_tool_is_the_tools_matter(court: Court) -> None:
     assert outcome.evidence["small_workload"]["reason"].startswith("right on every input variant")
 
 
+def wait_for_all_posts(auditor: Auditor) -> None:
+    deadline = time.monotonic() + 60.0
+    while auditor._posts.active < 2 * len(Tool) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert auditor._posts.active == 2 * len(Tool)
+
+
 def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None:
     auditor = court.referee._auditor
     assert auditor is not None
     slow = [court.task(SLOW_AUDIT + RIGHT) for _ in range(2)]
     assert [court.referee.begin(task) for task in slow] == [None, None]
-    deadline = time.monotonic() + 60.0
-    while auditor._posts.active < 2 * len(Tool) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert auditor._posts.active == 2 * len(Tool)
+    wait_for_all_posts(auditor)
     assert auditor.hold()
     try:
-        time.sleep(6.0)  # longer than the audits take
+        time.sleep(14.0)  # longer than the audits take
         assert auditor._posts.active == 2 * len(Tool)
     finally:
         auditor.release()
@@ -199,16 +204,25 @@ def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None
 
 
 def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
-    """One whose turn never came: those before it go on, and nobody waits for them."""
-    referee = court.referee
+    """One whose turn never came: those before it stand still, and nobody waits for them."""
+    referee, auditor = court.referee, court.referee._auditor
+    assert auditor is not None
     slow = [court.task(SLOW_AUDIT + RIGHT) for _ in range(2)]
     assert [referee.begin(task) for task in slow] == [None, None]
-    late = court.task(SLOW_AUDIT + RIGHT)
-    referee._sides[str(late.log_path)] = side = referee._begin_side(late, late.small or Workload(name="small"))
-    assert side is not None
-    side.cancel()
-    assert side.audit.over
-    assert not any(side.ready for side, _ in referee._owed.values()), "those before were waited for"
+    wait_for_all_posts(auditor)
+    assert auditor.hold()
+    try:
+        late = court.task(SLOW_AUDIT + RIGHT)
+        assert late.small is not None
+        side = referee._begin_side(late, late.small)
+        assert side is not None
+        given_up = threading.Thread(target=side.cancel, daemon=True)
+        given_up.start()
+        given_up.join(30.0)
+        assert not given_up.is_alive()
+        assert side.audit.over
+    finally:
+        auditor.release()
     assert [referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
 
 
@@ -246,7 +260,7 @@ def test_memory_that_audits_of_others_took_is_not_missed_by_who_is_judged(court:
     """Tried again without them: here what is short comes back with time, as their audits end."""
     waiting = court.task(SLOW_AUDIT + RIGHT)
     assert court.referee.begin(waiting) is None
-    until = f"if time.time() < {time.time() + 3.0}:\n            raise MemoryError\n        "
+    until = f"if time.time() < {time.time() + 4.0}:\n            raise MemoryError\n        "
     outcome = court.referee.judge(court.task(until + RIGHT))
     assert outcome.status is Status.passed, outcome
     assert court.referee.settle(waiting).status is Status.passed
