@@ -70,7 +70,7 @@ unnoticed is
     u = burst_s / N + per_call_s + 3 s + relative (t + c) + k
 
 per call (`hidden_s`) by rule 3, and by rule 6 the same with `QUEUED` and the c of queued calls, which is all that k can
-be: what copying a call's outputs takes (21 to 293 us over 33 problems on an H200), for code that writes them to where
+be: what copying a call's outputs takes (11 to 306 us in 68 runs on an H200), for code that writes them to where
 they are copied to. A device that tells the end of queued calls too early gains what copying them aside may differ by,
 divided by N. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
 defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us

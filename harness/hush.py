@@ -2,7 +2,7 @@
 
 Trusted side. Imports `audit`, `contention` and `prefork`. Audits run ahead of the judgement, on the same GPU: before a
 burst they are stopped, and the GPU is asked until none of their kernels is left on it. A contestant being begun is
-waited for, which takes some tenths of a second at most; then it is stopped, and its context idle.
+stopped in the middle; one in the driver's hands is waited for, which takes some tenths of a second at most.
 """
 
 from __future__ import annotations

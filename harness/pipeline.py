@@ -296,8 +296,8 @@ class _Run:
             return self._signatures[problem.digest]
 
     def _judge_all(self, slot: Slot) -> None:
-        """A slot's life. A verdict that is left open is settled after the next solution was judged, or when there is
-        none."""
+        """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is
+        ready."""
         waiting: deque[tuple[Ready[Job, Built], Open]] = deque()
         while True:
             ready = self._schedule.take(slot.name, wait=not waiting)

@@ -616,6 +616,9 @@ class TestTheCommand:
             (["--workload", "huge"], "huge"),
             (["--device", "tpu"], "auto, cuda or host"),
             (["--solved", "nowhere"], "nowhere"),
+            (["--resume"], "name their folder by --out"),
+            (["--jobs", "0"], "--jobs 0"),
+            (["--budget-s", "-1"], "--budget-s -1"),
         ],
     )
     def test_wrong_calls_are_refused(

@@ -429,6 +429,9 @@ def test_workloads_by_name_where_they_are_declared(folder: Path, capsys: pytest.
     assert "declares no workload 'odd'" in capsys.readouterr().out
     assert main([*call, "--workload", "full", str(level / "1_good.py")]) == 0
     assert "2 checked, none" in capsys.readouterr().err
+    # A name that nobody declares is a slip of the pen.
+    assert main([*call, "--workload", "ood", str(folder)]) == 2
+    assert "'ood': no problem here declares it; they have full, odd" in capsys.readouterr().err
 
 
 @pytest.mark.gpu

@@ -192,6 +192,7 @@ def test_names_of_kernels_act_on_no_terminal() -> None:
 @pytest.mark.skipif(cuda_unusable(collect()) is None, reason="a GPU is here: tests/test_profile_gpu.py profiles on it")
 def test_without_a_gpu_it_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", SOLUTION]) == 3
+    assert main(["profile", "missing.py"]) == 2
     said = capsys.readouterr().err
     assert "kernels are profiled on a GPU only" in said
     assert "--device host" in said

@@ -89,6 +89,12 @@ def baseline_command(
       harness baseline --baseline eager --out results/mine
       harness baseline --solved solutions/tuned --baseline max-autotune --out results/mine --resume --budget-s 300
     """
+    if resume and out is None:
+        raise ConfigError("--resume adds to files: name their folder by --out")
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs {jobs}: a number of processes from 1 on")
+    if budget_s is not None and not budget_s > 0:
+        raise ConfigError(f"--budget-s {budget_s:g}: a number of seconds above 0")
     found = environment.collect()
     kind = _device(device, found)
     try:

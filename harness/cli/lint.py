@@ -124,9 +124,12 @@ class _Task:
 
 def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: DeviceKind) -> Iterator[_Task]:
     """Every problem at the first workload asked for, then at the next; a problem that was named gets one also where it
-    lacks the workload."""
+    lacks the workload. Raises `ConfigError` for a name that is no workload of any."""
     wanted: Sequence[str | None] = names or [None]
     for asked in wanted:
+        if asked and not any(named or asked in problem.workloads for problem, named in chosen):
+            known = ", ".join(dict.fromkeys(name for problem, _ in chosen for name in problem.workloads))
+            raise ConfigError(f"--workload {asked!r}: no problem here declares it; they have {known}")
         for problem, named in chosen:
             small = kind is DeviceKind.HOST and "small" in problem.workloads
             name = asked or ("small" if small else "full")

@@ -49,6 +49,8 @@ def profile_command(
     from harness.report.profile import lines_of
     from harness.signature import signature
 
+    if not solution.exists():
+        raise ConfigError(f"{solution}: there is no such file")
     found = environment.collect()
     if why := environment.cuda_unusable(found):
         raise MachineError(f"{why}; kernels are profiled on a GPU only (harness eval --device host checks values)")
