@@ -304,6 +304,25 @@ def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
         assert guest.opened_s is not None
 
 
+def test_one_that_answers_as_silence_begins_is_as_good_as_any(
+    prefork: Prefork, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = Head(tmp_path / "log")
+    answers = Guest.open
+
+    def answers_and_is_held(guest: Guest, request: Open, timeout_s: float) -> None:
+        answers(guest, request, timeout_s)
+        prefork.hold()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Guest, "open", answers_and_is_held)
+        prefork.begin(head, policy)
+        assert prefork._known[head].over.wait(WAIT_S)
+    prefork.release()
+    with prefork.take(head, policy) as guest:
+        assert guest.opened_s is not None
+
+
 def test_asking_twice_makes_one_and_what_is_not_kept_ends(
     prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
