@@ -40,6 +40,10 @@ POISON = 0xFF
 """Byte that fills output buffers: NaN in every float format, -1 in integers."""
 
 
+class NoRoom(ProblemError):
+    """The inputs do not fit the memory that is free now, of which others may have taken some."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSet:
     """Places of one call's tensors in the arena."""
@@ -133,7 +137,7 @@ class Bench:
         )
         count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
         if count < 2:
-            raise ProblemError(
+            raise NoRoom(
                 f"two input sets of {set_bytes} bytes do not fit the {budget} bytes that this device has for them"
             )
         self.sets = tuple(
@@ -147,7 +151,7 @@ class Bench:
         try:
             return self.device.allocate(max(offset, 1))
         except DeviceError as error:
-            raise ProblemError(f"no room for the inputs: {error}") from error
+            raise NoRoom(f"no room for the inputs: {error}") from error
 
     def tensor(self, slot: Slot) -> torch.Tensor:
         held = self._views.get(slot)

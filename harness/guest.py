@@ -274,7 +274,13 @@ def _protocol(what: str, got: object) -> Failure:
     )
 
 
-_OUT_OF_MEMORY = ("out of memory", "cudaerrormemoryallocation", "cannot allocate memory", "can't allocate memory")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "cudaerrormemoryallocation",
+    "cannot allocate memory",
+    "can't allocate memory",
+    "status_alloc_failed",
+)
 _CUDA = ("cuda error", "cudaerror", "cublas_status", "cudnn_status", "device-side assert", "cuda driver error")
 
 
@@ -285,10 +291,17 @@ def failure_of(broken: Broken, *, emulated: bool = True) -> Failure:
     """
     message = one_line(f"{broken.kind}: {broken.message}", limit=300)
     lowered = message.lower()
-    evidence = {"stage": broken.stage.value, "exception": broken.kind[:200], "call": broken.call}
+    evidence: dict[str, object] = {
+        "stage": broken.stage.value,
+        "exception": broken.kind[:200],
+        "call": broken.call,
+    }
+    short = broken.kind in ("OutOfMemoryError", "MemoryError") or any(mark in lowered for mark in _OUT_OF_MEMORY)
+    if short or "cublas_status_not_initialized" in lowered:  # which is what a handle says that found no memory
+        evidence["short_of_memory"] = True
     if broken.stage is Stage.ATTACH:
         status, reason = Status.harness_error, f"the contestant could not be prepared: {message}"
-    elif broken.kind in ("OutOfMemoryError", "MemoryError") or any(mark in lowered for mark in _OUT_OF_MEMORY):
+    elif short:
         status, reason = Status.out_of_memory, message
     elif broken.kind == "AcceleratorError" or any(mark in lowered for mark in _CUDA):
         status, reason = Status.cuda_error, _first_sentence(message)

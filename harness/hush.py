@@ -49,6 +49,11 @@ class Hush:
         self.audits_s += self.last_s
         self.head_starts_s += waited_s
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds that silences took to begin since `spent` was asked last."""
+        return self.audits_s + self.head_starts_s
+
     def spent(self) -> dict[str, float]:
         """Seconds since this was asked last, by what was stopped."""
         held = {"silence": self.audits_s, "head_starts": self.head_starts_s}

@@ -200,11 +200,12 @@ class ReferenceRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When rounds end. Seconds by the referee's clock. With `FEW_SETS` or fewer, half of `min_samples` are enough."""
+    """When rounds end. Seconds by the referee's clock; the deadline moves while others are waited for. With `FEW_SETS`
+    or fewer, half of `min_samples` are enough."""
 
     min_samples: int
     max_rounds: int
-    deadline_s: float
+    deadline_s: Callable[[], float]
 
 
 MAX_ROUNDS = 40
@@ -278,11 +279,11 @@ def run_rounds(
         if not right:
             rounds.stopped_by = "wrong answer"
             return rounds
-        if disturbed and rounds.spent_s + begin <= limits.deadline_s:
+        if disturbed and rounds.spent_s + begin <= limits.deadline_s():
             rounds.held.pop()
             continue
         samples = sum(1 for r in rounds.held for turn in r.turns if turn.mode is CallMode.COLD)
-        if rounds.spent_s + begin > limits.deadline_s:
+        if rounds.spent_s + begin > limits.deadline_s():
             rounds.stopped_by = "deadline"
             return rounds
         rule = settled(rounds)

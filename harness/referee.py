@@ -21,7 +21,7 @@ import torch
 from harness import peaks
 from harness.audit import Auditor, Subject
 from harness.baselines import Keeper
-from harness.bench import Bench
+from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request, open_request
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
@@ -45,6 +45,7 @@ from harness.sidecheck import (
     FIRST_FREE,
     SideCheck,
     builds_later,
+    explainable,
     set_bytes,
     settle,
     subject_of,
@@ -206,6 +207,7 @@ class Referee:
             degenerate = self._refuse_degenerate(bench)
             bench.publish()
         except ProblemError as error:
+            evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
             return Outcome(
                 status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
             )
@@ -265,8 +267,10 @@ class Referee:
         more = {"sandbox": _sandbox_json(guest), "defences_s": spent_s}
         outcome = replace(outcome, evidence={**outcome.evidence, **more})
         if owes and side is not None:
-            self._owed[_name(task)] = (side, outcome)
-            return None
+            if explainable(outcome) and not _short_of_memory(outcome):
+                self._owed[_name(task)] = (side, outcome)
+                return None
+            side.cancel()
         return outcome
 
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:

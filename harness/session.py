@@ -9,8 +9,8 @@ import functools
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -90,6 +90,7 @@ class Session(Conversation):
         known: Known | None = None,
     ) -> None:
         super().__init__(terms.config, bench, guest, task, evidence, begin)
+        self._deadline += terms.hush.waited_s  # what waiting for others takes is not this one's time
         self._terms = terms
         self._monitor = terms.monitor
         self._secret = terms.secret
@@ -117,6 +118,7 @@ class Session(Conversation):
                 self.owes = True
                 return self._concluded(failure)
             failure = self._timed("audit", functools.partial(self._side.conclude, failure))
+            self._deadline += self._stages["audit"]  # one at full size waits for those of others
             self._evidence |= self._side.evidence
             self._labels += self._side.labels
         return self._concluded(failure)
@@ -133,9 +135,18 @@ class Session(Conversation):
                 labels=tuple(self._labels),
             )
             return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
-        with self._terms.hush.held():
+        with self._silence():
             outcome = self._timed("measure", self._measure)
         return self._ended(outcome)
+
+    @contextmanager
+    def _silence(self) -> Iterator[None]:
+        """Silence for the length of the block; waiting for it takes nothing of the solution's time."""
+        hush = self._terms.hush
+        before_s = hush.waited_s
+        with hush.held():
+            self._deadline += hush.waited_s - before_s
+            yield
 
     def _counted(self, outcome: Outcome) -> Outcome:
         """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
@@ -154,7 +165,7 @@ class Session(Conversation):
         process gives back."""
         if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
             return self._counted(outcome)
-        with self._terms.hush.held():
+        with self._silence():
             before = self._bench.device.taken_bytes()
             timing = outcome.timing
             if self._nonstops is not None:
@@ -293,6 +304,8 @@ class Session(Conversation):
                 latest = verifier.check(turns, done, with_reference=False)
                 self._expect_still()
                 checking_s = time.perf_counter() - begin
+                before_s = self._terms.hush.waited_s
+            self._deadline += self._terms.hush.waited_s - before_s
             findings.extend(latest)
             return not any(finding.failure for finding in latest)
 
@@ -306,7 +319,7 @@ class Session(Conversation):
             limits=Limits(
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
-                deadline_s=self._deadline,
+                deadline_s=lambda: self._deadline,
             ),
             secret=self._secret,
             look=watch.look,

@@ -225,6 +225,11 @@ class SideCheck:
         return outcome
 
 
+def explainable(outcome: Outcome) -> bool:
+    """Whether findings on the side may change this outcome."""
+    return outcome.status is Status.passed or outcome.status in EXPLAINED
+
+
 def settle(side: SideCheck, outcome: Outcome) -> Outcome:
     """The verdict that `outcome`, which was reached without `side`, becomes by it; waits for the tools."""
     begin = time.perf_counter()
