@@ -338,5 +338,22 @@ def test_verdicts_owed_by_a_referee_that_dies_are_reached_anew(tree: Path, monke
     complete(tree)
 
 
+CROWDED = (str(Path(__file__).parent / "crowded_worker.py"),)
+
+
+def test_a_referee_that_dies_of_what_goes_on_beside_is_given_nothing_beside(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = collect()
+    logs = tree / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("CROWDED_MARK", str(tree / "died"))
+    with LocalExecutor(settings(tree), found, logs, worker=CROWDED) as executor:
+        summary = evaluate_run(settings(tree), environment=found, executor=executor)
+    assert (tree / "died").exists()
+    assert all(_is_verdict(record) for record in summary.records)
+    complete(tree)
+
+
 def _is_verdict(record: Record) -> bool:
     return record.status is EXPECTED[Path(record.solution).stem]

@@ -189,7 +189,8 @@ class LocalExecutor:
             referee = self._referees.get(slot.name)
             try:
                 referee = referee or self._start(slot.name)
-                outcome = referee.judge(whole, coming)
+                beside, coming = coming, []  # the second time with nothing of others', which may be what went wrong
+                outcome = referee.judge(whole, beside)
                 if outcome is None:
                     self._owed[slot.name].add(str(task.log_path))
                 elif left and was_killed(outcome.evidence):
