@@ -1,8 +1,8 @@
 """Small workloads kept ready for the checks on the side, each lent to one solution at a time.
 
 Trusted side; used by the referee. Imports `bench`. Audits run ahead of the judgement, and what they answered may be
-looked at only after one or two more solutions were judged. A solution that is audited can write to all of the arena that it
-was given: so no two have one bench at a time, also where both solve the same problem.
+looked at only after one or two more solutions were judged. A solution that is audited can write to all of the arena
+that it was given: so no two have one bench at a time, also where both solve the same problem.
 """
 
 from __future__ import annotations
