@@ -12,6 +12,7 @@ import random
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ STRESS_DRAWS = 2
 
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
+
+NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
+"""What a bench raises that finds no room."""
 
 
 class Referee:
@@ -160,18 +164,25 @@ class Referee:
         outcome = self._begin(task, ahead)
         if outcome is None or not _short_of_memory(outcome) or not (self._owed or self._sides):
             return outcome
-        # Others that are audited take device memory meanwhile, all of it if they like: that is not this one's fault.
+        self._end_others()  # what they took is not this one's fault
+        return self._begin(task, ())
+
+    def _end_others(self) -> None:
+        """Leave nobody under audit: those take device memory meanwhile, all of it if they like."""
         self._drop_sides(keep=())
         for name, (side, waiting) in self._owed.items():
             self._settled[name] = settle(side, waiting)
         self._owed.clear()
-        return self._begin(task, ())
 
     def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
-            if each.small is not None and _name(each) not in self._sides:
-                self._sides[_name(each)] = self._begin_side(each, each.small)
+            with suppress(*NO_MEMORY):  # it is tried again when it is this one's turn
+                self._begin_small(each)
+        with suppress(*NO_MEMORY):
+            if task.small is not None and _name(task) not in self._sides and (self._owed or self._sides):
+                self._end_others()
+            self._begin_small(task)
         self._drop_sides(keep=(task, *ahead))
         self._prefork.keep([each.log_path for each in (task, *ahead)])
         try:
@@ -246,7 +257,8 @@ class Referee:
                 if ahead:
                     self._fork_ahead(ahead[0])  # nothing is timed until this one's answers are verified
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
-                    side = self._begin_side(task, workload)
+                    with suppress(*NO_MEMORY):
+                        side = self._begin_side(task, workload)
                 session = Session(
                     self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self._known
                 )
@@ -273,13 +285,20 @@ class Referee:
             side.cancel()
         return outcome
 
+    def _begin_small(self, task: Task) -> None:
+        """Begin its checks on the side where a small workload is declared for them, unless they are under way."""
+        if task.small is not None and _name(task) not in self._sides:
+            self._sides[_name(task)] = self._begin_side(task, task.small)
+
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
-        """Begin the checks on the side, on `workload`; None where there are none to make."""
+        """Begin the checks on the side, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
         if self._auditor is None or not (task.parts or builds_later(task)):
             return None
         try:
             bench = self._side_benches.lend(task.problem, workload)
-        except (ProblemError, torch.OutOfMemoryError, MemoryError):
+        except NO_MEMORY:
+            raise
+        except ProblemError:
             return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
 
         def subject(bench: Bench, calls: int) -> Subject:
@@ -291,10 +310,15 @@ class Referee:
             whole.publish()
             return subject(whole, 1)
 
+        try:
+            audited = subject(bench, AUDITED_CALLS)
+        except NO_MEMORY:
+            self._side_benches.give_back(bench)
+            raise
         return SideCheck.begin(
             task,
             workload,
-            subject(bench, AUDITED_CALLS),
+            audited,
             self._auditor,
             verify=lambda answers: self._wrong_values(task, bench, answers),
             examine=lambda small: self._examine(small, bench),

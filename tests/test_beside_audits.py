@@ -10,14 +10,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_sidecheck import RIGHT, Court, a_court
 
+from harness.audit import Subject
 from harness.guest import Guest, GuestFailed, failure_of
 from harness.hush import Hush
 from harness.messages import Attach, Broken, Stage
 from harness.model import Status, Workload
+from harness.sidecheck import subject_of
 
 LONG_AUDIT = "time.sleep(8.0 * AUDITED)\n        "
 
@@ -86,6 +89,31 @@ def test_a_problem_whose_inputs_find_no_room_is_tried_again_without_them(
     alone = court.referee.judge(largest)
     assert alone.status is Status.harness_error
     assert "do not fit" in alone.reason
+
+
+@pytest.mark.parametrize("drawing", [False, True], ids=["bench", "inputs"])
+def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
+    court: Court, monkeypatch: pytest.MonkeyPatch, drawing: bool
+) -> None:
+    waiting, judged = court.task(LONG_AUDIT + RIGHT), court.task(RIGHT)
+    assert court.referee.begin(waiting) is None
+    device = court.referee.device
+    free: Callable[[], int] = device.free_bytes
+
+    def subject_if_there_is_room(*args: Any, **more: Any) -> Subject:
+        if court.referee._owed:
+            raise MemoryError
+        return subject_of(*args, **more)
+
+    if drawing:
+        monkeypatch.setattr("harness.referee.subject_of", subject_if_there_is_room)
+    else:
+        monkeypatch.setattr(type(device), "free_bytes", lambda _: 0 if court.referee._owed else free())
+    outcome = court.referee.judge(judged)
+    assert outcome.status is Status.passed, outcome
+    assert "audit" in outcome.evidence
+    assert court.referee.settle(waiting).status is Status.passed
+    assert not any(held.lent for held in court.referee._side_benches._held)
 
 
 @pytest.mark.parametrize(
