@@ -114,7 +114,7 @@ class Auditor:
         self._sandbox: Mode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
         self._threads = {tool: ThreadPoolExecutor(POSTS, thread_name_prefix=f"audit-{tool.value}") for tool in Tool}
-        self._posts = Posts(executable, preload=preload, logs=logs, again=self._prepare)
+        self._posts = Posts(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
         for tool in Tool:
             self._prepare(tool)
 

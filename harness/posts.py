@@ -34,12 +34,18 @@ class Post:
 
 
 class Posts:
-    """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss."""
+    """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss.
 
-    def __init__(self, executable: str, *, preload: Sequence[str], logs: Path, again: Callable[[Tool], None]) -> None:
+    `most` is how many of one tool are worth having ready.
+    """
+
+    def __init__(
+        self, executable: str, *, preload: Sequence[str], logs: Path, most: int, again: Callable[[Tool], None]
+    ) -> None:
         self._executable = executable
         self._preload = tuple(preload)
         self._logs = logs
+        self._most = most
         self._again = again
         self._changed = threading.Condition()
         self._held = False
@@ -58,7 +64,11 @@ class Posts:
         return self._active
 
     def prepare(self, tool: Tool) -> None:
-        """Begin one more, before it is asked for; why there is none is told to whoever takes the next."""
+        """Begin one more, before it is asked for, unless there are enough; why there is none is told to whoever takes
+        the next."""
+        with self._changed:
+            if sum(post.tool is tool for post in self._all) >= self._most:
+                return  # whoever could not wait has begun one
         with suppress(ZygoteError, OSError):
             self.give_back(self._begin(tool))
 

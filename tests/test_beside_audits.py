@@ -20,6 +20,8 @@ from harness.guest import Guest, GuestFailed, failure_of
 from harness.hush import Hush
 from harness.messages import Attach, Broken, Stage
 from harness.model import Status, Workload
+from harness.posts import Posts
+from harness.sanitizers import Tool
 from harness.sidecheck import subject_of
 
 LONG_AUDIT = "time.sleep(8.0 * AUDITED)\n        "
@@ -148,3 +150,21 @@ def test_waiting_for_silence_takes_nothing_of_the_solutions_time(court: Court, m
     slow = "time.sleep(0.4 * (not AUDITED))\n        "
     outcome = court.referee.judge(court.task(slow + RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
+
+
+def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tmp_path: Path) -> None:
+    """Else each that is lost while audits wait for their turn would leave one zygote more than before."""
+    posts = Posts(
+        str(tmp_path / "compute-sanitizer"), preload=("json",), logs=tmp_path, most=2, again=lambda tool: None
+    )
+    try:
+        lost, other = posts.take(Tool.MEMCHECK), posts.take(Tool.MEMCHECK)
+        posts.drop(lost)
+        posts.give_back(posts.take(Tool.MEMCHECK))
+        posts.prepare(Tool.MEMCHECK)  # what `again` asks for, when its turn comes
+        assert len(posts) == 2
+        posts.drop(other)
+        posts.prepare(Tool.MEMCHECK)
+        assert len(posts) == 2
+    finally:
+        posts.close()
