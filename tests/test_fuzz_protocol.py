@@ -204,6 +204,12 @@ class Liar:
     def resume(self) -> None:
         pass
 
+    def hold(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
     def kill(self) -> ExitReport:
         return ExitReport(exit_code=None, signal=9, cause="killed", wall_s=0.1)
 
