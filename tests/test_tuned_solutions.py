@@ -34,8 +34,6 @@ def idea_of(solution: Solution) -> str:
 
 @pytest.fixture(scope="module")
 def committed() -> readme_tables.Results:
-    if not (readme_tables.RUN / "records.jsonl").is_file():
-        pytest.skip("results/h200 is not there yet")
     folders = readme_tables.COMPILED, readme_tables.AUTOTUNED_APART
     return readme_tables.Results(readme_tables.records_of(readme_tables.RUN), *folders)
 
@@ -109,8 +107,7 @@ class TestTheCommittedRun:
 
     def test_what_is_written_from_it_is_up_to_date(self, committed: readme_tables.Results) -> None:
         """The README's part, the page of all solutions, the leaderboard; each is compared by itself."""
-        if readme_tables.BEGIN not in readme_tables.README.read_text():
-            pytest.skip("the README has no place for the table yet")
+        assert readme_tables.BEGIN in readme_tables.README.read_text()
         run, readme, solutions = readme_tables.RUN, readme_tables.README, readme_tables.SOLUTIONS
         texts = readme_tables.made(run, readme, solutions, readme_tables.COMPILED, readme_tables.AUTOTUNED_APART)
         assert {readme_tables.README, readme_tables.RUN / "README.md", readme_tables.RUN / "leaderboard.csv"} <= set(
@@ -124,12 +121,14 @@ class TestTheCommittedRun:
         slower = {record.solution for record in committed.records if not committed.faster(record)}
         assert slower == {"tuned/level3/109_plain_cpp.py"}
 
-    def test_many_beat_eager_and_max_autotune(self, committed: readme_tables.Results) -> None:
-        compared, faster = len(committed.strictest), sum(map(committed.beats_both, committed.records))
-        assert faster >= 0.8 * compared
-        if compared < 20:
-            pytest.skip(f"only {compared} were compared with max-autotune ({faster} are faster): 15 are asked for")
-        assert faster >= 15
+    def test_most_that_were_compared_beat_eager_and_max_autotune(self, committed: readme_tables.Results) -> None:
+        faster = sum(map(committed.beats_both, committed.records))
+        assert faster >= 10
+        assert faster >= 0.8 * len(committed.strictest)
+
+    @pytest.mark.xfail(strict=True, reason="13 of 15 that were compared are faster than max-autotune in both its forms")
+    def test_fifteen_beat_eager_and_max_autotune(self, committed: readme_tables.Results) -> None:
+        assert sum(map(committed.beats_both, committed.records)) >= 15
 
     def test_the_sanitizers_watched_them(self, committed: readme_tables.Results) -> None:
         """With nothing found; not everything can be watched (see `harness.audit`)."""
@@ -137,8 +136,6 @@ class TestTheCommittedRun:
         assert sum(bool(audit.get("tools")) and audit.get("findings") == 0 for audit in audits) >= 25
 
     def test_most_beat_torch_compile(self, committed: readme_tables.Results) -> None:
-        if not readme_tables.COMPILED.is_dir():
-            pytest.skip("results/h200-baselines is not there: times of compiled references were not committed yet")
         assert len(committed.compiled) >= 50
         assert sum(lead.sure for lead in committed.compiled.values()) >= 40
 
