@@ -280,6 +280,8 @@ class Audit:
     def close_when_over(self) -> None:
         """Close the arena's descriptor when the last tool is through."""
         left = len(self._running)
+        if not left:
+            os.close(self._subject.arena_fd)
         lock = threading.Lock()
 
         def one_less(_: object) -> None:

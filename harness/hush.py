@@ -70,8 +70,8 @@ class Hush:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Silence for the length of the block."""
-        self.begin()
         try:
+            self.begin()
             yield
         finally:
             self.end()
