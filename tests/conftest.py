@@ -1,7 +1,8 @@
 """What every test shares: GPU tests run where a GPU is, and their absence is counted, never silent.
 
 Several workers (`pytest -m gpu -n 4 --dist loadfile`) share the GPU, except with a test marked `exclusive_gpu`: one
-that measures times, wants most of the memory or looks for neighbours. That one has the GPU to itself meanwhile.
+that measures times, wants most of the memory or looks for neighbours. That one has the GPU to itself meanwhile. Where
+there are several GPUs, each worker sees one of them, in turn.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     machine = environment.collect()
     why = environment.cuda_unusable(machine)
-    if machine.cuda_visible_devices is not None and (visible := visible_gpus(machine)):
-        # A number means another GPU, or none, in a sandbox that has the node of one GPU only.
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in visible)
     config.stash[_WHY] = why
     config.stash[_NOT_RUN] = 0
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    visible = visible_gpus(machine)
+    if worker is not None and visible:
+        visible = (visible[int(worker["workerid"].removeprefix("gw")) % len(visible)],)
+    if visible and (len(visible) == 1 or machine.cuda_visible_devices is not None):
+        # A number means another GPU, or none, in a sandbox that has the node of one GPU only.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in visible)
     config.stash[_TURNS] = None
     if worker is not None and why is None:
-        config.stash[_TURNS] = Turns(Path(tempfile.gettempdir(), f"gpu-{worker['testrunuid']}"))
+        config.stash[_TURNS] = Turns(Path(tempfile.gettempdir(), f"gpu-{worker['testrunuid']}-{visible[0].uuid}"))
     asked = str(config.getoption("markexpr", ""))
     if why and re.search(r"\bgpu\b", asked) and not re.search(r"\bnot\s+gpu\b", asked):
         raise pytest.UsageError(f"-m {asked!r} asks for GPU tests, and they can't run here: {why}")
