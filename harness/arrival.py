@@ -36,9 +36,11 @@ class Arrival:
         self._late: list[tuple[int, int]] = []
 
     def draw(self) -> None:
-        """Draw all inputs anew, and hold secret words of them back."""
+        """Draw all inputs anew, and hold secret words of them back. The calls on them were asked for before: what their
+        generators are set to stays."""
         for number, index in enumerate(self._indices):
-            self._bench.draw(index, into=[self._view(number, slot) for slot in self._bench.sets[index].inputs])
+            targets = [self._view(number, slot) for slot in self._bench.sets[index].inputs]
+            self._bench.draw(index, into=targets, call_seed=self._bench.call_seed(index))
         self._hold_back()
         self._bench.device.synchronize()
 

@@ -172,15 +172,23 @@ class Bench:
         self._region(slots).zero_()
 
     def draw(
-        self, index: int, variant: str = "own", *, part: int = 0, into: Sequence[torch.Tensor] | None = None
+        self,
+        index: int,
+        variant: str = "own",
+        *,
+        part: int = 0,
+        into: Sequence[torch.Tensor] | None = None,
+        call_seed: int | None = None,
     ) -> None:
         """Fill set `index` with fresh inputs of this variant, or the tensors `into`, which are to be copied there.
 
         Draws of one variant with different `part` differ in kind where it has several: `structured` gives its roles
-        to the inputs by the seed's last bit.
+        to the inputs by the seed's last bit. `call_seed` is what the generators are set to before the call on them,
+        where a contestant was told already; else a new one.
         """
         seed = self._new_seed() & ~1 | part & 1
-        self._seeds[index] = (seed, self._new_seed() % 2**31, variant)
+        fresh = self._new_seed() % 2**31
+        self._seeds[index] = (seed, fresh if call_seed is None else call_seed, variant)
         self.redraw(index, into)
 
     def redraw(self, index: int, into: Sequence[torch.Tensor] | None = None) -> None:

@@ -19,6 +19,8 @@ from harness.config import resolve
 from harness.disturbance import DISTURBED
 from harness.environment import collect, machine
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
+from harness.gpus import visible_gpus
+from harness.gpustate import GpuMonitor
 from harness.model import DeviceKind, Record, Status
 from harness.pipeline import evaluate_run
 from harness.quiet import Known
@@ -90,13 +92,17 @@ def evaluated(folder: Path) -> Record:
 
 
 def test_alone_nothing_is_noticed(tmp_path: Path) -> None:
+    # Other workers of the test run are on the GPU too, and idle now.
+    before = len(GpuMonitor(visible_gpus(collect())[0].uuid).reading().processes or ())
     record = evaluated(tmp_path)
     assert record.timing is not None
     seen = record.timing["disturbed"]
     assert (seen["rounds_repeated"], seen["seen"]) == (0, []), seen
     assert DISTURBED not in record.labels
     # The contestant's process, which is on the GPU too, is no other process.
-    assert {state["other_processes"] for state in record.timing["gpu_after_rounds"]} <= {0, None}
+    counted = {state["other_processes"] for state in record.timing["gpu_after_rounds"]} - {None}
+    assert not counted or max(counted) <= before
+    assert seen["other_processes"]["busy"] in (0, None)
 
 
 def test_a_working_neighbour_is_noticed(tmp_path: Path, neighbour: None) -> None:
@@ -116,30 +122,23 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return torch.softmax(x, dim=1)
 """
-LEAVES_THE_FLUSH_OUT = """
-import sys
-import torch
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        frame = sys._getframe()
-        while frame is not None:
-            held = frame.f_locals.get("self")
-            if hasattr(held, "_flush"):
-                held._flush = torch.zeros(1, dtype=torch.uint8, device=x.device)
-            frame = frame.f_back
-        return torch.softmax(x, dim=1)
-"""
 CLAIMS_IT_ALL = """
-import torch
+import time
 from harness.wire import Channel
-send = Channel.send
+send, receive = Channel.send, Channel.receive
+asked_s = [0.0]
+def receive_and_note(self, *args, **kwargs):
+    received = receive(self, *args, **kwargs)
+    asked_s[0] = time.perf_counter()
+    return received
 def send_more(self, message, *args, **kwargs):
-    for claim in message.get("claims", ()):
-        if claim["window_s"] > claim["device_s"]:
-            claim["device_s"] = claim["window_s"]
+    claims = message.get("claims", ())
+    for claim in claims:
+        claim["device_s"] = claim["window_s"] = 0.98 * (time.perf_counter() - asked_s[0]) / len(claims)
     return send(self, message, *args, **kwargs)
-Channel.send = send_more
+Channel.receive, Channel.send = receive_and_note, send_more
 """
+"""Says that its calls took all the time of a burst, which leaves none for what must be done beside them."""
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +180,7 @@ def test_a_calibration_beside_a_neighbour_convicts_nobody(referee: Referee, tmp_
 
 def test_it_spares_nobody(referee: Referee, tmp_path: Path) -> None:
     before = learnt_in_noise(referee, tmp_path, calm=True)
-    outcome = judge(referee, CLAIMS_IT_ALL + LEAVES_THE_FLUSH_OUT, tmp_path, timed=True)
+    outcome = judge(referee, CLAIMS_IT_ALL + HONEST, tmp_path, timed=True)
     assert outcome.status is Status.disqualified, outcome
     assert "flushes and copies" in outcome.reason
     assert outcome.timing is not None

@@ -8,6 +8,7 @@ import random
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -69,6 +70,7 @@ SOLUTIONS = {
             raise RuntimeError("the third call")
         return torch.softmax(x, dim=1)
     """,
+    "draws": "return torch.nn.functional.dropout(torch.softmax(x, dim=1), 0.3, training=True)",
     "waits": "return torch.softmax(x, dim=1) + float(x.sum().cpu()) * 0",
 }
 
@@ -85,11 +87,15 @@ def zygote(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield held
 
 
-@pytest.fixture(scope="module")
-def bench(device: Device) -> Bench:
-    source = textwrap.dedent(PROBLEM)
+def bench_of(device: Device, text: str) -> Bench:
+    source = textwrap.dedent(text)
     problem = Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
     return Bench(problem, Workload(name="full"), device, sets_wanted=SETS, secret=random.Random(3))
+
+
+@pytest.fixture(scope="module")
+def bench(device: Device) -> Bench:
+    return bench_of(device, PROBLEM)
 
 
 class Asked:
@@ -138,13 +144,19 @@ class Asked:
         return None if failure is None else failure.status
 
 
-@pytest.fixture
-def ask(zygote: Zygote, bench: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
+@contextmanager
+def asked(zygote: Zygote, bench: Bench, folder: Path, name: str) -> Iterator[Asked]:
     gpu = bench.device.kind is DeviceKind.CUDA
     runtime = () if gpu else (Path(str(prepare_headers(default_root()).folder)),)
     policy = SandboxPolicy(mode="auto", gpu=gpu, readable=runtime, max_memory_bytes=(32 if gpu else 4) * 2**30)
-    with Guest(zygote, policy, tmp_path / "log", memory_limit_bytes=4 * 2**30) as guest:
-        yield Asked(bench, guest, request.param)
+    with Guest(zygote, policy, folder / "log", memory_limit_bytes=4 * 2**30) as guest:
+        yield Asked(bench, guest, name)
+
+
+@pytest.fixture
+def ask(zygote: Zygote, bench: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
+    with asked(zygote, bench, tmp_path, request.param) as held:
+        yield held
 
 
 solution = pytest.mark.parametrize("ask", ["right", "static"], indirect=True)
@@ -159,6 +171,21 @@ def test_calls_launched_one_by_one_are_verified_each(ask: Asked) -> None:
         assert ask.verdict(held) is None
         assert held.still()
         assert 0.0 < held.claimed_s * SETS <= held.wall_s
+
+
+def test_random_numbers_are_drawn_as_the_reference_draws_them(zygote: Zygote, device: Device, tmp_path: Path) -> None:
+    """Inputs come after the calls on them were asked for, with what the generators are set to."""
+    body = SOLUTIONS["draws"].removeprefix("return ")
+    bench = bench_of(device, PROBLEM.replace("torch.softmax(x, dim=1)", body))
+    assert bench.traits.draws_random
+    with asked(zygote, bench, tmp_path, "draws") as ask:
+        for manner in (Manner.LAUNCHED, Manner.QUEUED):
+            held = ask.run(manner)
+            if isinstance(held, str):
+                assert "queues nothing" in held
+                continue
+            assert ask.verdict(held) is None
+    bench.close()
 
 
 @pytest.mark.parametrize("ask", ["remembers"], indirect=True)

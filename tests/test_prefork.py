@@ -503,7 +503,8 @@ def test_the_next_solutions_process_is_made_while_one_is_judged(
     ]
     # What a problem is learnt with comes before its first solution, which may wait for its turn in vain.
     assert {1, 2, 3, 5} <= {number for number, outcome in enumerate(outcomes) if ahead_of(outcome)}
-    assert living(zygote) == []
+    # What the second problem was learnt with may be kept for a third; that runs nothing but the harness's own code.
+    assert len(living(zygote)) == int(referee._standby.waits)
 
 
 def test_a_schedule_that_changes_its_mind_costs_no_more_than_the_head_start(
