@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pytest
 import torch
 
@@ -71,6 +72,13 @@ def test_queued_calls_wait_for_the_gate() -> None:
     ready.run()
 
     assert [float(place[0]) for place in taken] == [2.0 * number for number in range(CALLS)]
+
+
+@pytest.mark.gpu
+def test_the_page_of_a_gate_that_is_gone_can_be_used_again() -> None:
+    for _ in range(3):  # a page is mapped where the last one was
+        assert open_device(DeviceKind.CUDA, 0).own_gate().owner.begin() > 0
+        gc.collect()
 
 
 def test_a_device_without_graphs_says_so() -> None:

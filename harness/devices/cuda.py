@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import os
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -106,6 +107,12 @@ class CudaArena:
         _check(driver.cuMemRelease(self._handle), "releasing shared GPU memory")
 
 
+def _unregister(held: mmap.mmap, page: int) -> None:
+    """Take a page back from the driver, then unmap it. A broken context has lost it already."""
+    _driver().cuMemHostUnregister(page)
+    held.close()
+
+
 class CudaGate:
     """The device's end of a `harness.gate.Gate`: memory operations of streams on its page, made visible to the GPU."""
 
@@ -117,6 +124,8 @@ class CudaGate:
         page = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP | driver.CU_MEMHOSTREGISTER_PORTABLE
         _check(driver.cuMemHostRegister(page, PAGE_BYTES, flags), "registering a page of host memory")
+        # The driver would take the page for registered for ever, and another that is mapped at its address later too.
+        weakref.finalize(self, _unregister, self._map, page).atexit = False
         self._address = int(_check(driver.cuMemHostGetDevicePointer(page, 0), "mapping a page of host memory"))
 
     def hold(self, number: int) -> None:
