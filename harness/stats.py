@@ -1,4 +1,4 @@
-"""Robust statistics of timings: summaries, intervals of a speedup, stopping rules, what counts as a difference.
+"""Robust statistics of timings: summaries, intervals of a speedup, what counts as a difference.
 
 Imports numpy and nothing of the harness. Pure: floats in, values out; either side may use it, the referee does.
 Times are seconds; a speedup is reference time over solution time, so that above 1 is faster.
@@ -27,7 +27,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -256,112 +256,6 @@ def noise_floor(aa: SpeedupEstimate, *, least: float = 0.0) -> NoiseFloor:
     """
     ends = [value for value in (aa.speedup, aa.low, aa.high) if value is not None]
     return NoiseFloor(log_width=max(least, *(abs(math.log(value)) for value in ends)), pairs=aa.pairs)
-
-
-class StoppingRule(Protocol):
-    """Takes one number after each pair of bursts and says whether measuring may end."""
-
-    @property
-    def name(self) -> str:
-        """What the record says fired."""
-        ...
-
-    def add(self, value: float) -> None: ...
-
-    @property
-    def finished(self) -> bool: ...
-
-
-class NarrowInterval:
-    """Ends when the interval's half width (difference of logs) is at most `target`, `patience` times in a row.
-
-    Looking again and again at an interval stops at lucky ones; a second look in a row makes that rarer.
-    """
-
-    name = "interval"
-
-    def __init__(self, target: float = 0.005, *, patience: int = 2) -> None:
-        if not (target > 0.0 and patience >= 1):
-            raise ValueError("a target width is above 0, and patience at least 1")
-        self._target = target
-        self._patience = patience
-        self._narrow = 0
-
-    def add(self, value: float) -> None:
-        self._narrow = self._narrow + 1 if value <= self._target else 0
-
-    @property
-    def finished(self) -> bool:
-        return self._narrow >= self._patience
-
-
-class Stagnation:
-    """Ends when over `window` pairs the half width has shrunk by less than `least` of itself.
-
-    Scatter alone shrinks as one over the root of the pairs; over the default window the rule fires from about
-    twenty-five pairs on, and earlier only where new pairs widen the interval.
-    """
-
-    name = "stagnation"
-
-    def __init__(self, window: int = 6, least: float = 0.10) -> None:
-        if window < 2 or not 0.0 < least < 1.0:
-            raise ValueError("a window has at least 2 pairs, and the least shrinking lies between 0 and 1")
-        self._window = window
-        self._least = least
-        self._widths: list[float] = []
-
-    def add(self, value: float) -> None:
-        self._widths.append(value)
-
-    @property
-    def finished(self) -> bool:
-        if len(self._widths) <= self._window:
-            return False
-        before, now = self._widths[-1 - self._window], self._widths[-1]
-        return now > before * (1.0 - self._least)
-
-
-class Budget:
-    """Ends when the seconds spent reach the limit."""
-
-    name = "budget"
-
-    def __init__(self, limit_s: float) -> None:
-        if not limit_s > 0.0:
-            raise ValueError(f"a budget is above 0 s, not {limit_s}")
-        self._limit_s = limit_s
-        self._spent_s = 0.0
-
-    def add(self, value: float) -> None:
-        self._spent_s += value
-
-    @property
-    def finished(self) -> bool:
-        return self._spent_s >= self._limit_s
-
-
-class Stopping:
-    """The usual three rules together, over one growing series of pairs."""
-
-    def __init__(
-        self, *, budget_s: float, target: float = 0.005, least_pairs: int = 4, patience: int = 2, window: int = 6
-    ) -> None:
-        """`least_pairs` must have been made before widths count; the other arguments are the rules' own."""
-        self._interval = NarrowInterval(target, patience=patience)
-        self._stagnation = Stagnation(window)
-        self._budget = Budget(budget_s)
-        self._least_pairs = least_pairs
-
-    def add(self, estimate: SpeedupEstimate, spent_s: float) -> str | None:
-        """Take in the estimate over all pairs and the seconds that the newest took; the rule that fired, or None."""
-        width = estimate.half_width
-        if width is not None and estimate.pairs >= self._least_pairs:
-            self._interval.add(width)
-            self._stagnation.add(width)
-        self._budget.add(spent_s)
-        fired: Sequence[StoppingRule] = (self._interval, self._stagnation, self._budget)
-        return next((rule.name for rule in fired if rule.finished), None)
 
 
 def student_t(confidence: float, freedom: int) -> float:

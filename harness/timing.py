@@ -1,6 +1,7 @@
 """From rounds of bursts to a speedup: claims held against the referee's clock, intervals, and when to stop.
 
-Trusted side; floats in, JSON-able values out, nothing is measured here. Imports `claims`, `stats`, `measure`'s types.
+Trusted side; floats in, JSON-able values out, nothing is measured here. Imports `claims`, `stats`, `stopping`,
+`measure`'s types.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from harness.model import DeviceKind, Failure
 from harness.nonstop import Figures
 from harness.quiet import Known, Quiet
 from harness.roofline import SpeedOfLight, TrustFloor
-from harness.stats import SpeedupEstimate, Stopping, same_within, speedup_interval, summarise
+from harness.stats import SpeedupEstimate, same_within, speedup_interval, summarise
+from harness.stopping import Stopping
 
 UNEXPLAINED = "unexplained_time"
 """Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""

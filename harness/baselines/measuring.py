@@ -1,7 +1,7 @@
 """Measures baselines of one problem: compiled, held against the truth, and timed in turns with eager.
 
-Trusted side; imports `bench`, `measure`, `numerics`, `stats`. The bursts are those in which a run times the reference
-(`ReferenceRunner`): cold L2, distinct inputs, the outputs copied out behind the clock.
+Trusted side; imports `bench`, `measure`, `numerics`, `stats`, `stopping`. The bursts are those in which a run times
+the reference (`ReferenceRunner`): cold L2, distinct inputs, the outputs copied out behind the clock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from harness.measure import ReferenceRunner, plan_turns
 from harness.messages import CallMode
 from harness.model import Baseline, one_line
 from harness.numerics import compare, judge, limits_for
-from harness.stats import SpeedupEstimate, Stopping, speedup_interval, summarise
+from harness.stats import SpeedupEstimate, speedup_interval, summarise
+from harness.stopping import Stopping
 from harness.store import timestamp
 from harness.trees import flatten, unflatten
 
