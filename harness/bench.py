@@ -23,9 +23,9 @@ from harness.messages import Slot
 from harness.model import Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
-from harness.roofline import FlopCount, Traffic, count_flops, least_traffic
 from harness.sizes import evaluate
 from harness.trees import flatten, unflatten
+from harness.work import FlopCount, Traffic, count_flops, least_traffic
 
 CUDA_SHARE = 0.4
 """Part of the free GPU memory that the sets may take: the rest is for truth in float64 and for the solution."""

@@ -1,6 +1,6 @@
 """What one GPU reaches in practice: measured once (about a second), kept in the cache folder, found again by its key.
 
-Edge, trusted side. Imports `devices`, `environment`, `roofline` and torch; the GPU must be idle meanwhile. The peaks
+Edge, trusted side. Imports `datasheets`, `devices`, `environment` and torch; the GPU must be idle meanwhile. The peaks
 are for speed-of-light times. What convicts (`roofline.trust_floor`) keeps to the datasheet's generous ones.
 
 Measured are, each as the best of a few after a warm-up, by the clock that solutions are timed with
@@ -24,10 +24,10 @@ from typing import Any
 
 import torch
 
+from harness.datasheets import Peaks, datasheet
 from harness.devices import Device
 from harness.environment import Environment, query_gpus, torch_build
 from harness.model import PrecisionClass
-from harness.roofline import Peaks, datasheet
 
 FORMAT = 1
 """Version of the file and of the method; files of another are measured anew."""

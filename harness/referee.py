@@ -24,6 +24,7 @@ from harness.audit import Auditor, Subject
 from harness.baselines import Keeper
 from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request, open_request
+from harness.datasheets import Peaks
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
@@ -36,7 +37,6 @@ from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_li
 from harness.prefork import Head, Prefork, Purpose
 from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
-from harness.roofline import Peaks
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, failed
 from harness.sidebench import SideBenches

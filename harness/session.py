@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from harness.baselines import Keeper, with_baselines
 from harness.bench import Bench
 from harness.conversation import Conversation
+from harness.datasheets import Peaks, datasheet
 from harness.disturbance import DISTURBED
 from harness.gpustate import GpuMonitor, Watch
 from harness.guest import Guest, GuestFailed
@@ -38,7 +39,7 @@ from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
 from harness.retrial import judge_fairly
-from harness.roofline import Peaks, SpeedOfLight, TrustFloor, datasheet, speed_of_light, trust_floor
+from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task

@@ -1,8 +1,9 @@
 """What one call of a problem takes in, gives and costs, found without its data: shapes, bytes, flops.
 
-Imports the vocabulary, `reference`, `roofline`, `sizes`, `trees` and torch; trusted side. The problem's code runs on
-torch's fake tensors, which have shapes and types and no memory, so that a problem of many gigabytes costs some
-milliseconds here, and needs no GPU. What depends on values (`.item()`, `nonzero`) can't be known this way.
+Imports the vocabulary, `datasheets`, `reference`, `roofline`, `sizes`, `trees`, `work` and torch; trusted side. The
+problem's code runs on torch's fake tensors, which have shapes and types and no memory, so that a problem of many
+gigabytes costs some milliseconds here, and needs no GPU. What depends on values (`.item()`, `nonzero`)
+can't be known this way.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
+from harness.datasheets import Peaks
 from harness.model import Problem, Workload
 from harness.reference import ProblemError, describe, load_reference
-from harness.roofline import Peaks, SpeedOfLight, count_flops, least_traffic, speed_of_light
+from harness.roofline import SpeedOfLight, speed_of_light
 from harness.sizes import evaluate
 from harness.trees import flatten
+from harness.work import count_flops, least_traffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

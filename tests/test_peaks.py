@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from harness import peaks
+from harness.datasheets import Peaks, datasheet
 from harness.devices import open_device
 from harness.model import DeviceKind, PrecisionClass
 from harness.peaks import PeaksKey
-from harness.roofline import Peaks, datasheet, speed_of_light
+from harness.roofline import speed_of_light
 
 KEY = PeaksKey(gpu_uuid="1234-ab", driver="580.1", torch="2.11.0")
 
@@ -107,7 +108,7 @@ class TestOnAGpu:
         found = peaks.measure(device)
         sheet = datasheet(str(device.name))
         if sheet is None:
-            pytest.fail(f"{device.name} has no datasheet here: add it to roofline.DATASHEETS")
+            pytest.fail(f"{device.name} has no datasheet here: add it to datasheets.DATASHEETS")
         assert 0.5 * sheet.copy_bytes_per_s < found.copy_bytes_per_s <= sheet.copy_bytes_per_s
         assert found.read_bytes_per_s is not None
         assert found.read_bytes_per_s <= sheet.copy_bytes_per_s

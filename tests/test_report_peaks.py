@@ -9,10 +9,10 @@ import pytest
 
 from harness import environment, peaks
 from harness.cli import main
+from harness.datasheets import Peaks, datasheet
 from harness.environment import Gpu, collect
 from harness.peaks import PeaksKey
 from harness.report.peaks import peaks_facts
-from harness.roofline import Peaks, datasheet
 
 MEASURED = Peaks(
     name="NVIDIA H200",

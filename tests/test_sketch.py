@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness.datasheets import datasheet
 from harness.model import Costs, PrecisionClass, Problem, Workload
 from harness.reference import ProblemError
-from harness.roofline import datasheet
 from harness.sketch import Leaf, sketch
 
 HEAD = "import torch\nimport torch.nn as nn\n"

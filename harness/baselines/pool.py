@@ -16,9 +16,9 @@ from pathlib import Path
 
 from harness.baselines.entry import Entry
 from harness.baselines.starting import BaselineProcess, BaselinesLost, Request
+from harness.datasheets import Peaks
 from harness.environment import cpu_count
 from harness.model import DeviceKind
-from harness.roofline import Peaks
 
 GRACE_S = 45.0
 """How long after the budget what has begun may take; then it is killed."""

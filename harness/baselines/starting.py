@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.baselines.entry import Entry
+from harness.datasheets import Peaks
 from harness.interpreter import python, search_path
 from harness.model import Baseline, DeviceKind, Problem, Workload
-from harness.roofline import Peaks
 from harness.tasks import problem_json
 from harness.wire import Channel, WireError, pair
 

@@ -28,7 +28,8 @@ from harness.store import timestamp
 
 if TYPE_CHECKING:
     from harness.baselines import Request
-    from harness.roofline import Peaks, SpeedOfLight
+    from harness.datasheets import Peaks
+    from harness.roofline import SpeedOfLight
 
 ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
 FORMAT = 1

@@ -26,7 +26,7 @@ from harness.sandbox import probe
 from harness.store import new_run_id
 
 if TYPE_CHECKING:
-    from harness.roofline import Peaks
+    from harness.datasheets import Peaks
 
 
 def doctor_command(
@@ -77,8 +77,8 @@ def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, t
         return {}
     # Not at the top: these import torch, for which nobody should wait who asks for help.
     from harness import peaks
+    from harness.datasheets import datasheet
     from harness.devices import open_device
-    from harness.roofline import datasheet
 
     if measure:
         for index in range(len(visible_gpus(found))):

@@ -18,7 +18,7 @@ from harness.model import Problem, Workload
 from harness.report import problems as pages
 
 if TYPE_CHECKING:
-    from harness.roofline import Peaks
+    from harness.datasheets import Peaks
 
 ASSUMED_GPU = "H200"
 """Whose datasheet counts on a machine without a GPU that has one here."""
@@ -97,8 +97,8 @@ def problems_show(
 def _peaks(wanted: str | None) -> Peaks:
     """The datasheet of the GPU asked for; where none is, the peaks measured on this machine's first GPU, its datasheet,
     or that of the assumed one."""
+    from harness.datasheets import DATASHEETS, datasheet
     from harness.peaks import held, keys_of_machine
-    from harness.roofline import DATASHEETS, datasheet
 
     if wanted is not None:
         found = datasheet(wanted)

@@ -201,7 +201,7 @@ def _to_tf32(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _has_products(sample: Sample, oracle: Oracle, device: Device) -> bool:
-    from harness.roofline import count_flops
+    from harness.work import count_flops
 
     counted = count_flops(lambda: run_model(oracle.model, sample.inputs, sample, oracle, device))
     return any(name.startswith(_PRODUCTS) for name in counted.by_operator)

@@ -26,10 +26,10 @@ from harness.model import PrecisionClass, Problem, Workload, one_line
 from harness.oracle import Oracle
 from harness.precision import LIMITS
 from harness.reference import ProblemError, ReferenceModule, load_reference
-from harness.roofline import count_flops
 from harness.shortage import is_shortage
 from harness.sizes import SizeError, evaluate
 from harness.trees import flatten, unflatten
+from harness.work import count_flops
 
 FLOPS_TOLERANCE = 0.1
 """How far a declaration may be from torch's count: the additions of a bias, a last partial tile."""

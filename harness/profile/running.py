@@ -21,6 +21,7 @@ from harness.build import BuildOutcome
 from harness.census import Sources, conclude
 from harness.config import RunConfig
 from harness.conversation import attach_request
+from harness.datasheets import datasheet
 from harness.devices import Device, DeviceError
 from harness.executors.local import referee_config
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
@@ -29,7 +30,7 @@ from harness.model import Problem, Workload
 from harness.planning import Job
 from harness.profile import ncu
 from harness.reference import ProblemError
-from harness.roofline import datasheet, speed_of_light
+from harness.roofline import speed_of_light
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.sidecheck import subject_of

@@ -1,6 +1,6 @@
 """A GPU's peaks for people: what was measured, and what of the datasheet's that is.
 
-Pure: values in, lines out; `cli` prints them. Imports `report.format`, and `roofline`'s types by name only.
+Pure: values in, lines out; `cli` prints them. Imports `report.format`, and `datasheets`' type by name only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.report import format as show
 
 if TYPE_CHECKING:
-    from harness.roofline import Peaks
+    from harness.datasheets import Peaks
 
 
 def peaks_facts(peaks: Peaks, sheet: Peaks | None) -> dict[str, str]:
