@@ -25,7 +25,8 @@ from harness.numerics import (
     limits_for,
 )
 from harness.oracle import Truth
-from harness.trees import TreeError, TreeSpec, same_structure
+from harness.structure import same_structure
+from harness.trees import TreeError, TreeSpec
 
 EXPECTED_DEVICE = "cuda"
 """Where outputs belong: on the host device too, where a stand-in for CUDA keeps the distinction."""

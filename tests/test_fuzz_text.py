@@ -13,7 +13,8 @@ from harness.extract import extract
 from harness.messages import MessageError, parse_reply
 from harness.reports import failure_of_reports
 from harness.screen import RULES, Screening, screen, screen_cuda
-from harness.trees import TreeError, TreeSpec, flatten, same_structure, unflatten
+from harness.structure import same_structure
+from harness.trees import TreeError, TreeSpec, flatten, unflatten
 
 PIECES = [
     "```python\n",

@@ -1,0 +1,42 @@
+"""Which trees are built alike, and how a difference is named."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from harness.structure import same_structure
+from harness.trees import flatten
+
+
+def test_opaque_equals_nothing() -> None:
+    spec = flatten({1, 2})[1]
+    assert same_structure(spec, spec) is not None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "said"),
+    [
+        (torch.zeros(1), None, "output: a tensor was expected, not None"),
+        ((1, 2), [1, 2], "output: a tuple of 2 was expected, not a list of 2"),
+        ((1, 2), (1, 2, 3), "output: a tuple of 2 was expected, not one of 3"),
+        ([0, (1, 2)], [0, (1, 3)], "output[1][1]: the int 2 was expected, not the int 3"),
+        ([1], [True], "output[0]: the int 1 was expected, not the bool True"),
+        ([1], [1.0], "output[0]: the int 1 was expected, not the float 1.0"),
+        ({"a": 1}, {}, "output: the key 'a' is missing"),
+        ({}, {"b": 1}, "output: the key 'b' was not expected"),
+        ({"a": torch.zeros(1)}, {"a": "no"}, "output['a']: a tensor was expected, not the str 'no'"),
+        ((torch.zeros(1),), torch.zeros(1), "output: a tuple of 1 was expected, not a tensor"),
+    ],
+)
+def test_the_first_difference_is_named(expected: object, actual: object, said: str) -> None:
+    assert same_structure(flatten(expected)[1], flatten(actual)[1]) == said
+
+
+def test_floats_are_left_to_a_tolerance() -> None:
+    left, right = flatten([1.0, {"a": 2.0}])[1], flatten([1.5, {"a": math.nan}])[1]
+    assert same_structure(left, right) is None
+    assert left.floats() == (("$[0]", 1.0), ("$[1]['a']", 2.0))
+    assert [path for path, _ in right.floats()] == [path for path, _ in left.floats()]
