@@ -260,6 +260,19 @@ def digest_text(*parts: str) -> str:
     return state.hexdigest()
 
 
+_ABSENT = type(None)
+_FORMS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("problem", "author", "solution", "workload", "reason"), ((str,), "text")),
+    **dict.fromkeys(("solution_digest", "problem_digest", "finished_at"), ((str,), "text")),
+    **dict.fromkeys(("evidence", "environment"), ((dict,), "an object")),
+    **dict.fromkeys(("timing", "build"), ((dict, _ABSENT), "an object or null")),
+    **dict.fromkeys(("speedup", "wall_s"), ((int, float, _ABSENT), "a number or null")),
+    "sample": ((int, _ABSENT), "a whole number or null"),
+    "labels": ((list, tuple), "a list of texts"),
+}
+"""Field of a record -> what JSON may hold there, and in words. A file may have been edited by anybody."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One immutable line of results, as written to `records.jsonl`.
@@ -334,6 +347,11 @@ class Record:
         if unknown := sorted(set(value) - known):
             raise ValueError(f"unknown keys in a record: {', '.join(unknown)}")
         held = dict(value)
+        for name, (kinds, wanted) in _FORMS.items():
+            if name in held and not isinstance(held[name], kinds):
+                raise ValueError(f"`{name}` must be {wanted}, not {held[name]!r:.60}")
+        if not all(isinstance(label, str) for label in held.get("labels", ())):
+            raise ValueError(f"`labels` must be a list of texts, not {held['labels']!r:.60}")
         try:
             held["device"] = DeviceKind(held["device"])
             held["status"] = Status(held["status"])

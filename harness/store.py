@@ -17,6 +17,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -140,7 +141,7 @@ class RunStore:
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
             head.setdefault("format", RUN_FORMAT)
-            head["resumed_at"] = [*head.get("resumed_at", []), timestamp()]
+            head["resumed_at"] = [*_entries(head, "resumed_at"), timestamp()]
             _write_run_yaml(folder, head)
         except OSError as error:
             raise _unwritable(folder, error, "mend that, then resume it") from error
@@ -217,7 +218,7 @@ class RunStore:
         """
         head = self.head
         try:
-            head["sessions"] = [*head.get("sessions", []), {"ended_at": timestamp(), **value}]
+            head["sessions"] = [*_entries(head, "sessions"), {"ended_at": timestamp(), **value}]
             _write_run_yaml(self.folder, head)
         except OSError as error:
             raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
@@ -322,8 +323,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _read(folder: Path) -> tuple[list[Record], list[str], int]:
-    """Records, notes, and how many bytes of the file are good. Only a last line may be bad: a kill cut it
-    short."""
+    """Records, notes, and how many bytes of the file are good. Only a last line without its newline may be bad: a
+    kill cut it short. Any other was whole once, and what it held is the user's to mend."""
     path = folder / "records.jsonl"
     try:
         data = path.read_bytes() if path.exists() else b""
@@ -333,23 +334,33 @@ def _read(folder: Path) -> tuple[list[Record], list[str], int]:
     start = 0
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         try:
-            value = json.loads(line, parse_constant=_no_constant)
-        except ValueError as error:
-            if start + len(line) == len(data):
+            value = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            if not line.endswith(b"\n"):
                 return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
-            raise StoreError(f"{path}:{number}: not JSON: {error}") from error
+            raise StoreError(f"{path}:{number}: not JSON: {error}; {_MEND_LINE}") from error
         try:
             if not isinstance(value, dict):
                 raise ValueError("a record is a JSON object")
             records.append(Record.from_json(value))
         except ValueError as error:
-            raise StoreError(f"{path}:{number}: {error}") from error
+            raise StoreError(f"{path}:{number}: {error}; {_MEND_LINE}") from error
         start += len(line)
     return records, [], start
 
 
+_MEND_LINE = "mend that line or take it out"
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """A number with a point or an exponent; one beyond float64, which would become infinity, is an error."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text:.30} is out of range")
+    return value
 
 
 def _load_run_yaml(folder: Path) -> dict[str, Any]:
@@ -358,7 +369,7 @@ def _load_run_yaml(folder: Path) -> dict[str, Any]:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise StoreError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: must hold `key: value` lines")
@@ -366,6 +377,12 @@ def _load_run_yaml(folder: Path) -> dict[str, Any]:
     if not isinstance(version, int) or not 1 <= version <= RUN_FORMAT:
         raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}; update it")
     return value
+
+
+def _entries(head: Mapping[str, Any], name: str) -> list[Any]:
+    """The list below a key of `run.yaml`; empty where something else stands there."""
+    held = head.get(name)
+    return list(held) if isinstance(held, list) else []
 
 
 def _write_run_yaml(folder: Path, value: Mapping[str, Any]) -> None:

@@ -143,18 +143,71 @@ def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPath
         (b"[]", ":1: a record is a JSON object"),
         (b'{"format": 1, "surprise": 1}', "unknown keys in a record: surprise"),
         (b'{"format": NaN}', "NaN is not JSON"),
+        (b'{"format": 1, "wall_s": 1e999}', ":1: not JSON: 1e999 is out of range"),
+        (b"[" * 100_000, ":1: not JSON"),
+        (b"\xff\x00\x01", ":1: not JSON"),
     ],
 )
-def test_damage_before_the_end_is_an_error_with_its_line(tmp_path: Path, line: bytes, said: str) -> None:
+@pytest.mark.parametrize("last", [False, True])
+def test_a_damaged_line_is_an_error_that_names_it_and_is_kept(
+    tmp_path: Path, line: bytes, said: str, last: bool
+) -> None:
     folder = tmp_path / "r"
     with create(folder) as store:
         store.append(record())
     path = folder / "records.jsonl"
-    path.write_bytes(line + b"\n" + path.read_bytes())
-    with pytest.raises(StoreError) as caught:
+    good = path.read_bytes()
+    path.write_bytes(good + line + b"\n" if last else line + b"\n" + good)
+    for read in (RunStore.open, lambda folder: RunStore.resume(folder, config={})):
+        with pytest.raises(StoreError, match="mend that line or take it out") as caught:
+            read(folder)
+        assert said.replace(":1:", ":2:" if last else ":1:") in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert line in path.read_bytes(), "what stood there is the user's to mend"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"problem": 5},
+        {"reason": 5},
+        {"finished_at": 5},
+        {"sample": "x"},
+        {"speedup": "fast"},
+        {"evidence": [1]},
+        {"environment": []},
+        {"timing": [1]},
+        {"build": "x"},
+        {"labels": "passed"},
+        {"labels": [{}]},
+        {"wall_s": {}},
+    ],
+    ids=str,
+)
+def test_a_field_of_the_wrong_kind_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    folder = tmp_path / "r"
+    create(folder).close()
+    (folder / "records.jsonl").write_text(json.dumps(record().to_json() | wrong) + "\n")
+    with pytest.raises(StoreError, match=f"records.jsonl:1: `{next(iter(wrong))}` must be .*; mend that line"):
         RunStore.open(folder)
-    assert said in str(caught.value)
-    assert "records.jsonl" in str(caught.value)
+
+
+def test_a_run_whose_yaml_was_edited_into_other_kinds_resumes(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    create(folder).close()
+    (folder / "run.yaml").write_text("format: 1\nsessions: 5\nresumed_at: {a: 1}\nconfig: 3\n")
+    with RunStore.resume(folder, config={}) as store:
+        store.note_session({"wall_s": 1.0})
+    head = RunStore.open(folder).head
+    assert len(head["sessions"]) == len(head["resumed_at"]) == 1
+
+
+def test_yaml_that_nests_too_deeply_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    create(folder).close()
+    (folder / "run.yaml").write_text("[" * 3000)
+    with pytest.raises(StoreError, match="run.yaml: can't be read"):
+        _ = RunStore.open(folder).head
 
 
 def test_the_newest_line_of_an_identity_counts_and_history_keeps_all(tmp_path: Path) -> None:
