@@ -1,8 +1,8 @@
-"""The two passes of `comparison` over large tensors on a GPU as one kernel each: about a tenth of the time that
+"""The two passes of `comparison_real` over large tensors on a GPU as one kernel each: about a tenth of the time that
 torch's operations take, and no temporaries.
 
 Imports `nvrtc` and torch. Trusted side. For plain arithmetic only: finite entries that the output's type can hold.
-What is more than that, and every GPU for which no kernel can be had, `comparison` does with torch.
+What is more than that, and every GPU for which no kernel can be had, `comparison_real` does with torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors as values, and the precision classes: how much each allows, with the measurements they rest on.
 
-Imports `model` only. Pure; trusted side. How errors are found is said in `comparison`, what follows from them in
+Imports `model` only. Pure; trusted side. How errors are found is said in `comparison_real`, what follows from them in
 `numerics`.
 """
 

@@ -15,10 +15,10 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "calibration census claims comparing comparison comparison_kernel datasheets defences digest digest_kernel "
-    "disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy patterns policies precision "
-    "reports rewards roofline sanitizers scoring screen sizes slicing stats stopping structure trees variants wire "
-    "work",
+    "pure": "calibration census claims comparing comparison comparison_kernel comparison_real datasheets defences "
+    "digest digest_kernel disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy "
+    "patterns policies precision reports rewards roofline sanitizers scoring screen sizes slicing stats "
+    "stopping structure trees variants wire work",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "peaks reference shortage sketch sources split store",
     "stages": "arrival audit backtoback baselines bench build contention contestant conversation guest health hush "
@@ -51,6 +51,7 @@ JUDGES = frozenset(
         "bench",
         "catalog",
         "comparison",
+        "comparison_real",
         "inputs",
         "lint",
         "numerics",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness import comparison, slicing
+from harness import comparison_real, slicing
 from harness.model import InputRules, PrecisionClass, Status
 from harness.numerics import (
     LIMITS,
@@ -444,7 +444,7 @@ class TestShapesAndSlices:
         whole = compare(actual, truth)
         for layout in (lambda t: t, lambda t: t.permute(2, 0, 1).contiguous().permute(1, 2, 0)):
             for entries in (1, 7, 64, 10_000):
-                monkeypatch.setattr(comparison, "TEMPORARY_BYTES", 32 * entries)
+                monkeypatch.setattr(comparison_real, "TEMPORARY_BYTES", 32 * entries)
                 found = compare(layout(actual), layout(truth))
                 assert (found.wrong, found.first, found.pattern) == (whole.wrong, whole.first, whole.pattern)
                 assert found.rms_error == pytest.approx(whole.rms_error, rel=1e-12)
