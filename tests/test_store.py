@@ -206,7 +206,7 @@ def test_yaml_that_nests_too_deeply_is_an_error_and_no_crash(tmp_path: Path) -> 
     folder = tmp_path / "r"
     create(folder).close()
     (folder / "run.yaml").write_text("[" * 3000)
-    with pytest.raises(StoreError, match="run.yaml: can't be read"):
+    with pytest.raises(StoreError, match=r"run\.yaml: can't be read"):
         _ = RunStore.open(folder).head
 
 
