@@ -129,11 +129,6 @@ class SpeedupEstimate:
             return None
         return max(math.log(self.high / self.speedup), math.log(self.speedup / self.low))
 
-    def overlaps(self, other: SpeedupEstimate) -> bool:
-        """Whether the intervals share a point; without an interval the estimate stands for it."""
-        low, high = self.low or self.speedup, self.high or self.speedup
-        return low <= (other.high or other.speedup) and (other.low or other.speedup) <= high
-
     def to_json(self) -> dict[str, Any]:
         return {
             "speedup": self.speedup,

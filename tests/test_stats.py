@@ -256,8 +256,3 @@ class TestNoiseFloor:
         assert found.low is not None
         assert found.low < 1.9
         assert quotient(self.estimate(2.0, None, None), self.estimate(1.0, 0.9, 1.1)).low is None
-
-    def test_overlap(self) -> None:
-        assert self.estimate(1.0, 0.9, 1.1).overlaps(self.estimate(1.2, 1.05, 1.3))
-        assert not self.estimate(1.0, 0.9, 1.1).overlaps(self.estimate(1.2, 1.15, 1.3))
-        assert not self.estimate(1.0, None, None).overlaps(self.estimate(1.2, None, None))
