@@ -43,11 +43,21 @@ the rules are, in this order:
 
    in one of up to three such bursts, else every call is charged the least of it. Where it is less, rules 3 and 5 charge
    nothing any more: what they found was a busy machine; but no single claim counts for less than W / N - c less what is
-   granted, or two calls in five could be claimed as nothing beside a true median. Code that waits for the device in its
-   forward can't be queued. Its calls are launched one by one, with W from telling the stopped process to begin until
-   it is stopped; the median claimed latency l, which is at least d, takes the place of d (launches that a flush hides
-   show here) and the tolerance is `LAUNCHED`. A liar may claim a long latency then, at no gain but that lie; code that
-   does not wait, but fails where it is queued or is wrong there, gets no such grant.
+   granted, or two calls in five could be claimed as nothing beside a true median.
+
+   Calls that can't be queued (their forward waits for the device, which is believed at the third time; they fail there,
+   or are wrong) are launched one by one, with W from telling the stopped process to begin until it is stopped. Which
+   part of it is launching, waiting or computing only that process could say. So where the reference can be queued, all
+   of W counts but what launched bursts of trusted code take at the least, c' per call: each call counts for
+
+       W / N - c'                                                (`by_clock`)
+
+   at least, by the least W of three bursts. Who calls a forward that waits pays for that wait, too; code that pretends
+   to wait can hide c' at most. That charges, and does not accuse. What does is the formula above with the tolerance
+   `LAUNCHED`, in which the median claimed latency l, which is at least d, takes the place of d (launches that a flush
+   hides show here) for code that waits; code that fails where it is queued, or is wrong there, gets no such grant.
+   Where the reference can't be queued either (it waits, or has more launches than a queue holds), or the referee has no
+   memory for it, that formula is all there is, and a liar may claim a long latency.
 
    Whatever was claimed, a call took no more than W / N, which the record states (`at_most_s`): a lie is smaller than
    W / N - d. (Calls that leave most of the GPU idle could overlap; and their data may be in the cache, which the record
@@ -71,7 +81,9 @@ unnoticed is
 
 per call (`hidden_s`) by rule 3, and by rule 6 the same with `QUEUED` and the c of queued calls, which is all that k can
 be: what copying a call's outputs takes (11 to 306 us in 68 runs on an H200), for code that writes them to where
-they are copied to. A device that tells the end of queued calls too early gains what copying them aside may differ by,
+they are copied to. Where calls count by the clock it is c' (42 to 95 us for three problems on an H200), for a liar that
+does not wait there, spares itself what the harness does for a call in its process, and so has W = N t. A device that
+tells the end of queued calls too early gains what copying them aside may differ by,
 divided by N. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
 defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us
 it proves nothing, and rules 2, 4, 5 and 6 have to do the work. (`calls_needed` says how many calls a burst would need;
@@ -317,7 +329,8 @@ class BackToBackVerdict:
 
     `charge_s` is to be added to every claimed time, 0 where the claims are explained. `at_most_s` bounds what a call
     can have taken, whatever was claimed; `at_least_s` is what it took by the referee's clock less all that is granted:
-    no claim below that is explained, even where the median of them is.
+    no claim below that is explained, even where the median of them is. `by_clock` says that the calls could not be
+    queued although the reference's could, and that they count for that much whatever else explains them.
     """
 
     charge_s: float
@@ -325,6 +338,7 @@ class BackToBackVerdict:
     at_least_s: float
     reason: str
     evidence: Mapping[str, Any]
+    by_clock: bool = False
 
 
 def judge_back_to_back(
@@ -335,12 +349,14 @@ def judge_back_to_back(
     latency_s: float | None,
     calibration: Calibration,
     tolerance: Tolerance,
+    by_clock: bool = False,
 ) -> BackToBackVerdict:
     """Rule 6 over bursts of `calls` calls each, of which the least unexplained one counts.
 
     `claimed_s` and `latency_s` are medians of claims a call; the latter is None where launches do not count.
-    `calibration` is of trusted bursts of the same manner, their device times taken as nothing. Raises `ValueError`
-    where the referee's own numbers are impossible.
+    `calibration` is of trusted bursts of the same manner, their device times taken as nothing. `by_clock` is for
+    launched calls that could not be queued although the reference's could. Raises `ValueError` where the referee's own
+    numbers are impossible.
     """
     if calls < 1 or not walls_s or not all(math.isfinite(wall_s) and wall_s > 0.0 for wall_s in walls_s):
         raise ValueError(f"a burst has at least one call and takes time: {calls} calls in {list(walls_s)} s")
@@ -352,10 +368,14 @@ def judge_back_to_back(
     )
     unexplained_s = at_most_s - explained_s
     accepted = unexplained_s <= allowed_s
+    granted_s = calibration.least_s if by_clock else calibration.per_call_s + allowed_s
+    at_least_s = max(0.0, at_most_s - granted_s)
     evidence = {
         "calls": calls,
         "wall_s": list(walls_s),
         "at_most_s": at_most_s,
+        "at_least_s": at_least_s,
+        "by_clock": by_clock,
         "claimed_s": claimed_s,
         "latency_s": latency_s,
         "calibration": calibration.to_json(),
@@ -373,7 +393,8 @@ def judge_back_to_back(
     return BackToBackVerdict(
         charge_s=0.0 if accepted else unexplained_s,
         at_most_s=at_most_s,
-        at_least_s=max(0.0, at_most_s - calibration.per_call_s - allowed_s),
+        at_least_s=at_least_s,
         reason=reason,
         evidence=evidence,
+        by_clock=by_clock,
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from harness import idle
+from harness.aside import learn_copying
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
 from harness.contention import wait_until_alone
@@ -18,7 +19,7 @@ from harness.guest import GuestFailed
 from harness.measure import plan_turns
 from harness.messages import Manner
 from harness.model import DeviceKind
-from harness.nonstop import Nonstop, learn_copying
+from harness.nonstop import Nonstop, Refusal
 from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session, Terms
 from harness.standby import Standby
@@ -139,10 +140,10 @@ class _Trusted(Session):
             if made:
                 found[manner] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
                 if manner is Manner.QUEUED:
-                    learn_copying(self._bench, made)
+                    learn_copying(self._bench, [held.copied_s for held in made])
         return found
 
-    def _nonstop_alone(self, indices: range, manner: Manner) -> Nonstop | str:
+    def _nonstop_alone(self, indices: range, manner: Manner) -> Nonstop | Refusal:
         """One such burst, the copies of whose outputs are let go of at once: the next ones are to get their memory."""
         held = self._asker().run(indices, manner, drawn=True)
-        return held if isinstance(held, str) else replace(held, still=lambda: False)
+        return held if isinstance(held, Refusal) else replace(held, still=lambda: False)

@@ -4,8 +4,9 @@ Trusted side; used by `session`. Of the three manners (`messages.Manner`) queued
 submits them behind a shut gate and is stopped; then the inputs are drawn elsewhere and copied to where they belong,
 some words of each only at the last moment (`arrival`), so that a kernel that looks out for them gains nothing; then the
 gate opens, and until the last call is done nothing but the device is at work. Code that waits for the device in its
-forward can't be queued; it is asked to make ready, stopped, and started by one short message once the inputs are there.
-In either case outputs are copied aside at once: what is written later shows by the difference.
+forward can't be queued, which it is believed at the third time: what is created or loaded for the first time may wait
+once. It is asked to make ready, stopped, and started by one short message once the inputs are there; all of its wall
+time counts then (`claims`). In either case outputs are copied aside at once (`aside`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import torch
 
 from harness.arrival import Arrival
+from harness.aside import Aside, copying_s
 from harness.bench import Bench
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
 from harness.devices import DeviceError
@@ -31,22 +33,40 @@ from harness.quiet import NONSTOP_BELOW_S, SHORT_S, Known
 from harness.verify import Finding
 
 TRIES = 3
-"""Bursts before the wall clock is held against a solution: a machine may be busy for one."""
+"""Bursts before the wall clock is held against a solution: a machine may be busy for one. And how often its calls must
+have waited behind a shut gate before that is held against it."""
 
-WAITS = "they wait for the device, or take long to submit"
-"""Why calls can't be queued whose forward synchronises."""
+AGAIN_WITHIN_S = 5.0
+"""No calls are queued again once so much time went by: what a refused queue left behind has to end first."""
 
-NO_MEMORY = "there is no memory for copies of the inputs and outputs"
-"""Why they can't be queued where the device is full."""
+ANSWER_LIMIT_S = 10.0
+"""How long making a burst ready or launching it may take, what an earlier one left on the device included. By all that
+is known both take milliseconds."""
 
-COPY_NOISE_S = 200e-6
-COPY_NOISE = 0.5
-"""Seconds, and share of its shortest time, by which copying outputs aside may at most be longer behind a burst."""
 
-LEAST_COPY_NOISE_S = 150e-6
-COPY_NOISE_FACTOR = 2.0
-"""By how much it may be longer than behind queued calls of trusted code: seconds, and multiples of how far those lay
-apart. The device changes from one process's work to another's in between, which takes a while for all code alike."""
+class Why(StrEnum):
+    """Whose doing it is that calls can't be made in a manner."""
+
+    WAITS = "waits"
+    """Their forward waits for the device, or they take longer to submit than anybody's patience."""
+    NO_MEMORY = "no_memory"
+    """The referee has no memory for its part."""
+    NO_GATE = "no_gate"
+    """The referee's device can't hold work back."""
+    FAILS = "fails"
+    """They failed where they were asked for so, were wrong or did not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a burst can't be had. Only `why` is the referee's; `text` may be the contestant's own words."""
+
+    why: Why
+    text: str
+
+
+WAITS = Refusal(Why.WAITS, "they wait for the device, or take long to submit")
+NO_MEMORY = Refusal(Why.NO_MEMORY, "there is no memory for copies of the inputs and outputs")
 
 QUEUE_LIMIT_S = 5.0
 """How long queued calls may take, which by all that is known take milliseconds."""
@@ -55,6 +75,12 @@ TOLD_EARLY = Failure(
     status=Status.disqualified,
     reason="queued calls were said to be done before they could begin",
     evidence={"rule": "told early"},
+)
+
+NOT_LAUNCHED = Failure(
+    status=Status.disqualified,
+    reason="calls without a pause were refused, for which nothing has to be made ready",
+    evidence={"rule": "not launched"},
 )
 
 LATE_WRITE = Failure(
@@ -81,40 +107,6 @@ class Nonstop:
         return statistics.fmean(claim.device_s for claim in self.done.claims)
 
 
-def copying_s(bench: Bench) -> float:
-    """How long copying outputs aside may take, in seconds, before it shows that the device was still at work."""
-    return min(bench.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * bench.copy_aside_s)
-
-
-def learn_copying(bench: Bench, trusted: Sequence[Nonstop]) -> None:
-    """Note how long the copies took behind queued calls of trusted code. Who disturbs these can only make it more: the
-    least that was ever learnt of the problem counts."""
-    took_s = [held.copied_s for held in trusted]
-    middle_s = statistics.median(took_s)
-    apart_s = max(abs(each_s - middle_s) for each_s in took_s)
-    bench.copying_s = min(bench.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
-
-
-def reserve(bench: Bench, indices: Sequence[int]) -> None:
-    """Have the memory that copies for such a burst take in this process's hands, before a contestant's code may take
-    all there is: torch keeps what is let go of here. Where there is none, a burst finds out."""
-    if not indices:
-        return
-    with suppress(torch.OutOfMemoryError):
-        held = [Arrival(bench, indices), [torch.empty_like(tensor) for tensor in _answers(bench, indices)]]
-        del held
-
-
-def _answers(bench: Bench, indices: Sequence[int]) -> list[torch.Tensor]:
-    """Outputs and state of these sets, as bytes."""
-    return [
-        tensor.view(-1).view(torch.uint8)
-        for index in indices
-        for tensor in bench.tensors((*bench.sets[index].outputs, *bench.sets[index].state))
-        if tensor.numel()
-    ]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
     """How to ask one contestant: `request` makes a burst of calls. `limit_s` bounds each answer, in seconds."""
@@ -124,7 +116,7 @@ class Asker:
     request: Callable[[tuple[Call, ...]], Burst]
     limit_s: float
 
-    def run(self, indices: Sequence[int], manner: Manner, *, drawn: bool = False) -> Nonstop | str:
+    def run(self, indices: Sequence[int], manner: Manner, *, drawn: bool = False) -> Nonstop | Refusal:
         """Make one call on each of these sets, drawn anew, without a pause; or why that can't be had.
 
         With `drawn` the inputs are taken as they are: for trusted code. Raises `GuestFailed`.
@@ -133,7 +125,7 @@ class Asker:
         turns = tuple(Turn(index=index, mode=CallMode.COLD) for index in indices)
         calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
         try:
-            coming, aside = None if drawn else Arrival(bench, indices), _Aside(bench, indices)
+            coming, aside = None if drawn else Arrival(bench, indices), Aside(bench, indices)
         except torch.OutOfMemoryError:
             return NO_MEMORY
         if (refused := self._prepare(self.request(calls), manner)) is not None:
@@ -142,9 +134,9 @@ class Asker:
             coming.draw()
             coming.deliver()
             coming.complete()
-        wall_s = self._open() if manner is Manner.QUEUED else self.guest.go(self.limit_s)
+        wall_s = self._open() if manner is Manner.QUEUED else self.guest.go(self._patience_s(manner))
         if wall_s is None:
-            return "they did not end in time"
+            return Refusal(Why.FAILS, "they did not end in time")
         copied_s = aside.take()
         if manner is Manner.QUEUED:
             # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
@@ -152,21 +144,28 @@ class Asker:
         done = self.guest.collect(len(turns), self.limit_s)
         return Nonstop(turns=turns, done=done, wall_s=wall_s, copied_s=copied_s, still=aside.same)
 
-    def _prepare(self, burst: Burst, manner: Manner) -> str | None:
+    def _patience_s(self, manner: Manner) -> float:
+        """Seconds for one answer. Capturing a graph may build something first; the other manners do nothing new."""
+        return self.limit_s if manner is Manner.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
+
+    def _prepare(self, burst: Burst, manner: Manner) -> Refusal | None:
+        patience_s = self._patience_s(manner)
         if manner is not Manner.QUEUED:
-            return self.guest.prepare(Prepare(burst=burst, manner=manner), self.limit_s)
+            said = self.guest.prepare(Prepare(burst=burst, manner=manner), patience_s)
+            if said is not None and manner is Manner.LAUNCHED:
+                raise GuestFailed(NOT_LAUNCHED)
+            return None if said is None else Refusal(Why.FAILS, said)
         try:
             gate = self.bench.device.own_gate().owner
         except DeviceError as error:
-            return str(error)
+            return Refusal(Why.NO_GATE, str(error))
         request = Prepare(burst=burst, manner=manner, number=gate.begin())
         with opened_after(gate, PATIENCE_S):
-            refused = self.guest.prepare(request, self.limit_s, gate.fd)
-        if refused is None and gate.is_open:
-            refused = WAITS
-        if refused is not None:
-            gate.open()  # whatever was queued must not stand before what comes next
-        return refused
+            said = self.guest.prepare(request, patience_s, gate.fd)
+        if said is None and not gate.is_open:
+            return None
+        gate.open()  # whatever was queued must not stand before what comes next
+        return WAITS if said is None else Refusal(Why.FAILS, said)
 
     def _open(self) -> float | None:
         gate = self.bench.device.own_gate().owner
@@ -190,10 +189,12 @@ class Figures:
     data: str
     verdict: BackToBackVerdict
     seconds: Mapping[Manner, float]
-    refused: Mapping[Manner, str]
+    refused: Mapping[Manner, Refusal]
     copied_s: Sequence[float] = ()
     copying_s: float | None = None
     """What copying the outputs aside took behind each burst of queued calls, and how long it may take."""
+    waited: int = 0
+    """How often queueing them was given up because they waited. Once or twice may be chance."""
 
     @property
     def proven(self) -> bool:
@@ -203,16 +204,18 @@ class Figures:
     @property
     def waits(self) -> bool:
         """Whether its calls wait for the device, so that they could not be queued."""
-        return self.refused.get(Manner.QUEUED) == WAITS
+        return _why(self.refused) is Why.WAITS
 
     @property
     def unqueued(self) -> bool:
         """Whether queueing its calls failed for a reason that lies with them, and is not that they wait."""
-        return _own_fault(self.refused)
+        return _why(self.refused) is Why.FAILS
 
 
-def _own_fault(refused: Mapping[Manner, str]) -> bool:
-    return refused.get(Manner.QUEUED, NO_MEMORY) not in (NO_MEMORY, WAITS)
+def _why(refused: Mapping[Manner, Refusal]) -> Why | None:
+    """Why calls could not be queued."""
+    held = refused.get(Manner.QUEUED)
+    return None if held is None else held.why
 
 
 class Nonstops:
@@ -231,13 +234,14 @@ class Nonstops:
         self._findings = findings
         self._indices = range(known.quiet.nonstop_sets)
         self._seconds: dict[Manner, float] = {}
-        self._refused: dict[Manner, str] = {}
+        self._refused: dict[Manner, Refusal] = {}
         self._copied_s: list[float] = []
+        self._waited = 0
 
     @property
     def starved(self) -> bool:
         """Whether there was no memory for the copies, of which there was enough before the solution was loaded."""
-        return NO_MEMORY in self._refused.values()
+        return any(refused.why is Why.NO_MEMORY for refused in self._refused.values())
 
     def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> Figures | None:
         """None where nothing is gained, or where a finding is a failure. Raises `GuestFailed`.
@@ -249,9 +253,15 @@ class Nonstops:
         latency_s = statistics.median(latencies_s) if latencies_s else None
         verdict = self._hold(Manner.QUEUED, claimed_s, None)
         if verdict is None:
-            # Where calls have to be launched one by one, and only there, waiting for launches counts as explained.
-            granted_s = None if _own_fault(self._refused) else latency_s
-            verdict = self._hold(Manner.LAUNCHED, claimed_s, granted_s)
+            # Where calls have to be launched one by one, and only there, waiting for launches counts as explained. It
+            # counts as the solution's time all the same, unless the reference could not be queued either.
+            why = _why(self._refused)
+            verdict = self._hold(
+                Manner.LAUNCHED,
+                claimed_s,
+                None if why is Why.FAILS else latency_s,
+                by_clock=why in (Why.WAITS, Why.FAILS) and self._known.quiet.queued_s is not None,
+            )
         if verdict is None:
             return None
         return Figures(
@@ -266,10 +276,14 @@ class Nonstops:
             refused=self._refused,
             copied_s=self._copied_s,
             copying_s=copying_s(self._asker.bench) if self._copied_s else None,
+            waited=self._waited,
         )
 
-    def _hold(self, manner: Manner, claimed_s: float, latency_s: float | None) -> BackToBackVerdict | None:
-        """Rule 6 of `claims` on bursts of this manner."""
+    def _hold(
+        self, manner: Manner, claimed_s: float, latency_s: float | None, *, by_clock: bool = False
+    ) -> BackToBackVerdict | None:
+        """Rule 6 of `claims` on bursts of this manner. Where all that the clock says counts, the least of all tries is
+        what it says."""
         calibration = self._known.nonstop.get(manner)
         if calibration is None:
             return None
@@ -289,25 +303,37 @@ class Nonstops:
                 latency_s=latency_s,
                 calibration=calibration,
                 tolerance=QUEUED if manner is Manner.QUEUED else LAUNCHED,
+                by_clock=by_clock,
             )
-            if verdict.charge_s == 0.0 or len(walls_s) >= TRIES:
+            if len(walls_s) >= TRIES or (verdict.charge_s == 0.0 and not by_clock):
                 return verdict
 
     def _right(self, manner: Manner) -> Nonstop | None:
         """One burst whose answers are right; else why not is noted: only launched ones must be."""
-        held = self._asker.run(self._indices, manner)
-        if isinstance(held, str):
-            self._refused[manner] = one_line(held, limit=200)
+        held = self._asked(manner)
+        if isinstance(held, Refusal):
+            self._refused[manner] = replace(held, text=one_line(held.text, limit=200))
             return None
         latest = self._verify(held)
         if not held.still():
             raise GuestFailed(LATE_WRITE)
         wrong = [finding.failure for finding in latest if finding.failure is not None]
         if wrong and manner is not Manner.LAUNCHED:
-            self._refused[manner] = one_line(f"not right then: {wrong[0].reason}", limit=200)
+            self._refused[manner] = Refusal(Why.FAILS, one_line(f"not right then: {wrong[0].reason}", limit=200))
             return None
         self._findings += latest
         return None if wrong else held
+
+    def _asked(self, manner: Manner) -> Nonstop | Refusal:
+        """One burst; again where its calls waited behind the gate, until they did so `TRIES` times in all."""
+        begin_s = time.perf_counter()
+        while True:
+            held = self._asker.run(self._indices, manner)
+            if held != WAITS:
+                return held
+            self._waited += 1
+            if self._waited >= TRIES or time.perf_counter() - begin_s > AGAIN_WITHIN_S:
+                return held
 
     def graph(self, claimed_s: float) -> tuple[float | None, str | None]:
         """Seconds a call inside of a graph, where calls are so short that it matters; or why there is none.
@@ -321,31 +347,4 @@ class Nonstops:
             held = self._right(Manner.GRAPH)
         except GuestFailed as failed:
             return None, one_line(failed.failure.reason, limit=200)
-        return (None, self._refused[Manner.GRAPH]) if held is None else (held.claimed_s, None)
-
-
-class _Aside:
-    """Copies of the outputs and the state of some sets."""
-
-    def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
-        self._bench = bench
-        self._tensors = _answers(bench, indices)
-        self._copies = [torch.empty_like(tensor) for tensor in self._tensors]
-        bench.device.synchronize()
-        self._copy()  # loads what it needs
-        # The shortest of all solutions', the trusted one's first: nobody can make it longer by keeping the device busy.
-        bench.copy_aside_s = min(bench.copy_aside_s, self._copy())
-
-    def take(self) -> float:
-        """Make the copies; the seconds that this took."""
-        return self._copy()
-
-    def _copy(self) -> float:
-        begin = time.perf_counter()
-        if self._tensors:
-            torch._foreach_copy_(self._copies, self._tensors)
-        self._bench.device.synchronize()
-        return time.perf_counter() - begin
-
-    def same(self) -> bool:
-        return all(torch.equal(copy, tensor) for copy, tensor in zip(self._copies, self._tensors, strict=True))
+        return (None, self._refused[Manner.GRAPH].text) if held is None else (held.claimed_s, None)

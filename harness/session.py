@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness.aside import reserve
 from harness.baselines import Keeper, with_baselines
 from harness.bench import Bench
 from harness.conversation import Conversation
@@ -33,7 +34,7 @@ from harness.measure import (
 )
 from harness.messages import BurstDone, CallMode
 from harness.model import DeviceKind, Failure, Status
-from harness.nonstop import Figures, Nonstops, reserve
+from harness.nonstop import Figures, Nonstops
 from harness.quiet import Known
 from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics

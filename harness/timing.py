@@ -27,10 +27,16 @@ UNEXPLAINED = "unexplained_time"
 """Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""
 
 WAITS_FOR_DEVICE = "waits_for_device"
-"""Label: its forward waits for the device to finish, so that less can be proven of its time than of others'."""
+"""Label: its forward waits for the device to finish, or its calls take long to submit: what they wait counts, unless
+the reference can't be queued either."""
 
 NOT_QUEUED = "not_queued"
-"""Label: its calls fail, are wrong or do not end where they are queued, so that less can be proven of its time."""
+"""Label: its calls fail, are wrong or do not end where they are queued, so that launching them counts, unless the
+reference can't be queued either; or the memory for the copies of them is taken."""
+
+WAIT_COUNTS = "its forward waits for the device, so that the wait counts"
+LAUNCHES_COUNT = "its calls can't be queued, so that launching them counts"
+"""What a record's reason says where calls count by the referee's clock (`claims`, rule 6)."""
 
 HOST_TOLERANCE = Tolerance(burst_s=40e-3, per_call_s=1e-3, relative=0.25, uneven_s=5e-3)
 """On the host device other processes take the processors from a burst for time slices of several milliseconds, which
@@ -131,12 +137,13 @@ def judge_times(
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
     proven = nonstop is not None and nonstop.proven
     least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
+    by_clock = nonstop is not None and nonstop.verdict.by_clock
     solution = (
         [[max(time_s, least_s) for time_s in burst] for burst in claimed]
         if proven
         else [
             [
-                time_s + charge_s
+                max(time_s + charge_s, least_s if by_clock else 0.0)
                 for turn, time_s in zip(r.turns, verdict.times_s, strict=True)
                 if turn.mode is CallMode.COLD
             ]
@@ -182,7 +189,8 @@ def judge_times(
             **nonstop.verdict.evidence,
             "manner": nonstop.manner.value,
             "data": nonstop.data,
-            "refused": {manner.value: why for manner, why in nonstop.refused.items()},
+            "refused": {manner.value: refusal.text for manner, refusal in nonstop.refused.items()},
+            "waited": nonstop.waited,
             "copies_s": list(nonstop.copied_s),
             "copies_granted_s": nonstop.copying_s,
         }
@@ -201,11 +209,15 @@ def judge_times(
         labels += (WAITS_FOR_DEVICE,)
     if nonstop is not None and nonstop.unqueued:
         labels += (NOT_QUEUED,)
-    if charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven):
+    unexplained = charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven)
+    raised = by_clock and min(time_s for burst in claimed for time_s in burst) < least_s
+    if unexplained or raised:
         timing["solution"]["claimed_samples_s"] = claimed
+    if unexplained:
         labels += (UNEXPLAINED,)
+    why = "" if nonstop is None or not raised else "; " + (WAIT_COUNTS if nonstop.waits else LAUNCHES_COUNT)
     return Judged(
-        reason=f"right on every input variant; {_in_words(estimate, quiet)}",
+        reason=f"right on every input variant; {_in_words(estimate, quiet)}{why}",
         speedup=estimate.speedup,
         timing=timing,
         failure=None,

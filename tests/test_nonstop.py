@@ -7,17 +7,18 @@ import mmap
 import random
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import pytest
 import torch
 from test_timing import KNOWN
 
 from harness import nonstop
+from harness.aside import Aside, copying_s, learn_copying, reserve
 from harness.bench import Bench
 from harness.build import default_root
 from harness.calibration import Calibration
@@ -29,7 +30,18 @@ from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
-from harness.nonstop import Asker, Nonstop, Nonstops, _Aside, copying_s, learn_copying, reserve
+from harness.nonstop import (
+    NO_MEMORY,
+    NOT_LAUNCHED,
+    TRIES,
+    WAITS,
+    Asker,
+    Figures,
+    Nonstop,
+    Nonstops,
+    Refusal,
+    Why,
+)
 from harness.sandbox import SandboxPolicy
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote
@@ -72,6 +84,17 @@ SOLUTIONS = {
     """,
     "draws": "return torch.nn.functional.dropout(torch.softmax(x, dim=1), 0.3, training=True)",
     "waits": "return torch.softmax(x, dim=1) + float(x.sum().cpu()) * 0",
+    "waits_once": """
+        import sys
+        frame, names = sys._getframe(), []
+        while frame is not None:
+            names.append(frame.f_code.co_name)
+            frame = frame.f_back
+        if "queue" in names and not hasattr(self, "waited"):
+            self.waited = True
+            torch.cuda.synchronize()
+        return torch.softmax(x, dim=1)
+    """,
 }
 
 
@@ -136,7 +159,7 @@ class Asked:
             coerce_device=False,
         )
 
-    def run(self, manner: Manner) -> Nonstop | str:
+    def run(self, manner: Manner) -> Nonstop | Refusal:
         return self.asker.run(range(SETS), manner)
 
     def verdict(self, held: Nonstop) -> Status | None:
@@ -181,8 +204,9 @@ def test_random_numbers_are_drawn_as_the_reference_draws_them(zygote: Zygote, de
     with asked(zygote, bench, tmp_path, "draws") as ask:
         for manner in (Manner.LAUNCHED, Manner.QUEUED):
             held = ask.run(manner)
-            if isinstance(held, str):
-                assert "queues nothing" in held
+            if isinstance(held, Refusal):
+                assert held.why is Why.NO_GATE
+                assert "queues nothing" in held.text
                 continue
             assert ask.verdict(held) is None
     bench.close()
@@ -223,9 +247,11 @@ def test_queued_calls_and_graphs_are_right_or_refused(ask: Asked, request: pytes
         ask.run(Manner.LAUNCHED)
         held = ask.run(manner)
         if not gpu:
-            assert isinstance(held, str) if manner is Manner.GRAPH else "queues nothing" in str(held)
+            assert isinstance(held, Refusal)
+            assert held.why is (Why.FAILS if manner is Manner.GRAPH else Why.NO_GATE)
         elif name == "waits":
-            assert isinstance(held, str)
+            assert isinstance(held, Refusal)
+            assert held == WAITS or manner is Manner.GRAPH
         elif name == "right" or manner is Manner.QUEUED:
             assert isinstance(held, Nonstop), held
             assert ask.verdict(held) is None
@@ -349,6 +375,45 @@ class TestRule6:
             )
             assert (found.charge_s > 0.0) is charged
 
+    @pytest.mark.parametrize(
+        ("wall_s", "claimed_s", "latency_s", "least_s", "per_call_s", "counted_s"),
+        [  # as measured on an H200: one that tells the end by a second stream, one that copies out late, one that waits
+            (134.2e-6, 17.0e-6, 117.6e-6, 41.9e-6, 44.4e-6, 92.3e-6),
+            (209.0e-6, 35.3e-6, 98.5e-6, 80.3e-6, 80.5e-6, 128.7e-6),
+            (168.4e-6, 7.0e-6, 117.5e-6, 41.9e-6, 44.4e-6, 126.5e-6),
+        ],
+    )
+    def test_what_could_be_queued_and_is_not_counts_by_the_clock(
+        self, wall_s: float, claimed_s: float, latency_s: float, least_s: float, per_call_s: float, counted_s: float
+    ) -> None:
+        for by_clock in (True, False):
+            found = judge_back_to_back(
+                [16 * wall_s, 20 * wall_s],
+                calls=16,
+                claimed_s=claimed_s,
+                latency_s=latency_s,
+                calibration=Calibration(per_call_s=per_call_s, spread_s=3.7e-6, bursts=2, least_s=least_s),
+                tolerance=LAUNCHED,
+                by_clock=by_clock,
+            )
+            assert found.charge_s == 0.0, "the claimed latency explains it: nobody is accused"
+            assert found.by_clock is found.evidence["by_clock"] is by_clock
+            assert found.at_most_s - found.at_least_s == pytest.approx(least_s) or not by_clock
+            assert (found.at_least_s == pytest.approx(counted_s, abs=0.1e-6)) is by_clock
+            assert found.evidence["at_least_s"] == found.at_least_s
+
+    def test_nobody_counts_for_less_than_nothing(self) -> None:
+        found = judge_back_to_back(
+            [4 * 10e-6],
+            calls=4,
+            claimed_s=5e-6,
+            latency_s=20e-6,
+            calibration=Calibration(per_call_s=42e-6, spread_s=0.0, bursts=2, least_s=41e-6),
+            tolerance=LAUNCHED,
+            by_clock=True,
+        )
+        assert found.at_least_s == 0.0
+
     def test_impossible_numbers(self) -> None:
         for walls_s in ([], [0.0], [float("nan")]):
             with pytest.raises(ValueError, match="takes time"):
@@ -385,9 +450,9 @@ def test_how_long_copies_may_take_is_learnt_behind_trusted_code(ask: Asked, monk
     monkeypatch.setattr(ask.bench, "copy_aside_s", 1.0e-3)
     monkeypatch.setattr(ask.bench, "copying_s", math.inf)
     assert copying_s(ask.bench) == pytest.approx(1.7e-3), "nothing learnt: the most that is ever granted"
-    learn_copying(ask.bench, [replace(held, copied_s=1e-6 * took) for took in (1150, 1160, 1190)])
+    learn_copying(ask.bench, [1150e-6, 1160e-6, 1190e-6])
     assert copying_s(ask.bench) == pytest.approx((1160 + 2 * 30 + 150) * 1e-6)
-    learn_copying(ask.bench, [replace(held, copied_s=5e-3)])
+    learn_copying(ask.bench, [5e-3])
     assert copying_s(ask.bench) == pytest.approx(1370e-6), "who keeps the device busy later gains nothing"
 
 
@@ -419,6 +484,127 @@ def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: py
     reserve(ask.bench, ())
 
 
+class Scripted(Asker):
+    """Launches for real; what becomes of calls that are to be queued is played, one outcome a time."""
+
+    outcomes: ClassVar[list[Refusal | None]] = []
+
+    def run(self, indices: Sequence[int], manner: Manner, *, drawn: bool = False) -> Nonstop | Refusal:
+        if manner is Manner.QUEUED and (outcome := self.outcomes.pop(0)) is not None:
+            return outcome
+        return super().run(indices, Manner.LAUNCHED, drawn=drawn)
+
+
+def measured(ask: Asked, *outcomes: Refusal | None, reference_queued_s: float | None = 9e-6) -> Figures:
+    known = replace(
+        KNOWN,
+        quiet=replace(KNOWN.quiet, nonstop_sets=SETS, queued_s=reference_queued_s),
+        nonstop=dict.fromkeys(
+            (Manner.LAUNCHED, Manner.QUEUED), Calibration(per_call_s=1.0, spread_s=0.1, bursts=2, least_s=1e-6)
+        ),
+    )
+    asker = Scripted(bench=ask.bench, guest=ask.asker.guest, request=ask.request, limit_s=20.0)
+    Scripted.outcomes[:] = outcomes
+    held = Nonstops(
+        asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
+    ).measure(1e-3, [2e-3])
+    assert held is not None
+    assert not Scripted.outcomes
+    return held
+
+
+FAILS = Refusal(Why.FAILS, "RuntimeError: no queues here")
+
+
+@pytest.mark.parametrize("ask", ["right"], indirect=True)
+class TestWhatIsNotQueued:
+    def test_who_waited_once_is_queued_again(self, ask: Asked) -> None:
+        held = measured(ask, WAITS, WAITS, None)
+        assert held.manner is Manner.QUEUED
+        assert held.proven
+        assert held.refused == {}
+        assert held.waited == 2
+        assert not held.waits
+
+    def test_who_always_waits_counts_by_the_least_of_all_tries(self, ask: Asked) -> None:
+        held = measured(ask, WAITS, WAITS, WAITS)
+        assert held.manner is Manner.LAUNCHED
+        assert held.waits
+        assert held.waited == TRIES
+        assert held.verdict.by_clock
+        assert held.verdict.charge_s == 0.0
+        walls_s = held.verdict.evidence["wall_s"]
+        assert len(walls_s) == TRIES
+        assert held.verdict.at_least_s == pytest.approx(min(walls_s) / SETS - 1e-6)
+
+    def test_who_fails_after_waiting_is_not_asked_again(self, ask: Asked) -> None:
+        assert measured(ask, WAITS, FAILS).waited == 1
+
+    def test_who_fails_there_is_not_asked_again_and_counts_by_the_clock(self, ask: Asked) -> None:
+        held = measured(ask, FAILS)
+        assert held.unqueued
+        assert held.verdict.by_clock
+        assert held.verdict.evidence["latency_s"] is None
+
+    @pytest.mark.parametrize("text", [NO_MEMORY.text, WAITS.text])
+    def test_what_the_contestant_says_is_never_taken_for_the_referee_s_reason(self, ask: Asked, text: str) -> None:
+        held = measured(ask, Refusal(Why.FAILS, text))
+        assert held.unqueued
+        assert held.verdict.by_clock
+        assert held.verdict.evidence["latency_s"] is None
+
+    def test_where_the_referee_or_the_reference_could_not_things_are_granted(self, ask: Asked) -> None:
+        for held in (
+            measured(ask, NO_MEMORY),
+            measured(ask, Refusal(Why.NO_GATE, "no")),
+            measured(ask, WAITS, WAITS, WAITS, reference_queued_s=None),
+        ):
+            assert not held.verdict.by_clock
+            assert held.verdict.evidence["latency_s"] == 2e-3
+            assert len(held.verdict.evidence["wall_s"]) == 1
+
+    def test_nobody_may_refuse_to_be_launched(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Guest, "prepare", lambda *_, **__: "there is no memory for copies")
+        with pytest.raises(GuestFailed) as failed:
+            ask.run(Manner.LAUNCHED)
+        assert failed.value.failure is NOT_LAUNCHED
+        refused = ask.run(Manner.GRAPH)
+        assert isinstance(refused, Refusal)
+        assert refused.why is Why.FAILS
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ask", ["waits", "waits_once"], indirect=True)
+def test_who_waits_once_is_queued_the_next_time(ask: Asked, request: pytest.FixtureRequest) -> None:
+    if ask.bench.device.kind is not DeviceKind.CUDA:
+        pytest.skip("nothing can be queued there")
+    ask.run(Manner.LAUNCHED)
+    held = queued_for_real(ask)
+    if request.node.callspec.params["ask"] == "waits_once":
+        assert held.proven
+        assert held.refused == {}
+        assert 1 <= held.waited < TRIES
+    else:
+        assert held.waits
+        assert held.verdict.by_clock
+        assert held.waited == TRIES
+        assert 0.0 < held.verdict.at_least_s < held.verdict.at_most_s
+
+
+def queued_for_real(ask: Asked) -> Figures:
+    calibration = Calibration(per_call_s=50e-6, spread_s=1e-6, bursts=2, least_s=1e-6)
+    known = replace(
+        KNOWN,
+        quiet=replace(KNOWN.quiet, nonstop_sets=SETS),
+        nonstop={Manner.LAUNCHED: calibration, Manner.QUEUED: calibration},
+    )
+    held = Nonstops(
+        ask.asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
+    ).measure(1e-3, [2e-3])
+    assert held is not None
+    return held
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
 def test_what_copies_take_beyond_that_is_the_bursts(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,6 +619,6 @@ def test_what_copies_take_beyond_that_is_the_bursts(ask: Asked, monkeypatch: pyt
 
 def test_nobody_can_lengthen_the_time_that_copies_should_take(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "copy_aside_s", 1.0e-3)
-    monkeypatch.setattr(_Aside, "_copy", lambda self: 5.0e-3)
-    _Aside(bench, [0, 1])
+    monkeypatch.setattr(Aside, "_copy", lambda self: 5.0e-3)
+    Aside(bench, [0, 1])
     assert bench.copy_aside_s == 1.0e-3

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from harness.calibration import Calibration
-from harness.claims import QUEUED, judge_back_to_back
+from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.devices import CallTime
 from harness.measure import ReferenceBurst, Round, Rounds, Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Status
-from harness.nonstop import NO_MEMORY, WAITS, Figures
+from harness.nonstop import NO_MEMORY, WAITS, Figures, Refusal, Why
 from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.timing import (
@@ -211,17 +211,72 @@ def test_low_claims_in_some_rounds_beside_a_true_median_buy_nothing() -> None:
     assert paid > 2.0
 
 
-def test_code_that_waits_for_the_device_is_labelled() -> None:
-    waits = replace(figures(5e-6, 4.8e-6), manner=Manner.LAUNCHED, refused={Manner.QUEUED: WAITS})
-    assert judged(10e-6, 5e-6, nonstop=waits).labels == (WAITS_FOR_DEVICE,)
+def launched(wall_s: float, claimed_s: float, latency_s: float, why: Refusal = WAITS, **more: Any) -> Figures:
+    """Calls that were not queued, beside trusted ones that take 42 us at the least; `wall_s` is per call."""
+    verdict = judge_back_to_back(
+        [NONSTOP_CALLS * wall_s],
+        calls=NONSTOP_CALLS,
+        claimed_s=claimed_s,
+        latency_s=latency_s,
+        calibration=Calibration(per_call_s=44.4e-6, spread_s=3.7e-6, bursts=2, least_s=41.9e-6),
+        tolerance=LAUNCHED,
+        **more,
+    )
+    return Figures(
+        manner=Manner.LAUNCHED,
+        data="cached",
+        verdict=verdict,
+        seconds={Manner.LAUNCHED: claimed_s},
+        refused={Manner.QUEUED: why},
+        waited=3,
+    )
 
 
 @pytest.mark.parametrize(
-    ("why", "labels"), [("RuntimeError: no queues here", (NOT_QUEUED,)), (NO_MEMORY, ()), (None, ())]
+    ("why", "label", "words"),
+    [
+        (WAITS, WAITS_FOR_DEVICE, "its forward waits for the device, so that the wait counts"),
+        (Refusal(Why.FAILS, "RuntimeError: no queues here"), NOT_QUEUED, "so that launching them counts"),
+    ],
 )
-def test_code_whose_calls_fail_where_they_are_queued_is_labelled(why: str | None, labels: tuple[str, ...]) -> None:
+def test_what_is_not_queued_counts_by_the_clock_and_is_not_accused(why: Refusal, label: str, words: str) -> None:
+    """Claimed 7 us, and 117.5 us of latency, which explains it; the clock says 168.4 us a call."""
+    lied = judged(10e-6, 7e-6, nonstop=launched(168.4e-6, 7e-6, 117.5e-6, why, by_clock=True))
+    assert lied.labels == (label,)
+    assert lied.speedup == pytest.approx(10.0 / 126.5, rel=1e-3)
+    assert words in lied.reason
+    assert lied.timing["solution"]["claimed_samples_s"][0][0] == pytest.approx(7e-6, rel=0.01)
+    assert lied.timing["hidden_per_call_s"] == pytest.approx(41.9e-6, rel=1e-3)
+    assert lied.timing["back_to_back"]["by_clock"] is True
+    assert lied.timing["back_to_back"]["waited"] == 3
+    assert lied.timing["back_to_back"]["refused"] == {"queued": why.text}
+
+
+def test_what_takes_longer_alone_than_by_the_clock_counts_as_claimed() -> None:
+    slow = judged(10e-6, 150e-6, nonstop=launched(168.4e-6, 150e-6, 170e-6, by_clock=True))
+    assert slow.speedup == pytest.approx(10.0 / 150.0, rel=1e-3)
+    assert "the wait counts" not in slow.reason
+    assert "claimed_samples_s" not in slow.timing["solution"]
+
+
+def test_what_the_latency_does_not_explain_is_accused_all_the_same() -> None:
+    found = judged(10e-6, 7e-6, nonstop=launched(300e-6, 7e-6, 117.5e-6, by_clock=True))
+    assert found.labels == (WAITS_FOR_DEVICE, UNEXPLAINED)
+    assert found.speedup == pytest.approx(10.0 / (300.0 - 41.9), rel=1e-3)
+
+
+def test_where_the_reference_waits_too_claims_are_granted() -> None:
+    found = judged(10e-6, 7e-6, nonstop=launched(168.4e-6, 7e-6, 117.5e-6))
+    assert found.labels == (WAITS_FOR_DEVICE,)
+    assert found.speedup == pytest.approx(10.0 / 7.0, rel=1e-3)
+    assert "the wait counts" not in found.reason
+    assert found.timing["hidden_per_call_s"] == pytest.approx(168.4e-6 - 7e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("why", [NO_MEMORY, None])
+def test_what_the_referee_could_not_queue_is_not_labelled(why: Refusal | None) -> None:
     refused = {} if why is None else {Manner.QUEUED: why}
-    assert judged(10e-6, 5e-6, nonstop=replace(figures(5e-6, 4.8e-6), refused=refused)).labels == labels
+    assert judged(10e-6, 5e-6, nonstop=replace(figures(5e-6, 4.8e-6), refused=refused)).labels == ()
 
 
 def test_impossible_claims_still_disqualify() -> None:
