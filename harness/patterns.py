@@ -235,7 +235,16 @@ def describe_rearrangement(actual: torch.Tensor, truth: torch.Tensor, rms: float
 
 def _at(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
     """Values at flat (logical) indices, as float64 on the CPU."""
-    places = torch.unravel_index(flat.to(tensor.device), tensor.shape)
+    places = _unravel(flat.to(tensor.device), tensor.shape)
     if tensor.element_size() == 1:  # float8 can't be indexed
         return tensor.view(torch.uint8)[places].view(tensor.dtype).cpu().to(torch.float64)
     return tensor[places].cpu().to(torch.float64)
+
+
+def _unravel(flat: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """As `torch.unravel_index`, whose first call imports torch's symbolic shapes: seconds, in the middle of a run."""
+    places = []
+    for size in reversed(shape):
+        places.append(flat % size)
+        flat = flat // size
+    return tuple(reversed(places))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from harness.patterns import Marginals, describe_pattern
+from harness.patterns import Marginals, describe_pattern, describe_rearrangement
 
 
 def mask(*shape: int, spoil: Callable[[torch.Tensor], object]) -> torch.Tensor:
@@ -76,3 +78,33 @@ def test_chunks_add_up_to_the_whole() -> None:
     assert marginals.describe() == describe_pattern(held)
     assert marginals.wrong == int(held.sum())
     assert (marginals.first, marginals.last) == (0, 63 * 33 + 32)
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 50), (40, 50), (2000,)])
+def test_values_in_other_places(shape: tuple[int, ...]) -> None:
+    truth = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    flat = truth.view(-1)
+
+    def described(answer: torch.Tensor) -> str:
+        return describe_rearrangement(answer.contiguous().view(shape).float(), truth, 1.0)
+
+    assert described(torch.randn(shape, generator=torch.Generator().manual_seed(6))) == ""
+    assert described(flat.roll(1)) == "shifted by one element"
+    assert described(flat.roll(-1)) == "shifted back by one element"
+    assert described(flat.flip(0)) == "in reverse order"
+    if len(shape) > 1:
+        assert described(truth.mT) == "transposed"
+
+
+def test_a_wrong_answer_imports_nothing_of_torch_that_no_other_does() -> None:
+    """A referee's first wrong answer would cost seconds: symbolic shapes, and sympy with them."""
+    code = """
+import sys, torch
+from harness.comparison import compare
+truth = torch.randn(64, 64, dtype=torch.float64)
+before = set(sys.modules)
+compare(truth.float() + 1.0, truth), compare(torch.randn(64, 64), truth), compare(truth.float().T.clone(), truth)
+print(len([name for name in set(sys.modules) - before if name.split(".")[0] in ("torch", "sympy", "mpmath")]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"]
