@@ -14,6 +14,7 @@ apart goes unaudited. That buys it nothing: an audit only ever takes a pass away
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import threading
@@ -28,6 +29,7 @@ from typing import Any, TypeVar
 from harness.guest import Guest, GuestFailed
 from harness.messages import Attach, Burst, BurstDone, Load
 from harness.model import one_line
+from harness.patience import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Paces, Patience
 from harness.places import placed
 from harness.posts import Post, Posts
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
@@ -45,12 +47,9 @@ POSTS = 2
 judgements, most of all because it is held while others are timed."""
 
 START_LIMIT_S = 120.0
-TOOL_LIMIT_S = 90.0
-"""A tool slows kernels down by factors of 10 to 1000; what takes longer on a small workload goes without that tool. The
-time that it is held still while others are timed counts."""
 
-END_LIMIT_S = 10.0
-"""How long a contestant may take to end, in which the tool writes what it knows."""
+TRIES = 2
+"""How often a tool begins with a solution, where it fails before any of the solution's code is reached."""
 
 MAX_LOG_BYTES = 4 * 2**20
 
@@ -100,6 +99,12 @@ class AuditResult:
     reports: list[dict[str, Any]] = field(default_factory=list)
     tools: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: tuple[BurstDone, ...] | None = None
+
+    @property
+    def incomplete(self) -> dict[str, str]:
+        """The tools that found nothing, but did not come to their end either, with why."""
+        whys = {name: held.get("not_run") or held.get("ended") for name, held in self.tools.items()}
+        return {name: str(why) for name, why in whys.items() if why and not self.tools[name]["findings"]}
 
     def to_json(self) -> dict[str, Any]:
         return {"tools": self.tools, "findings": len(self.reports)}
@@ -170,8 +175,18 @@ class Auditor:
 
     def _run_now(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
         begin = time.perf_counter()
-        if guests.cancelled:
-            return _Told(not_run="not needed any more")
+        told = _Told(not_run="not needed any more", again=True)
+        for _ in range(TRIES):
+            if guests.cancelled or not told.again:
+                break
+            told = self._try(tool, subject, guests)
+        else:
+            if told.again and told.ended is not None:  # a failure of nobody's code
+                told.not_run, told.ended = f"could not begin, {TRIES} times: {told.ended}", None
+        told.wall_s = time.perf_counter() - begin
+        return told
+
+    def _try(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
         post = None
         try:
             post = self._posts.take(tool)
@@ -179,27 +194,24 @@ class Auditor:
         except (ZygoteError, OSError) as error:
             if post is not None:
                 self._posts.drop(post)
-            return _Told(not_run=one_line(f"could not be started: {error}"), wall_s=time.perf_counter() - begin)
+            return _Told(not_run=one_line(f"could not be started: {error}"))
         seen = post.log_path.stat().st_size if post.log_path.exists() else 0
         told = _Told()
-        lost = False
         try:
-            told.ended = self._converse(post, subject, guests, seen, told.answers)
+            self._converse(post, subject, guests, seen, told)
         except SandboxUnavailable as error:
             told.not_run = one_line(str(error))
         except (ZygoteError, OSError) as error:
-            told.not_run, lost = one_line(str(error)), True
-        told.wall_s = time.perf_counter() - begin
+            told.ended, told.again, told.lost = one_line(str(error)), True, True
         told.findings = parse(_read_from(post.log_path, seen), tool)
         post.printed += sum(finding.count for finding in told.findings)
-        (self._posts.drop if lost else self._posts.give_back)(post)
+        (self._posts.drop if told.lost else self._posts.give_back)(post)
         return told
 
-    def _converse(
-        self, post: Post, subject: Subject, guests: _Guests, seen: int, answers: list[BurstDone]
-    ) -> str | None:
-        """Have the calls made, one after another until something is found; None, or why not all of them were."""
-        burst = subject.burst if post.tool is ANSWERS else subject.elsewhere
+    def _converse(self, post: Post, subject: Subject, guests: _Guests, seen: int, told: _Told) -> None:
+        """Have the calls made, one after another until something is found; `told.ended` is why not all of them were."""
+        tool, paces = post.tool, guests.paces
+        burst = subject.burst if tool is ANSWERS else subject.elsewhere
         policy = SandboxPolicy(
             mode=self._sandbox,
             gpu=True,
@@ -209,38 +221,65 @@ class Auditor:
             env=_OWN_ALLOCATIONS,
             under_tool=True,
         )
-        log_path = subject.log_path.with_name(f"{subject.log_path.name}.{post.tool.value}")
+        log_path = subject.log_path.with_name(f"{subject.log_path.name}.{tool.value}")
+        limit_s = functools.partial(paces.limit_s, tool)
+        begin_s = self._posts.clock()
         try:
             with Guest(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
                 guests.add(guest)
-                guest.attach(subject.attach, subject.arena_fd, TOOL_LIMIT_S)
-                guest.load(subject.load, TOOL_LIMIT_S)
-                for call in burst.calls[: CALLS[post.tool]]:
-                    done, _ = guest.burst(replace(burst, calls=(call,)), TOOL_LIMIT_S)
-                    answers.append(done)
-                    if parse(_read_from(post.log_path, seen), post.tool):
-                        return None  # each further call may take seconds, and say the same
-                guest.finish(END_LIMIT_S)
-        except GuestFailed as failed:
-            return failed.failure.reason
+                patience = Patience(self._posts.clock, guest.kill)
+                try:
+                    told.again = True
+                    with patience.step("opening its device", lambda: OPEN_LIMIT_S):
+                        guest.attach(subject.attach, subject.arena_fd, WALL_LIMIT_S)
+                    told.again = False
+                    with patience.step("importing it", limit_s):
+                        guest.load(subject.load, WALL_LIMIT_S)
+                    for call in burst.calls[: CALLS[tool]]:
+                        with patience.step("a call", limit_s, lambda: paces.others(tool) + _hint(tool)):
+                            done, _ = guest.burst(replace(burst, calls=(call,)), WALL_LIMIT_S)
+                        told.answers.append(done)
+                        if parse(_read_from(post.log_path, seen), tool):
+                            return  # each further call may take seconds, and say the same
+                    with patience.step("its process", lambda: END_LIMIT_S):
+                        guest.finish(WALL_LIMIT_S)
+                    told.ended = patience.why
+                    if told.ended is None:
+                        paces.told(tool, self._posts.clock() - begin_s)
+                except GuestFailed as failed:
+                    runaway = "its processes could not be held still" if guest.ran_away else None
+                    told.ended = patience.why or runaway or failed.failure.reason
+                    # A tool that is stuck before it has seen anything is not asked again.
+                    told.lost = told.again and patience.why is not None
         finally:
             log_path.unlink(missing_ok=True)
-        return None
+
+
+def _hint(tool: Tool) -> str:
+    """What a call that does not end may have, beside being slow."""
+    if tool not in (Tool.SYNCCHECK, Tool.RACECHECK):
+        return ""
+    return "; a kernel that hangs under this tool alone may have a barrier that part of a block never reaches"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Told:
+    """What became of one tool. `again`: none of the solution's code was reached; `lost`: its zygote is no use."""
+
     findings: tuple[SanitizerFinding, ...] = ()
     not_run: str | None = None
     ended: str | None = None
     wall_s: float = 0.0
     answers: list[BurstDone] = field(default_factory=list)
+    again: bool = False
+    lost: bool = False
 
 
 class _Guests:
-    """The contestants of one audit, to be ended together."""
+    """The contestants of one audit, to be ended together, and what each tool took (`paces`)."""
 
     def __init__(self) -> None:
+        self.paces = Paces()
         self._lock = threading.Lock()
         self._held: list[Guest] = []
         self._cancelled = False

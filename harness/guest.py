@@ -94,6 +94,11 @@ class Guest:
     def exit_report(self) -> ExitReport | None:
         return self._exit
 
+    @property
+    def ran_away(self) -> bool:
+        """Whether it was ended since it could not be held still."""
+        return self._child.ran_away
+
     def __enter__(self) -> Guest:
         return self
 
@@ -234,6 +239,12 @@ class Guest:
         }
         if report.cause == "lost":
             return Failure(status=Status.harness_error, reason=f"the process was lost while {where}", evidence=evidence)
+        if report.cause == "machine_memory":
+            return Failure(
+                status=Status.harness_error,
+                reason=f"this machine ran out of host memory while {where}: free some, and --resume",
+                evidence=evidence | {"short_of_memory": True},
+            )
         if report.cause == "memory_limit":
             limit = self._memory_limit_bytes / 2**30
             return Failure(

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.sandbox.freeze import StopError
 from harness.sanitizers import PRINT_LIMIT, Tool, command
 from harness.zygote import Zygote, ZygoteError
 
@@ -51,6 +50,8 @@ class Posts:
         self._held = False
         self._stopped = False
         """Whether what is under way stands still, too."""
+        self._moved: tuple[float, float | None] = 0.0, time.perf_counter()
+        """How long nothing was held still up to the last change, and since when nothing is; None where it is held."""
         self._active = 0
         self._all: list[Post] = []
         self._idle: dict[Tool, list[Post]] = {tool: [] for tool in Tool}
@@ -62,6 +63,11 @@ class Posts:
     def active(self) -> int:
         """Audits under way, each tool's counted."""
         return self._active
+
+    def clock(self) -> float:
+        """Seconds so far in which the tools were not held still."""
+        moved_s, since_s = self._moved
+        return moved_s if since_s is None else moved_s + time.perf_counter() - since_s
 
     def prepare(self, tool: Tool) -> None:
         """Begin one more, before it is asked for, unless there are enough; why there is none is told to whoever takes
@@ -128,28 +134,34 @@ class Posts:
     def hold(self) -> bool:
         """Stop all that the tools watch until `release`, and let no audit begin. False where none was under way."""
         with self._changed:
-            self._held = self._stopped = True
+            self._held = True
+            self._stand(True)
             for post in self._all if self._active else ():
-                # What can't be stopped is in the driver's hands, and is met by the wait for the GPU.
-                with suppress(StopError, ZygoteError):
-                    post.zygote.hold()
+                post.zygote.hold()
             return self._active > 0
 
     def release(self) -> None:
         """Let all go on. Idempotent."""
         with self._changed:
-            self._held = self._stopped = False
+            self._held = False
             for post in self._all:
                 post.zygote.release()
+            self._stand(False)
             self._changed.notify_all()
 
     def drain(self) -> None:
         """Let what is under way come to its end, and no audit begin until `release`."""
         with self._changed:
-            self._held, self._stopped = True, False
+            self._held = True
             for post in self._all:
                 post.zygote.release()
+            self._stand(False)
             self._changed.wait_for(lambda: self._active == 0)
+
+    def _stand(self, still: bool) -> None:
+        """Note that what is under way stands still from now on, or goes on."""
+        self._stopped = still
+        self._moved = self.clock(), None if still else time.perf_counter()
 
     def close(self) -> None:
         for post in self._all:

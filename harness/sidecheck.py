@@ -4,7 +4,8 @@ Trusted side; used by the referee. Values on the small workload make no verdict:
 sizes it was written for gets a label. Findings of the audit do make one. A race counts wherever it is found. An access
 outside of an array and the like may only say that the solution does not fit this size: where its values at full size
 are right, the tool that found it watches a call at full size as well, and it counts if it is found there too, or if the
-tool can't finish there. Else the solution gets the same label.
+tool can't finish there. Else the solution gets the same label. A tool that was not there or did not come to its end
+makes no verdict either, but is never taken for one that found nothing: there is a label for that, too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from harness.tasks import Outcome, Task
 
 SPECIALISED = "specialised_shape"
 """Label: right at the sizes asked for, wrong or failing at the problem's small ones."""
+
+INCOMPLETE = "audit_incomplete"
+"""Label: a tool of the audit was not there or did not come to its end, or nothing could be audited."""
 
 AUDITED_CALLS = 2
 """Calls under each tool; the second one meets what the first left behind."""
@@ -194,6 +198,8 @@ class SideCheck:
         elif others and SPECIALISED not in self.labels:
             self.labels.append(SPECIALISED)
         found = failure_of_reports(counting)
+        if found is None and failure is None and result.incomplete:
+            self.labels.append(INCOMPLETE)
         if found is None:
             return failure
         if failure is None:
@@ -259,6 +265,12 @@ def settle(side: SideCheck, outcome: Outcome) -> Outcome:
         timing=None,
         detail=found.detail,
     )
+
+
+def unaudited(outcome: Outcome, why: str) -> Outcome:
+    """`outcome` of a solution that should have been audited, and was not."""
+    labels = (*outcome.labels, INCOMPLETE) if outcome.status is Status.passed else outcome.labels
+    return replace(outcome, evidence={**outcome.evidence, "audit": {"not_run": why}}, labels=labels)
 
 
 def set_bytes(bench: Bench) -> int:

@@ -99,7 +99,7 @@ class Zygote:
         return self._life.threads
 
     def hold(self) -> None:
-        """Stop all children until `release`, those that are started meanwhile too. Raises `StopError`.
+        """Stop all children until `release`, those that are started meanwhile too; what can't be stopped is ended.
 
         The zygote itself goes on, and what it runs under: compute-sanitizer follows no fork any more once it has been
         stopped.

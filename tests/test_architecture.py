@@ -22,8 +22,8 @@ LAYERS = {
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "peaks reference shortage sketch sources split store",
     "stages": "arrival aside audit backtoback baselines bench build contention contestant conversation guest health "
-    "hush idle learning measure nonstop opened oracle places posts prefork quiet refresh reordering retrial sandbox "
-    "session sidebench sidecheck signature snapshot standby tally tasks timing tracing verify zygote",
+    "hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh reordering retrial "
+    "sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",
 }

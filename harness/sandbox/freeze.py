@@ -53,8 +53,10 @@ def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
             _signal(fresh, signal.SIGSTOP)
             told_s = time.perf_counter()
             told.update(fresh)
-        elif not any(_running(pid) for pid in found):
-            return told_s, tuple(found)
+        elif not any(_running(pid) for pid in found) and told.issuperset(_children(root)):
+            # The last look is for what lost its parent while /proc was walked: it is the root's child since.
+            missed = [pid for pid in told.difference(found) if _parent(pid) in (root, *told)]
+            return told_s, (*found, *missed)
         if time.perf_counter() > deadline_s:
             raise StopError(found)
 
@@ -69,6 +71,12 @@ def _children(root: int) -> list[int]:
     with suppress(OSError), open(f"/proc/{root}/task/{root}/children", encoding="ascii") as file:
         return [int(pid) for pid in file.read().split()]
     return []
+
+
+def _parent(pid: int) -> int | None:
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+    return None
 
 
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:

@@ -52,6 +52,8 @@ class Child:
         self._stopped: tuple[int, ...] = ()
         self._paused = False
         self._held = False
+        self.ran_away = False
+        """Whether it was ended since it could not be held still."""
 
     def wait(self, timeout_s: float | None = None) -> ExitReport | None:
         """How it ended, once everything that it started is gone too; None where that takes longer than asked.
@@ -210,7 +212,7 @@ class Life:
         if pending.child is not None:
             with self.stopping:
                 if self._held:
-                    pending.child.hold()
+                    self._hold_or_end(pending.child)
             return pending.child
         channel.close()
         if not answered:
@@ -226,11 +228,18 @@ class Life:
         return self._held
 
     def hold(self) -> None:
-        """Stop all children, those to come too. Raises `StopError`."""
+        """Stop all children, those to come too. What can't be stopped is ended."""
         with self.stopping:
             self._held = True
             for child in self._living():
-                child.hold()
+                self._hold_or_end(child)
+
+    def _hold_or_end(self, child: Child) -> None:
+        try:
+            child.hold()
+        except freeze.StopError:
+            child.ran_away = True
+            self.kill(child._number)
 
     def release(self) -> None:
         """Let them go on after a `hold`, less those that are paused."""
