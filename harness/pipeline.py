@@ -299,6 +299,8 @@ class _Run:
         """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is
         ready."""
         waiting: deque[tuple[Ready[Job, Built], Open]] = deque()
+        if self._schedule.await_ready():
+            self._executor.await_slot(slot)
         while True:
             ready = self._schedule.take(slot.name, wait=not waiting)
             if ready is None and not waiting:

@@ -79,6 +79,15 @@ class Schedule(Generic[J, B]):
             self._building -= 1
             self._changed.notify_all()
 
+    def await_ready(self) -> bool:
+        """Wait until something is built; False where all is judged, or after `stop`."""
+        with self._changed:
+            while not (self._stopped or self._ready):
+                if not (self._waiting or self._building or self._judging):
+                    return False
+                self._changed.wait()
+            return not self._stopped
+
     def take(self, slot: str, *, wait: bool = True) -> Ready[J, B] | None:
         """What this slot judges next; waits for builds. None when all is judged, or after `stop`.
 

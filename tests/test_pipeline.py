@@ -9,17 +9,22 @@ import subprocess
 import textwrap
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.build import default_root
+from harness.build import BuildOutcome, default_root
 from harness.catalog import CatalogError
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
+from harness.executors import Built, Order, Slot
+from harness.executors.local import LocalExecutor
 from harness.model import DeviceKind, Status
 from harness.pipeline import SolutionFinished, evaluate_run
 from harness.store import RunStore
+from harness.tasks import Outcome, Task
 
 PROBLEM = """
 import torch
@@ -101,6 +106,40 @@ def test_each_has_its_record_and_resume_evaluates_only_what_is_missing(config: R
             Status.runtime_error,
         }
         assert len(store.records()) == len(EXPECTED)
+
+
+class _Noting(LocalExecutor):
+    """Notes which tasks came ahead of each; its slot can begin only once all that it is given to build is built."""
+
+    def __init__(self, config: RunConfig, logs: Path) -> None:
+        super().__init__(config, collect(), logs)
+        self.ahead: list[list[str]] = []
+        self._left = threading.Semaphore(0)
+
+    def build(self, order: Order) -> BuildOutcome:
+        try:
+            return super().build(order)
+        finally:
+            self._left.release()
+
+    def await_slot(self, slot: Slot) -> None:
+        for _ in BODIES:
+            assert self._left.acquire(timeout=60)
+        time.sleep(0.2)  # what was built is handed over right afterwards
+        super().await_slot(slot)
+
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
+        self.ahead.append([each.filename for each, _ in ahead])
+        return super().judge(slot, task, built, ahead)
+
+
+def test_a_slot_that_is_slow_to_start_knows_what_comes_after_its_first_task(config: RunConfig) -> None:
+    logs = config.run_dir / "logs"
+    logs.mkdir(parents=True)
+    executor = _Noting(config, logs)
+    with executor:
+        evaluate_run(replace(config, out=config.out / "again"), environment=collect(), executor=executor)
+    assert [len(names) for names in executor.ahead] == [2, 2, 1, 0]
 
 
 def test_a_referee_that_is_killed_is_replaced_and_nothing_is_lost(config: RunConfig) -> None:

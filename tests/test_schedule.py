@@ -144,6 +144,33 @@ def test_stop_wakes_everybody_and_names_what_is_left() -> None:
     assert schedule.left_over() == []
 
 
+def test_who_waits_for_something_to_be_built_takes_nothing() -> None:
+    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("a", "a2")], ahead=9)
+    told: list[bool] = []
+
+    def waiting() -> threading.Thread:
+        thread = threading.Thread(target=lambda: told.append(schedule.await_ready()))
+        thread.start()
+        return thread
+
+    first = waiting()
+    assert schedule.next_build() == ("a", "a1")
+    assert schedule.next_build() == ("a", "a2")
+    schedule.built(Ready(job="a1", problem="a", built=""))
+    first.join(10)
+    assert told == [True]
+    assert take(schedule, "x") == "a1"
+    second = waiting()
+    schedule.settled()  # a2 could not be built, and the slot that has a1 may give it back
+    second.join(0.05)
+    assert told == [True]
+    schedule.judged()
+    second.join(10)
+    assert told == [True, False]
+    schedule.stop()
+    assert not schedule.await_ready()
+
+
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_many_threads_judge_each_job_once(slots: int) -> None:
     jobs = [(f"p{n % 7}", f"p{n % 7}-{n}") for n in range(200)]

@@ -84,6 +84,13 @@ class Executor(Protocol):
         """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
         ...
 
+    def await_slot(self, slot: Slot) -> None:
+        """Return once the slot can begin with a task, or never will: then `judge` says why.
+
+        Meanwhile more is built, so that whoever waits before it chooses what to judge knows what comes next too.
+        """
+        ...
+
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         """The verdict; `task` is without modules, which come from `built`.
 

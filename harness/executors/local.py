@@ -84,16 +84,28 @@ class RefereeProcess:
         self._log_path = log_path
         self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
         self.ready = False
+        self._refused: RefereeLost | SlotLost | None = None
         with suppress(RefereeLost):  # one that died at once is met by its first task
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
-    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
-        """The verdict, or None where it is left open. Raises `RefereeLost` and `SlotLost`."""
-        if not self.ready:
+    def wait_ready(self) -> None:
+        """Return once it has its device. Raises `RefereeLost` and `SlotLost`, the same every time."""
+        if self._refused is not None:
+            raise self._refused
+        if self.ready:
+            return
+        try:
             message = self._receive(START_TIMEOUT_S)
             if message["type"] != "ready":
                 raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
-            self.ready = True
+        except (RefereeLost, SlotLost) as refused:
+            self._refused = refused
+            raise
+        self.ready = True
+
+    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
+        """The verdict, or None where it is left open. Raises `RefereeLost` and `SlotLost`."""
+        self.wait_ready()
         return self._ask({"type": "judge", "task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
 
     def settle(self, task: Task) -> Outcome:
@@ -180,6 +192,12 @@ class LocalExecutor:
 
     def build(self, order: Order) -> BuildOutcome:
         return self._builders.build(order)
+
+    def await_slot(self, slot: Slot) -> None:
+        referee = self._referees.get(slot.name)
+        with suppress(RefereeLost, SlotLost):
+            if referee is not None:
+                referee.wait_ready()
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         whole = _whole(task, built)

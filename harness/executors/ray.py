@@ -239,6 +239,9 @@ class RayExecutor:
             file.write(log_bytes)
         return RemoteBuilt(order=order, outcome=known, modules=modules)
 
+    def await_slot(self, slot: Slot) -> None:
+        """Nothing to wait for: `judge` begins nothing ahead."""
+
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
         assert isinstance(built, RemoteBuilt)
         reason = ""
