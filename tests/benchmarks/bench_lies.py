@@ -4,8 +4,9 @@
 
 Needs a GPU, about a minute; the file is written anew after each row. A submission does what the reference does and
 takes as long, but replaces the harness's clock in its own process so that every call claims X microseconds less. Caught
-is a lie that is charged to the calls (`unexplained_time`) or disqualified. The second kind of liar also waits for the
-device in its forward, so that its calls can't be queued, and claims that all of that is launching.
+is a lie that is charged to the calls (`unexplained_time`) or disqualified, or where claims do not decide. The second
+kind of liar also waits for the device in its forward, so that its calls can't be queued, and claims that all of that is
+launching: all of its calls count by the referee's clock, whatever they claim.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ def liar(cycles: int, lie_s: float, *, waits: bool) -> str:
 
 
 def caught(outcome: Outcome) -> bool:
-    return outcome.status.value != "passed" or UNEXPLAINED in outcome.labels
+    """Whether a lie made no time count that was claimed."""
+    if outcome.status.value != "passed" or UNEXPLAINED in outcome.labels:
+        return True
+    held = outcome.timing or {}
+    return "claimed_samples_s" in held.get("solution", {})
 
 
 def row(held: Referee, length_s: float, hz: float, *, waits: bool) -> str:
