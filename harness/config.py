@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from harness.model import Baseline, DeviceKind, PrecisionClass
+from harness.model import RUN_FORMAT, Baseline, DeviceKind, PrecisionClass
 from harness.policies import Policy, parse_policy
 
 DevicePolicy = Literal["strict", "coerce"]
@@ -46,6 +46,15 @@ MEMORY_LIMIT_BYTES = 32 * GIB
 
 CACHE_LIMIT_BYTES = 20 * GIB
 """What built modules may take by default. One takes 0.5 to 3 MB: room for some ten thousand."""
+
+LEAST_MEMORY_BYTES = 256 * 1024**2
+"""The least host memory that a contestant may be given."""
+
+MOST_PROCESSES, MOST_SETS, MOST_CALLS = 1024, 1024, 1_000_000
+"""At most so many processes at once, sets of inputs (each is drawn and judged), timed calls of one solution."""
+
+COMMAND_LINE = "command line"
+"""Where a value stands that no file gave."""
 
 SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 """`2/8`: the second of eight parts."""
@@ -162,7 +171,10 @@ def _path(value: object) -> Path:
         return value
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError("a path")
-    return Path(value).expanduser()
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("a path whose ~ names a user of this machine") from None
 
 
 def _paths(value: object) -> tuple[Path, ...]:
@@ -188,14 +200,19 @@ def _flag(value: object) -> bool:
 
 def _run_id(value: object) -> str:
     if not isinstance(value, str) or not RUN_ID.fullmatch(value):
-        raise ValueError("a folder name of letters, digits, '.', '_' and '-'")
+        raise ValueError("a folder name of 1 to 100 letters, digits, '.', '_' and '-', the first a letter or digit")
     return value
 
 
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("a whole number of at least 1")
-    return value
+def _count(most: int) -> Callable[[object], int]:
+    """What is beyond `most` is a slip of the keyboard: nothing would end, or fit in memory."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise ValueError(f"a whole number from 1 to {most}")
+        return value
+
+    return parse
 
 
 def _positive(value: object) -> float:
@@ -230,8 +247,15 @@ def _bytes(value: object) -> int:
     return value
 
 
+def _memory(value: object) -> int:
+    held = _bytes(value)
+    if held < LEAST_MEMORY_BYTES:
+        raise ValueError(f"at least {LEAST_MEMORY_BYTES // 1024**2} MiB, below which torch does not load")
+    return held
+
+
 def _optional_count(value: object) -> int | None:
-    return None if value is None else _count(value)
+    return None if value is None else _count(MOST_PROCESSES)(value)
 
 
 def _shard(value: object) -> str | None:
@@ -243,13 +267,23 @@ def _shard(value: object) -> str | None:
     return match[0]
 
 
+def _nearest(wanted: str, names: Sequence[str]) -> str:
+    """` (nearest: NAME)`: the shortest that begins with what was typed, else holds it, else is spelt like it."""
+    typed = wanted.strip().lower()
+    rules = (lambda name: name.startswith(typed), lambda name: typed in name) if len(typed) >= 3 else ()
+    for rule in rules:
+        if found := sorted(filter(rule, names), key=len):
+            return f" (nearest: {found[0]})"
+    near = difflib.get_close_matches(typed, names, n=1)
+    return f" (nearest: {near[0]})" if near else ""
+
+
 def _choice(*names: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         # YAML 1.1 reads a bare `off` as false, and `sandbox: off` means the word.
         held = "off" if value is False and "off" in names else value
         if not isinstance(held, str) or held not in names:
-            near = difflib.get_close_matches(str(held), names, n=1)
-            raise ValueError("one of " + ", ".join(names) + (f" (nearest: {near[0]})" if near else ""))
+            raise ValueError("one of " + ", ".join(names) + _nearest(str(held), names))
         return held
 
     return parse
@@ -270,8 +304,7 @@ def parse_baselines(value: object) -> tuple[Baseline, ...]:
         name = item.strip().replace("-", "_") if isinstance(item, str) else ""
         name = f"compile_{name}" if name.startswith("max_autotune") else name
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise ValueError(wanted + (f" (nearest: {near[0]})" if near else ""))
+            raise ValueError(wanted + _nearest(name, known))
         found.append(Baseline(name))
     if len(set(found)) != len(found):
         raise ValueError(f"{wanted}, each once")
@@ -281,7 +314,10 @@ def parse_baselines(value: object) -> tuple[Baseline, ...]:
 def _policy(value: object) -> Policy:
     if isinstance(value, Path):  # of the command line: a file of a policy's keys, or one that has them under `policy`
         held, _ = _load(value)
-        value = held.get("policy", held)
+        try:
+            return parse_policy(held.get("policy", held))
+        except ValueError as error:
+            raise ConfigError(f"{value}: the policy must be {error}") from None
     return parse_policy(value)
 
 
@@ -290,8 +326,8 @@ def _precision(value: object) -> PrecisionClass | None:
 
 
 TIMING_KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
-    "min_samples": (_count, 30),
-    "sets_per_burst": (_count, 8),
+    "min_samples": (_count(MOST_CALLS), 30),
+    "sets_per_burst": (_count(MOST_SETS), 8),
     "relative_half_width": (_fraction, 0.005),
     "budget_s": (_positive, 10.0),
 }
@@ -316,13 +352,13 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "allow_degenerate": (_flag, False),
     "policy": (_policy, Policy()),
     "baselines": (parse_baselines, (Baseline.EAGER,)),
-    "seeds": (_count, 3),
-    "jobs": (_count, NOT_GIVEN),
+    "seeds": (_count(MOST_SETS), 3),
+    "jobs": (_count(MOST_PROCESSES), NOT_GIVEN),
     "compile_timeout_s": (_positive, 300.0),
     "load_timeout_s": (_positive, 120.0),
     "call_timeout_s": (_positive, 60.0),
     "solution_timeout_s": (_positive, 300.0),
-    "memory_limit_bytes": (_bytes, NOT_GIVEN),
+    "memory_limit_bytes": (_memory, NOT_GIVEN),
     "cache_dir": (_path, NOT_GIVEN),
     "cache_limit_bytes": (_bytes, CACHE_LIMIT_BYTES),
     "workers": (_optional_count, None),
@@ -335,6 +371,20 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
 the file may hold `timing`, a mapping of `TIMING_KEYS`."""
 
 
+_OPTIONS: Mapping[str, str] = {
+    "baselines": "--baseline",
+    "budget_s": "--timing-budget",
+    "cache_dir": "--cache",
+    "cache_limit_bytes": "--cache-limit",
+    "call_timeout_s": "--call-timeout",
+    "compile_timeout_s": "--compile-timeout",
+    "load_timeout_s": "--load-timeout",
+    "memory_limit_bytes": "--memory-limit",
+    "solution_timeout_s": "--solution-timeout",
+}
+"""Key -> the option of the command line, where its name is not the key's."""
+
+
 def cache_root() -> Path:
     """Where caches go that nobody gave a place: `HARNESS_CACHE`, else `kernel-harness` below `XDG_CACHE_HOME` or
     `~/.cache`."""
@@ -343,6 +393,15 @@ def cache_root() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     # The XDG rules: what is not absolute does not count.
     return (Path(base) if base and os.path.isabs(base) else Path("~/.cache").expanduser()) / "kernel-harness"
+
+
+def cache_folder(given: Path | None) -> Path:
+    """The folder of caches: the one given, else `cache_root`. Absolute, since processes with other working folders
+    use it. Raises `ConfigError`."""
+    try:
+        return (given or cache_root()).expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"the folder of caches: {error}; name another by --cache or HARNESS_CACHE") from error
 
 
 _PATH_KEYS = ("problems", "out", "cache_dir")
@@ -374,8 +433,8 @@ def resolve(
             parsed["paths"] = tuple(base / item for item in cast(tuple[Path, ...], parsed["paths"]))
         given |= parsed
     named = {name: value for name, value in (options or {}).items() if value is not None}
-    timing |= _parse({name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, "command line")
-    given |= _parse({name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, "command line")
+    timing |= _parse({name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, COMMAND_LINE)
+    given |= _parse({name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, COMMAND_LINE)
 
     values: dict[str, Any] = {name: default for name, (_, default) in KEYS.items()} | given
     if not values["paths"]:
@@ -395,7 +454,7 @@ def resolve(
     values["executor"] = values["executor"] or ("ray" if on_ray else "local")
     if on_ray and values["executor"] == "local":
         raise ConfigError("`ray_address` and `accelerator_type` are for the executor ray, not for local")
-    values["cache_dir"] = (values["cache_dir"] or cache_root()).expanduser()
+    values["cache_dir"] = cache_folder(values["cache_dir"])
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
 
 
@@ -405,6 +464,8 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key.start_mark)
             if key.value in seen:
                 problem = f"`{key.value}` stands twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
@@ -422,7 +483,7 @@ def _load(file: Path) -> tuple[dict[str, object], Path]:
         raise ConfigError(f"{file}: can't be read: {error}") from error
     try:
         value = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
     if value is None:
         return {}, file.parent
@@ -431,9 +492,22 @@ def _load(file: Path) -> tuple[dict[str, object], Path]:
     # The run.yaml that a run leaves behind holds its configuration under `config`, with paths as seen from
     # where it was started: give that file, and the run repeats under a new name.
     if isinstance(value.get("config"), dict) and "format" in value:
+        if value["format"] not in range(1, RUN_FORMAT + 1):
+            raise ConfigError(
+                f"{file}: format {value['format']!r:.40}; this harness reads 1 to {RUN_FORMAT}; update it"
+            )
         config = {name: held for name, held in value["config"].items() if name not in ("run_id", "resume")}
         return config, Path()
     return cast(dict[str, object], value), file.parent
+
+
+def _told(value: object) -> str:
+    """A wrong value in a message: what it is, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of thousands of digits
+        return "that"
+    return text if len(text) <= 120 else f"{text[:120]} …"
 
 
 def _parse(
@@ -453,5 +527,6 @@ def _parse(
         try:
             parsed[name] = keys[name][0](value)
         except ValueError as error:
-            raise ConfigError(f"{source}: `{prefix}{name}` must be {error}, not {value!r}") from None
+            option = f" ({_OPTIONS[name]})" if source == COMMAND_LINE and name in _OPTIONS else ""
+            raise ConfigError(f"{source}: `{prefix}{name}`{option} must be {error}, not {_told(value)}") from None
     return parsed

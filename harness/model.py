@@ -17,6 +17,9 @@ from typing import Any
 RECORD_FORMAT = 1
 """Version of the record format; a reader accepts this and every smaller one."""
 
+RUN_FORMAT = 1
+"""Version of `run.yaml` and of a run folder's layout; a reader accepts this and every smaller one."""
+
 
 class DeviceKind(StrEnum):
     """Where solutions execute."""

@@ -32,10 +32,7 @@ from typing import Any, NoReturn, Self
 
 import yaml
 
-from harness.model import Record, Status
-
-RUN_FORMAT = 1
-"""Version of `run.yaml` and of the folder's layout; a reader accepts this and every smaller one."""
+from harness.model import RUN_FORMAT, Record, Status
 
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""

@@ -606,6 +606,6 @@ def test_warmup_prepares_the_device_that_eval_would_take(
     done = call("warmup", "--config", "my.yaml", "--unchecked", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
-    assert opened == [(DeviceKind.HOST, Path("built"), False)]
+    assert opened == [(DeviceKind.HOST, place / "built", False)]
     assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out
-    assert opened[1] == (DeviceKind.HOST, Path("other"), True)
+    assert opened[1] == (DeviceKind.HOST, place / "other", True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -89,7 +90,70 @@ def test_the_json_form_does_not_spell_out_where_things_are() -> None:
     ("value", "expected"), [("8GiB", 8 * GIB), ("1.5 GB", 1_500_000_000), (4096, 4096), ("512", 512), ("2KiB", 2048)]
 )
 def test_sizes_take_units(value: object, expected: int) -> None:
-    assert settle(memory_limit_bytes=value).memory_limit_bytes == expected
+    assert settle(cache_limit_bytes=value).cache_limit_bytes == expected
+
+
+def test_a_memory_limit_in_which_nothing_could_run_is_refused() -> None:
+    assert settle(memory_limit_bytes="256MiB").memory_limit_bytes == GIB // 4
+    with pytest.raises(ConfigError, match=r"`memory_limit_bytes` \(--memory-limit\) must be at least 256 MiB"):
+        settle(memory_limit_bytes="8")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seeds": 10**23}, "`seeds` must be a whole number from 1 to 1024"),
+        ({"workers": 10**20}, "`workers` must be"),
+        ({"jobs": 10**5000}, "`jobs` must be"),
+        ({"budget_s": -1.0}, "`budget_s` (--timing-budget) must be a number above 0"),
+        ({"baselines": "eager,eager"}, "`baselines` (--baseline) must be"),
+        ({"run_id": "x" * 5000}, "1 to 100 letters"),
+        ({"cache_dir": "~nosuchuser/x"}, "a path whose ~ names a user of this machine"),
+    ],
+    ids=lambda held: next(iter(held)) if isinstance(held, dict) else "",
+)
+def test_options_are_named_as_they_are_typed_and_bounded(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settle(**wrong)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("typed", "nearest"),
+    [
+        ("compile_max", "compile_max_autotune"),
+        ("max-auto", "compile_max_autotune"),
+        ("autotune", "compile_max_autotune"),
+        ("compil", "compile"),
+        ("Eager", "eager"),
+        ("tf32", "eager_tf32"),
+        ("aeger", "eager"),
+    ],
+)
+def test_the_nearest_baseline_is_the_one_that_was_begun(typed: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=rf"\(nearest: {nearest}\), not"):
+        settle(baselines=typed)
+
+
+def test_the_nearest_choice_does_not_mind_capitals() -> None:
+    with pytest.raises(ConfigError, match=r"\(nearest: bf16\)"):
+        settle(precision="BF16")
+
+
+def test_the_folder_of_caches_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert settle(cache_dir="here").cache_dir == tmp_path / "here"
+    monkeypatch.setenv("HARNESS_CACHE", "there")
+    assert settle().cache_dir == tmp_path / "there"
+
+
+def test_a_policy_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "min_own_share: 7", "policy.yaml")
+    with pytest.raises(ConfigError) as caught:
+        settle(policy=file)
+    assert str(caught.value).startswith(f"{file}: the policy must be a policy whose min_own_share")
+    assert "PosixPath" not in str(caught.value)
 
 
 def test_off_is_a_word_even_where_yaml_reads_a_boolean(tmp_path: Path) -> None:
@@ -108,7 +172,7 @@ def test_precision_is_a_class_or_the_problems_own() -> None:
         ("timing: {budget: 3}", "unknown key `timing.budget`; did you mean `timing.budget_s`?"),
         ("timings: {}", "did you mean `timing`?"),
         ("qqqq: 1", "known: paths, problem"),
-        ("seeds: 0", "`seeds` must be a whole number of at least 1, not 0"),
+        ("seeds: 0", "`seeds` must be a whole number from 1 to 1024, not 0"),
         ("seeds: true", "`seeds` must be a whole number"),
         ("jobs: many", "`jobs` must be a whole number"),
         ("checked: 'yes'", "`checked` must be true or false"),
@@ -127,6 +191,12 @@ def test_precision_is_a_class_or_the_problems_own() -> None:
         ("- a\n- b", "must hold `key: value` lines, not list"),
         ("a: [", "not valid YAML"),
         ("seeds: 1\nseeds: 2", "`seeds` stands twice"),
+        ("? [a]\n: 4", "a key must be a word"),
+        ("{[1]: 2}", "a key must be a word"),
+        ("seeds: 2026-99-99", "not valid YAML"),
+        ("seeds: " + "9" * 5000, "not valid YAML"),
+        ("[" * 3000, "not valid YAML"),
+        ("format: 99\nconfig: {}", "format 99; this harness reads 1 to 1"),
     ],
 )
 def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:
