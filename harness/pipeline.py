@@ -292,7 +292,8 @@ class _Run:
             if self._cache is None:
                 self._cache = BuildCache(self._config.cache_dir, self._config.cache_limit_bytes)
             if problem.digest not in self._signatures:
-                self._signatures[problem.digest] = signature(problem, self._cache)
+                expected = self._executor.expect_builds
+                self._signatures[problem.digest] = signature(problem, self._cache, on_miss=expected)
             return self._signatures[problem.digest]
 
     def _judge_all(self, slot: Slot) -> None:

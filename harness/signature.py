@@ -7,6 +7,7 @@ know the answer. Only then is torch imported.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from harness.build import BuildCache
@@ -17,9 +18,11 @@ FORMAT = 1
 """Version of what is remembered; part of its key."""
 
 
-def signature(problem: Problem, cache: BuildCache) -> dict[str, Any] | None:
+def signature(
+    problem: Problem, cache: BuildCache, *, on_miss: Callable[[], None] = lambda: None
+) -> dict[str, Any] | None:
     """The constructor's arguments and one call's inputs as shapes (`harness.build.arguments`), at the small workload
-    where there is one.
+    where there is one. `on_miss` is called before the seconds that it takes where they are not remembered.
 
     None where the problem does not tell; then what a solution compiles late is built where it runs.
     """
@@ -29,6 +32,7 @@ def signature(problem: Problem, cache: BuildCache) -> dict[str, Any] | None:
     if (held := cache.recall(key)) is not None and isinstance(held.get("arguments"), dict):
         arguments: dict[str, Any] = held["arguments"]
         return arguments
+    on_miss()
     found = _described(problem, workload)
     if found is not None:
         cache.put(key, None, {"arguments": found}).release()

@@ -80,6 +80,10 @@ class Executor(Protocol):
         """How many builds should be under way at once."""
         ...
 
+    def expect_builds(self) -> None:
+        """Begin what builds need, in the background: some of those to come are likely to be new. Idempotent."""
+        ...
+
     def build(self, order: Order) -> Built:
         """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ class LateZygote(Zygote):
         self._started = False
         self._closed = False
 
-    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: tuple[int, ...] = ()) -> Child:  # type: ignore[override]
+    def start(self) -> None:
+        """Have it begin with its imports, if it has not, or has died. Raises `ZygoteError` after `close`."""
         with self._starting:
             if self._closed:
                 raise ZygoteError("the builders have been ended")
@@ -45,6 +47,9 @@ class LateZygote(Zygote):
                 self._started = True
             elif not self.alive:
                 self.restart()
+
+    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: tuple[int, ...] = ()) -> Child:  # type: ignore[override]
+        self.start()
         return super().spawn(target, policy, log_path, fds)
 
     def close(self) -> None:
@@ -63,6 +68,11 @@ class LocalBuilders:
         self._timeout_s = timeout_s
         self._sandbox: Mode = sandbox
         self._zygote = LateZygote(PRELOAD, log)
+
+    def expect(self) -> None:
+        """Begin with the zygote's imports, in the background."""
+        with suppress(ZygoteError):  # at the end nobody needs it
+            self._zygote.start()
 
     def build(self, order: Order) -> BuildOutcome:
         """What `build_solution` says; once more where a zygote died under it."""

@@ -190,6 +190,9 @@ class LocalExecutor:
         held = self._referees.get(slot.name)
         return None if held is None else held.pid
 
+    def expect_builds(self) -> None:
+        self._builders.expect()
+
     def build(self, order: Order) -> BuildOutcome:
         return self._builders.build(order)
 

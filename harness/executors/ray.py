@@ -225,6 +225,9 @@ class RayExecutor:
     def slots(self) -> Sequence[Slot]:
         return self._slots
 
+    def expect_builds(self) -> None:
+        """Nothing to begin: each task starts what it needs where it runs."""
+
     def build(self, order: Order) -> RemoteBuilt:
         outcome, modules, log = self._task.remote(order, self._config, self._own_cache, self._capability)
         try:
