@@ -45,11 +45,12 @@ from harness.sidecheck import (
     AUDITED_CALLS,
     FIRST_FREE,
     SideCheck,
-    builds_later,
+    auditable,
     explainable,
     set_bytes,
     settle,
     subject_of,
+    unaudited,
     whole_as_small,
 )
 from harness.standby import Standby
@@ -278,6 +279,8 @@ class Referee:
         spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}
         more = {"sandbox": _sandbox_json(guest), "defences_s": spent_s}
         outcome = replace(outcome, evidence={**outcome.evidence, **more})
+        if side is None and self._auditor is not None:
+            outcome = unaudited(task, outcome, set_bytes(bench))
         if owes and side is not None:
             if explainable(outcome) and not _short_of_memory(outcome):
                 self._owed[_name(task)] = (side, outcome)
@@ -292,7 +295,7 @@ class Referee:
 
     def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
         """Begin the checks on the side, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
-        if self._auditor is None or not (task.parts or builds_later(task)):
+        if self._auditor is None or not auditable(task):
             return None
         try:
             bench = self._side_benches.lend(task.problem, workload)

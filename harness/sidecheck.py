@@ -64,6 +64,11 @@ def builds_later(task: Task) -> bool:
     return _BUILDS_LATER.search(task.source) is not None
 
 
+def auditable(task: Task) -> bool:
+    """Whether a solution has kernels of its own, or may have."""
+    return bool(task.parts) or builds_later(task)
+
+
 def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
     """What to check on the side where no small workload is declared: the whole one, if a set of it takes few bytes."""
     return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
@@ -267,10 +272,16 @@ def settle(side: SideCheck, outcome: Outcome) -> Outcome:
     )
 
 
-def unaudited(outcome: Outcome, why: str) -> Outcome:
-    """`outcome` of a solution that should have been audited, and was not."""
-    labels = (*outcome.labels, INCOMPLETE) if outcome.status is Status.passed else outcome.labels
-    return replace(outcome, evidence={**outcome.evidence, "audit": {"not_run": why}}, labels=labels)
+def unaudited(task: Task, outcome: Outcome, set_bytes: int) -> Outcome:
+    """`outcome` of a solution that should have been audited and was not, a set of whose workload takes `set_bytes`."""
+    if outcome.status is not Status.passed or not auditable(task):
+        return outcome
+    if task.small is None and whole_as_small(task, set_bytes) is None:
+        why = f"the problem declares no small workload, and {set_bytes / 2**20:.0f} MiB are too many for the tools"
+    else:
+        why = "its small workload could not be made ready: for want of room, or harness problems lint says why"
+    evidence = {**outcome.evidence, "audit": {"not_run": why}}
+    return replace(outcome, evidence=evidence, labels=(*outcome.labels, INCOMPLETE))
 
 
 def set_bytes(bench: Bench) -> int:

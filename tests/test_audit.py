@@ -172,7 +172,9 @@ def test_findings_become_the_verdict(court: Court, name: str) -> None:
     assert outcome.status is status, (outcome.reason, outcome.evidence.get("reports"))
     if marker is None:
         assert outcome.speedup is not None
-        assert (outcome.labels == ("specialised_shape",)) is (name == "one size only"), outcome.labels
+        # What breaks at the small size may break under each tool, and memcheck alone says why.
+        labels = set(outcome.labels) - {"audit_incomplete"} if name == "one size only" else set(outcome.labels)
+        assert labels == ({"specialised_shape"} if name == "one size only" else set()), (outcome.labels, tools)
     else:
         lines = [number for number, line in enumerate(source.split("\n"), 1) if marker in line]
         found = [report for report in outcome.evidence["reports"] if report["line"] in lines]

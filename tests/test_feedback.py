@@ -215,10 +215,17 @@ def test_what_happened_at_other_sizes_and_while_timing_is_told() -> None:
 
 
 def test_the_audit_s_tools_are_named() -> None:
-    tools = {"memcheck": {"wall_s": 1.0, "findings": 0}, "racecheck": {"not_run": "took too long"}}
+    tools = {
+        "memcheck": {"wall_s": 1.0, "findings": 0},
+        "racecheck": {"not_run": "could not begin"},
+        "synccheck": {"wall_s": 20.0, "findings": 0, "ended": "a call was not over within 20 s"},
+    }
     text = feedback(failing(Status.passed, evidence={"audit": {"tools": tools}}))
     assert "Looked over by compute-sanitizer (memcheck)." in text
-    assert "Not looked over by racecheck" in text
+    assert "Not looked over by racecheck: could not begin." in text
+    assert "Not looked over to the end by synccheck: a call was not over within 20 s." in text
+    text = feedback(failing(Status.passed, evidence={"audit": {"not_run": "no room"}}))
+    assert "Not looked over by compute-sanitizer: no room." in text
 
 
 HOSTILE = "\x1b[2J\u202e\x07evil\r"

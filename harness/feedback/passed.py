@@ -78,12 +78,20 @@ def _result(record: Record) -> list[str]:
 
 
 def _audit(record: Record) -> list[str]:
-    """Which tools looked at the kernels, and which could not."""
-    tools = read.mapping(record.evidence, "audit", "tools")
-    ran = [show.line(name, 40) for name, held in tools.items() if not read.mapping(held).get("not_run")]
-    missed = [show.line(name, 40) for name, held in tools.items() if read.mapping(held).get("not_run")]
-    lines = [f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []
-    return lines + ([f"Not looked over by {', '.join(missed)}: see the record's audit."] if missed else [])
+    """Which tools looked at the kernels, and which could not, or not to the end."""
+    audit = read.mapping(record.evidence, "audit")
+    ran, lines = [], []
+    for name, held in read.mapping(audit, "tools").items():
+        tool, row = show.line(name, 40), read.mapping(held)
+        if why := read.text(row, "not_run"):
+            lines.append(f"Not looked over by {tool}: {show.line(why, 300)}.")
+        elif why := read.text(row, "ended"):
+            lines.append(f"Not looked over to the end by {tool}: {show.line(why, 300)}.")
+        else:
+            ran.append(tool)
+    if why := read.text(audit, "not_run"):
+        lines.append(f"Not looked over by compute-sanitizer: {show.line(why, 300)}.")
+    return ([f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
 
 
 def _ratio(speedup: float, speed: Mapping[str, Any], floor: float | None) -> str:
