@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import signal
@@ -216,6 +217,56 @@ def test_a_wrong_call_is_told_what_is_wrong(place: Path, call: Call, arguments: 
     assert said in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    "command", [["eval", "solutions"], ["warmup"], ["baseline", "--workload", "full"]], ids=lambda c: c[0]
+)
+def test_a_cache_that_can_not_be_one_is_a_wrong_call(place: Path, call: Call, command: list[str]) -> None:
+    (place / "file").write_text("")
+    done = call(*command, "--device", "host", "--cache", "file")
+    assert done.code == 2, done.err
+    assert f"{place / 'file'}: can't hold caches: File exists; name another by --cache" in done.err
+    assert "Traceback" not in done.err
+    assert not (place / "results").exists()
+
+
+def test_a_full_disk_is_told_in_one_line(place: Path, call: Call) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "results/r1/logs/a.log")
+    done = call("eval", "solutions", "--device", "host", pipeline=Pipeline(raises=full))
+    assert done.code == 3
+    assert done.err.splitlines()[-1] == (
+        "harness: results/r1/logs/a.log: No space left on device; mend that and call again"
+    )
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("arguments", [["show", "results/r1"], ["--version"], ["--help"]], ids=lambda a: a[0])
+def test_output_that_can_not_be_written_is_told_in_one_line(place: Path, call: Call, arguments: list[str]) -> None:
+    call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Pipeline())
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", *arguments],
+            cwd=place,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, PYTHONPATH=str(ROOT)),
+            timeout=60,
+        )
+    assert done.returncode == 3
+    assert done.stderr == "harness: No space left on device; mend that and call again\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_fault(place: Path, call: Call, closed: str) -> None:
+    call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Pipeline())
+    command = f"{sys.executable} -m harness merge results/r1 --into merged {closed}"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=place, capture_output=True, env=dict(os.environ, PYTHONPATH=str(ROOT)), timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(RunStore.open(place / "merged").records()) == 3
 
 
 def test_what_the_machine_can_not_do_is_code_3(place: Path, call: Call) -> None:
@@ -554,7 +605,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(place: Path, call: Call) -> N
     assert "BrokenPipe" not in done.stderr
 
 
-SLOW = """
+SLEEPING_RUN = """
 import sys, time
 from harness.cli import main
 
@@ -572,7 +623,7 @@ sys.exit(main(["eval", "solutions", "--device", "host"], run=run))
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", SLOW],
+        [sys.executable, "-c", SLEEPING_RUN],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 import harness
-from harness.cli.output import UNABLE, guarded, put
+from harness.cli.output import UNABLE, guarded, put, refused
 
 if TYPE_CHECKING:
     from harness.cli.evaluate import Evaluate
@@ -79,9 +80,31 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
 
 def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None) -> int:
     """Run one command and return its exit code. `run` is what `eval` evaluates with; by default the pipeline."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack the characters shown
+    try:
+        code = _called(arguments, run)
+        sys.stdout.flush()
+    except OSError as error:  # help and the version are written outside of any command
+        return refused(error)
+    return code
+
+
+def _open_streams() -> None:
+    """Standard streams that the caller closed (`>&-`) lead nowhere; else the next file opened would take their place,
+    and what other programs print would be written into it."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
+
+
+def _called(arguments: Sequence[str] | None, run: Evaluate | None) -> int:
     try:
         _app()(args=None if arguments is None else list(arguments), prog_name="harness", obj=run)
     except SystemExit as ended:

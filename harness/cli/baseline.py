@@ -17,8 +17,8 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
-from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
-from harness.config import ConfigError, cache_root, parse_baselines
+from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say
+from harness.config import ConfigError, cache_folder, parse_baselines
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
 from harness.model import Baseline, DeviceKind, Problem, Workload
@@ -107,7 +107,7 @@ def baseline_command(
     chosen = _chosen(catalog, wanted or [], solved, workload or ("full" if kind is DeviceKind.CUDA else "small"))
     files = None if out is None else _Files(out, found, kind, gpus, resume=resume)
     ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
-    cache_dir = (cache or cache_root()).expanduser()
+    cache_dir = ready_cache(cache_folder(cache))
     done = _measure(
         [(held, names) for held, names in ahead if names],
         kind=kind,

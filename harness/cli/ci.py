@@ -23,7 +23,7 @@ from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.catalog.solutions import MAX_SOURCE_BYTES
 from harness.ci.revision import REGULAR, Entry
 from harness.cli.evaluate import Evaluate, carry_out
-from harness.cli.output import Json, option, print_json, print_text, put, say
+from harness.cli.output import Json, option, print_json, print_text, put, ready_cache, say
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import MachineError
 from harness.model import Baseline, DeviceKind, Record, Solution
@@ -230,6 +230,7 @@ def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, opti
     why = environment.cuda_unusable(found)
     if settled.device is DeviceKind.CUDA and why:
         raise MachineError(f"{why}; --device host checks values on the CPU")
+    ready_cache(settled.cache_dir)
     if rules.minimum_speedup is not None and settled.device is DeviceKind.CUDA:
         baselines = dict.fromkeys((Baseline.EAGER, Baseline(rules.baseline)))
         settled = replace(settled, baselines=tuple(baselines))

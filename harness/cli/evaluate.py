@@ -17,7 +17,19 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import environment
-from harness.cli.output import INTERRUPTED, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
+from harness.cli.output import (
+    INTERRUPTED,
+    UNABLE,
+    Json,
+    ProblemsRoot,
+    console,
+    fail,
+    option,
+    print_json,
+    put,
+    ready_cache,
+    say,
+)
 from harness.config import RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Status
@@ -297,6 +309,7 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
     # A cluster has GPUs of its own, whatever this machine has.
     if settled.device is DeviceKind.CUDA and why and settled.executor == "local":
         raise MachineError(f"{why}; --device host checks values on the CPU")
+    ready_cache(settled.cache_dir)
     if settled.device is DeviceKind.HOST:
         say(f"device host, workload {settled.workload}" + (f"; a GPU can't be used here: {why}" if why else ""))
     if settled.resume and settled.run_id == generated:

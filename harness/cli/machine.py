@@ -13,8 +13,8 @@ import typer
 
 from harness import doctor, environment
 from harness.build import open_toolchain
-from harness.cli.output import UNABLE, Json, console, fail, option, print_json, put, say
-from harness.config import cache_root, resolve
+from harness.cli.output import UNABLE, Json, console, fail, option, print_json, put, ready_cache, say
+from harness.config import cache_folder, resolve
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
 from harness.model import DeviceKind
@@ -49,7 +49,9 @@ def doctor_command(
       harness doctor --measure
     """
     found = environment.collect()
-    cache_dir = (cache or cache_root()).expanduser()
+    cache_dir = cache_folder(cache)
+    if measure:
+        ready_cache(cache_dir)
     if measure and (why := environment.cuda_unusable(found)):
         raise MachineError(f"{why}; --measure is for GPUs")
     known = _peaks(found, cache_dir, measure=measure)
@@ -110,6 +112,7 @@ def warmup_command(
         file=config,
         options={**options, "paths": [Path()]},  # nothing is evaluated, and no solution need be named
     )
+    ready_cache(settled.cache_dir)
     begin = time.perf_counter()
     screen = console(stderr=True)
     message = "precompiling headers, once for this torch and compiler"

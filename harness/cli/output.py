@@ -6,12 +6,15 @@ standard output, messages and progress to standard error.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
 
@@ -29,6 +32,13 @@ NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 
 PIPED_WIDTH = 200
 """Columns of tables that nobody's terminal bounds."""
+
+FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+OF_THE_MACHINE = FULL_OR_BROKEN | {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.EFBIG, errno.ETXTBSY),
+}
+"""Errors of the operating system that no line of the harness could have prevented: told without a traceback."""
 
 P = ParamSpec("P")
 
@@ -83,6 +93,32 @@ def fail(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def ready_cache(folder: Path) -> Path:
+    """`folder`, made where it lacks, once a file could be written in it. Raises `ConfigError`; `MachineError` where the
+    disk is full or broken."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"\0" * 4096)
+    except OSError as error:
+        kind = MachineError if error.errno in FULL_OR_BROKEN else ConfigError
+        why = error.strerror or error
+        raise kind(f"{folder}: can't hold caches: {why}; name another by --cache or HARNESS_CACHE") from error
+    return folder
+
+
+def refused(error: OSError) -> int:
+    """Say what the operating system refused, and the exit code of that. Where a reader of the output has seen enough
+    (`| head`), nothing, and 0."""
+    if error.errno != errno.EPIPE:
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        say(f"harness: {where}{error.strerror or error}; mend that and call again")
+    with suppress(OSError, ValueError):
+        # What is still to be written can't be; Python must not complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0 if error.errno == errno.EPIPE else UNABLE
+
+
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Errors as messages and exit codes; a traceback only where the fault is the harness's own."""
 
@@ -97,14 +133,19 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             fail(str(error), UNABLE)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read has seen enough (`| head`); Python must not complain again when it closes stdout.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
         except (typer.Exit, typer.BadParameter):
             raise
+        except OSError as error:
+            if error.errno != errno.EPIPE and error.errno not in OF_THE_MACHINE:
+                _own_fault()
+            raise typer.Exit(refused(error)) from None
         except Exception:
-            say(traceback.format_exc())
-            fail("this is a fault of the harness, not of a solution; please report it with the lines above", UNABLE)
+            _own_fault()
 
     return run
+
+
+def _own_fault() -> NoReturn:
+    """End with the traceback of the exception that is being handled."""
+    say(traceback.format_exc())
+    fail("this is a fault of the harness, not of a solution; please report it with the lines above", UNABLE)

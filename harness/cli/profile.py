@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from harness import environment
-from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
+from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say
 from harness.config import ConfigError, resolve
 from harness.environment import MachineError, find_nvcc
 from harness.model import DeviceKind
@@ -75,7 +75,7 @@ def profile_command(
         raise ConfigError(f"{solution}: one solution is profiled at a time, not {len(jobs)}")
     (job,) = jobs
     log = settled.cache_dir / "profile.log"
-    settled.cache_dir.mkdir(parents=True, exist_ok=True)
+    ready_cache(settled.cache_dir)
     log.unlink(missing_ok=True)
     try:
         cache = BuildCache(settled.cache_dir, settled.cache_limit_bytes)
