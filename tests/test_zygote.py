@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from harness.sandbox import SandboxPolicy, probe
+from harness.sandbox.limits import descendants
 from harness.wire import ChannelClosed, FrameMalformed, FrameTimeout, FrameTooLarge, WireError
 from harness.zygote import Child, Zygote, ZygoteError
 
@@ -370,3 +372,35 @@ def test_all_children_can_be_held_still_those_to_come_too(zygote: Zygote, tmp_pa
     assert paused.channel.receive(WAIT_S).message["got"] == {"n": 1}
     for child in (talking, paused, later):
         child.close()
+
+
+def test_what_runs_away_is_caught_or_ended(zygote: Zygote, tmp_path: Path) -> None:
+    """After a hold nothing of a sandbox gets a processor, also where each process ends as soon as it has a child."""
+    away = zygote.spawn("attacks:run_away", POLICY, tmp_path / "log")
+    beside = zygote.spawn("honest:echo", POLICY, tmp_path / "log")
+    assert away.channel.receive(WAIT_S).message == {"ready": True}
+    zygote.hold()
+    if away.ran_away:
+        assert away.wait(WAIT_S) is not None
+    else:
+        assert away.pid is not None
+        held = states_below(away.pid)
+        assert set(held.values()) == {"T"}
+        time.sleep(0.3)
+        assert states_below(away.pid) == held
+    beside.channel.send({"n": 1})
+    with pytest.raises(FrameTimeout):
+        beside.channel.receive(0.2)
+    zygote.release()
+    assert beside.channel.receive(WAIT_S).message["got"] == {"n": 1}
+    away.close()
+    beside.close()
+
+
+def states_below(root: int) -> dict[int, str]:
+    """The processes of a sandbox and their states, less those that have ended."""
+    found = {}
+    for pid in descendants(root):
+        with suppress(OSError):
+            found[pid] = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return {pid: state for pid, state in found.items() if state not in "ZX"}

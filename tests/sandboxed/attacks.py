@@ -80,6 +80,18 @@ def runaway_fork_bomb(channel, fds):
             continue
 
 
+def run_away(channel, fds):
+    """Four chains of processes in sessions of their own, each of which ends as soon as the next one runs."""
+    for _ in range(4):
+        if os.fork() == 0:
+            os.setsid()
+            while os.fork() == 0:
+                pass
+            os._exit(0)
+    channel.send({"ready": True})
+    time.sleep(1000)
+
+
 def daemon(channel, fds):
     """Double fork, new session, ignore every signal; hold the descriptor open; the target itself leaves."""
     if os.fork() == 0:
