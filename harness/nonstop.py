@@ -141,7 +141,7 @@ class Asker:
         if manner is Manner.QUEUED:
             # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
             wall_s += max(0.0, copied_s - copying_s(bench))
-        done = self.guest.collect(len(turns), self.limit_s)
+        done = self.guest.collect(len(turns), self._patience_s(manner))
         return Nonstop(turns=turns, done=done, wall_s=wall_s, copied_s=copied_s, still=aside.same)
 
     def _patience_s(self, manner: Manner) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 import torch
@@ -31,6 +31,7 @@ from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.nonstop import (
+    ANSWER_LIMIT_S,
     NO_MEMORY,
     NOT_LAUNCHED,
     TRIES,
@@ -562,6 +563,30 @@ class TestWhatIsNotQueued:
             assert not held.verdict.by_clock
             assert held.verdict.evidence["latency_s"] == 2e-3
             assert len(held.verdict.evidence["wall_s"]) == 1
+
+    def test_what_takes_beyond_reason_to_end_is_not_queued_again(
+        self, ask: Asked, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(nonstop, "AGAIN_WITHIN_S", -1.0)
+        held = measured(ask, WAITS)
+        assert held.waits
+        assert held.waited == 1
+        assert held.verdict.by_clock
+
+    def test_an_answer_is_not_waited_for_beyond_reason(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+        waited: list[float] = []
+        ask_it = Guest._ask
+
+        def note(self: Guest, request: Any, fds: Any, stage: Any, timeout_s: float) -> Any:
+            waited.append(timeout_s)
+            return ask_it(self, request, fds, stage, timeout_s)
+
+        monkeypatch.setattr(Guest, "_ask", note)
+        asker = replace(ask.asker, limit_s=600.0)
+        assert isinstance(asker.run(range(SETS), Manner.LAUNCHED), Nonstop)
+        assert waited == [ANSWER_LIMIT_S] * 3, "ready, go, collect"
+        asker.run(range(SETS), Manner.GRAPH)
+        assert waited[3] == 600.0, "a graph may have to be built first"
 
     def test_nobody_may_refuse_to_be_launched(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Guest, "prepare", lambda *_, **__: "there is no memory for copies")
