@@ -399,3 +399,27 @@ def test_a_module_whose_initialiser_never_ends_is_left_to_the_run(
     monkeypatch.setattr("harness.build.compiling._LOAD_S", 1.0)
     outcome = build('ext = build(1, extra="struct S { S() { for (;;) asm volatile(\\"\\"); } } s;")')
     assert (outcome.failure, len(outcome.modules)) == (None, 1)
+
+
+STARVING = Path(__file__).parent / "sandboxed"
+
+
+def test_a_machine_without_memory_is_not_the_files_fault(tmp_path: Path) -> None:
+    """The zygote sees the kernel kill for want of memory, and its child was killed, far from any limit of its own."""
+    with Zygote([*PRELOAD, "starving"], env={"PYTHONPATH": str(STARVING)}) as own:
+        failure = Builder(own, tmp_path)("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)").failure
+    assert failure is not None
+    assert failure.status is Status.harness_error, failure
+    assert "ran out of memory" in failure.reason
+
+
+def test_a_compiler_that_was_killed_is_not_the_sources_fault(zygote: Zygote, tmp_path: Path) -> None:
+    """Of a job that is out of memory the kernel may end the one process that is at work; here it is out of time."""
+    flags = ["-wrapper", "prlimit,--cpu=1:1", "-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=2000000000"]
+    slow = "constexpr long f() { long s = 0; for (long i = 0; i < 1000000000; ++i) s += i; return s; }"
+    failure = Builder(zygote, tmp_path)(
+        f"build(1, extra='{slow} static_assert(f() > 0);', extra_cflags={flags})"
+    ).failure
+    assert failure is not None
+    assert failure.status is Status.harness_error, failure
+    assert "ran out of memory" in failure.reason

@@ -302,6 +302,19 @@ def test_every_end_is_reported(
     assert child.kill() == report
 
 
+def test_a_shortage_of_the_whole_machine_is_not_the_childs_limit(tmp_path: Path) -> None:
+    with Zygote(["starving"], env={"PYTHONPATH": str(TARGETS)}) as own:
+        with own.spawn("starving:die", policy(), tmp_path / "log") as child:
+            assert end(child).cause == "machine_memory"
+        with own.spawn("honest:use_memory", policy(), tmp_path / "log") as child:
+            ask(child, None)
+            assert child.kill().cause == "killed"
+        with own.spawn("honest:leave_with_code", policy(), tmp_path / "log") as child:
+            assert end(child).cause == "exited"
+        with own.spawn("attacks:segfault", policy(), tmp_path / "log") as child:
+            assert end(child).cause == "signalled"
+
+
 def test_streams_of_python_and_c_reach_the_log(zygote: Zygote, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("earlier\n")

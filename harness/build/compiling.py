@@ -38,6 +38,8 @@ _COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
 _MAX_REMEMBERED_CHARS = 200_000
 _PASSING = re.compile(r"No space left|Cannot allocate|out of memory|internal compiler error|Killed|Terminated|signal")
 """Errors that another run need not meet again."""
+_KILLED = re.compile(r"^Killed signal terminated|died due to signal 9\b")
+"""What a compiler's driver says of a part that was killed. The sandbox ends a whole job, the kernel one process."""
 
 
 @dataclass(slots=True)
@@ -173,6 +175,11 @@ class Compiler:
             )
         if report is None or report.cause == "lost":
             return Tried(spec, failure=harness_error("the builder was lost: its zygote died"))
+        error = diagnostics.error
+        killed = error is not None and error.file is None and _KILLED.search(error.message) is not None
+        if report.cause == "machine_memory" or (killed and report.cause == "exited"):
+            reason = f"this machine ran out of memory while {spec.name} was compiled: take fewer --jobs, or free some"
+            return Tried(spec, failure=harness_error(reason))
         if report.cause == "memory_limit":
             message = f"the compiler takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
         elif report.cause == "disk_limit":

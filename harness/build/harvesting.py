@@ -165,6 +165,9 @@ class _Reader:
             return Failure(
                 status=Status.harness_error, reason="the builder was lost: its zygote died", evidence={"phase": "build"}
             )
+        if report.cause == "machine_memory":
+            reason = "this machine ran out of memory while the file was read: take fewer --jobs, or free some"
+            return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
         if not self._blames:
             self.notes.append(f"harvest ended in {self._phase}: {_ending(report)}")
             return None

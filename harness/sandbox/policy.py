@@ -16,7 +16,7 @@ limits and a group kill (own code, or tools such as compute-sanitizer that must 
 
 Strength = Literal["full", "partial", "none"]
 
-Cause = Literal["exited", "signalled", "killed", "memory_limit", "disk_limit", "lost"]
+Cause = Literal["exited", "signalled", "killed", "memory_limit", "machine_memory", "disk_limit", "lost"]
 """`exited` and `signalled`: by itself; `killed`: the owner asked; `memory_limit`, `disk_limit`: over its allowance;
 `lost`: nobody can say, because its zygote or its supervisor died."""
 
@@ -135,6 +135,9 @@ class SandboxReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitReport:
     """How a child ended. `exit_code` exists where it exited, `signal` where a signal ended it.
+
+    `cause`: `memory_limit` where it took more than it may; `machine_memory` where the kernel ended it, or seems to
+    have, because the whole machine ran out; `killed` where the harness did; `lost` where its zygote died.
 
     `wall_s` runs from the fork to the end of everything it had started; `peak_memory_bytes` is the largest host
     memory seen (of all its processes together where a cgroup or the watchdog saw more than the largest one).

@@ -328,31 +328,55 @@ def _kill_process(pidfd: int) -> None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
+def cause_of(
+    account: supervisor.Account,
+    code: int | None,
+    number: int | None,
+    *,
+    killed: bool,
+    over_cgroup: bool,
+    kills_elsewhere: bool,
+) -> Cause:
+    """Why a child ended, by its supervisor's account, its exit code or signal, and what happened meanwhile.
+
+    `killed`: the harness ended it. `over_cgroup`: the kernel killed in its own cgroup for want of memory.
+    `kills_elsewhere`: it did so somewhere on the machine, which may have met this child, far from its own limit.
+    """
+    by_kill = code is None and number in (None, signal.SIGKILL)
+    if account.over_memory or (over_cgroup and number in (None, signal.SIGKILL)):
+        return "memory_limit"
+    if account.over_disk:
+        return "disk_limit"
+    if killed and by_kill:
+        return "killed"
+    if kills_elsewhere and by_kill:
+        return "machine_memory"
+    if code is not None:
+        return "exited"
+    return "lost" if number is None else "signalled"
+
+
 def _report(child: _Child, wall_s: float) -> ExitReport:
     """What a supervisor's account and the circumstances add up to."""
     account = child.launched.page.read()
     cgroup = child.launched.cgroup
     peaks = [account.peak_bytes, account.largest_process_bytes, (cgroup.peak_bytes() or 0) if cgroup else 0]
-    starved = cgroup.out_of_memory() if cgroup else limits.out_of_memory_kills() > child.oom_kills
     code: int | None = None
     number: int | None = None
     if account.wait_status is not None:
         ended = os.waitstatus_to_exitcode(account.wait_status)
         code, number = (ended, None) if ended >= 0 else (None, -ended)
-    if account.over_memory or (starved and number in (None, signal.SIGKILL)):
-        cause: Cause = "memory_limit"
-    elif account.over_disk:
-        cause = "disk_limit"
-    elif child.killed and number in (None, signal.SIGKILL) and code is None:
-        cause = "killed"
-    elif code is not None:
-        cause = "exited"
-    else:
-        cause = "lost" if number is None else "signalled"
     return ExitReport(
         exit_code=code,
         signal=number,
-        cause=cause,
+        cause=cause_of(
+            account,
+            code,
+            number,
+            killed=child.killed,
+            over_cgroup=cgroup is not None and cgroup.out_of_memory(),
+            kills_elsewhere=limits.out_of_memory_kills() > child.oom_kills,
+        ),
         wall_s=wall_s,
         peak_memory_bytes=max(peaks) or None,
         log_truncated=account.log_truncated,
