@@ -178,6 +178,8 @@ class _Run:
         self._cache: BuildCache | None = None
         self._signatures: dict[str, Mapping[str, Any] | None] = {}
         self._asking = threading.Lock()
+        # Not the same: finding a signature out may take seconds, for which no slot should wait.
+        self._counting = threading.Lock()
         self._judging = 0
         self._done = 0
         self._total = len(jobs)
@@ -330,7 +332,7 @@ class _Run:
 
     def _count(self, more: int) -> None:
         """So many more solutions are being judged."""
-        with self._asking:
+        with self._counting:
             self._judging += more
 
     def _begin(self, slot: Slot, ready: Ready[Job, Built]) -> Record | Open:
@@ -352,7 +354,7 @@ class _Run:
         """The slot gives up; its solution goes to another, unless it took several with it."""
         label = ready.job.solution.label
         self._count(-1)
-        with self._asking:
+        with self._counting:
             self._losses[label] = self._losses.get(label, 0) + 1
             often = self._losses[label] >= MAX_SLOTS_LOST
         if often:
