@@ -6,6 +6,7 @@ Trusted side. What the contestant is asked, and how, is the `conversation`; here
 from __future__ import annotations
 
 import functools
+import math
 import random
 import statistics
 import time
@@ -24,6 +25,7 @@ from harness.gpustate import GpuMonitor, Watch
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.measure import (
+    LONG_S,
     MAX_ROUNDS,
     Limits,
     ReferenceRunner,
@@ -322,6 +324,7 @@ class Session(Conversation):
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
                 deadline_s=lambda: self._deadline,
+                long_s=LONG_S if config.device is DeviceKind.CUDA else math.inf,
             ),
             secret=self._secret,
             look=watch.look,

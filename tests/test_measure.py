@@ -1,0 +1,91 @@
+"""How many calls rounds make: a plan over real inputs and a real reference, with a solution whose times are given."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Bench
+from harness.devices import open_device
+from harness.measure import LONG_S, Limits, ReferenceRunner, Rounds, Turn, plan_turns, run_rounds
+from harness.messages import BurstDone, CallClaim, CallMode
+from harness.model import DeviceKind, Problem, Workload, digest_text
+
+SOURCE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+def get_inputs():
+    return [torch.rand(16)]
+def get_init_inputs():
+    return []
+"""
+
+SETS = 10
+
+
+def measured(call_s: float, long_s: float) -> Rounds:
+    """Four rounds of a solution whose calls take `call_s` on every clock."""
+    problem = Problem(id="level1/19", name="add", path=Path("19_add.py"), source=SOURCE, digest=digest_text(SOURCE))
+    bench = Bench(
+        problem,
+        Workload(name="full"),
+        open_device(DeviceKind.HOST, 0),
+        sets_wanted=SETS,
+        secret=random.Random(1),
+    )
+
+    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+        claim = CallClaim(device_s=call_s, window_s=call_s, tree={}, leaves=(), state_missing=())
+        return BurstDone(claims=(claim,) * len(turns), reports=()), call_s * len(turns)
+
+    try:
+        return run_rounds(
+            bench,
+            ReferenceRunner(bench),
+            burst,
+            lambda turns, done: True,
+            lambda rounds: "interval" if len(rounds.held) >= 4 else None,
+            sets=SETS,
+            limits=Limits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf"), long_s=long_s),
+            secret=random.Random(2),
+            look=lambda: lambda: True,
+        )
+    finally:
+        bench.close()
+
+
+@pytest.mark.parametrize(
+    ("call_s", "calls", "samples", "warm"),
+    [(0.9 * LONG_S, [10, 10, 10, 10], 32, 4), (LONG_S, [10, 8, 8, 8], 30, 1)],
+)
+def test_long_calls_are_made_no_more_often_than_samples_need(
+    call_s: float, calls: list[int], samples: int, warm: int
+) -> None:
+    rounds = measured(call_s, LONG_S)
+    assert [len(held.turns) for held in rounds.held] == calls
+    modes = Counter(turn.mode for held in rounds.held for turn in held.turns)
+    assert modes[CallMode.COLD] == samples
+    assert modes[CallMode.WARM] == warm
+    assert modes[CallMode.LATENCY] >= 2
+    assert [held.reference_first for held in rounds.held] == [True, False, True, False]
+    for held in rounds.held:
+        assert len({turn.index for turn in held.turns}) == len(held.turns)
+        assert len(held.reference.times) == len(held.turns)
+
+
+def test_without_a_limit_no_call_is_long() -> None:
+    rounds = measured(100 * LONG_S, float("inf"))
+    assert [len(held.turns) for held in rounds.held] == [10, 10, 10, 10]
+
+
+def test_sparing_calls_warm_up_once() -> None:
+    plans = [plan_turns(8, random.Random(number), number, sparing=True) for number in range(5)]
+    assert [sum(turn.mode is CallMode.WARM for turn in plan) for plan in plans] == [1, 0, 0, 0, 0]
+    assert [sum(turn.mode is CallMode.LATENCY for turn in plan) for plan in plans] == [0, 1, 1, 0, 0]
+    assert all(sorted(turn.index for turn in plan) == list(range(8)) for plan in plans)
