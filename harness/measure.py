@@ -220,8 +220,8 @@ class Limits:
 
 
 LONG_S = 10e-3
-"""On a GPU nothing needs to be warmed up for calls so long: in 11 bursts of calls of 17 ms that were not, on an H200, the
-first took what the others took within 0.8 %, and a burst counts by its median."""
+"""On a GPU nothing needs to be warmed up for calls so long: in 11 bursts of calls of 17 ms that were not, on an H200,
+the first took what the others took within 0.8 %, and a burst counts by its median."""
 
 MAX_ROUNDS = 40
 """Rounds after which a speedup that still will not settle is reported as it is."""
