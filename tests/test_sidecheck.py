@@ -6,6 +6,9 @@ themselves are tested on a GPU (tests/test_audit.py).
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import sys
 import textwrap
 import threading
@@ -17,11 +20,16 @@ from pathlib import Path
 
 import pytest
 
+from harness import audit, patience, sidecheck
 from harness.audit import Auditor
+from harness.bench import Bench, NoRoom
 from harness.build import default_root
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
+from harness.guest import Guest
 from harness.hostcuda.build import prepare_headers
+from harness.messages import Attach
 from harness.model import DeviceKind, Problem, Status, Workload, digest_text
+from harness.policies import parse_policy, refusal
 from harness.referee import Referee
 from harness.sanitizers import Tool
 from harness.sidebench import KEPT, SideBenches
@@ -77,6 +85,7 @@ words = sys.argv[1:]
 tool, log = words[words.index("--tool") + 1], words[words.index("--log-file") + 1]
 command = words[words.index("--log-file") + 2:]
 open(log, "a").close()
+os.environ["STANDIN_TOOL"] = tool
 parent = os.getpid()
 if tool == "racecheck" and os.fork() == 0:
     while os.getppid() == parent:
@@ -159,18 +168,95 @@ def test_the_audited_calls_tell_that_small_sizes_are_right(court: Court) -> None
     assert all("not_run" not in held for held in outcome.evidence["audit"]["tools"].values()), outcome.evidence["audit"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "return torch.softmax(x, dim=1) if x.shape[0] == 40 else torch.softmax(x, dim=0)",
-        "assert x.shape[0] == 40\n        return torch.softmax(x, dim=1)",
-    ],
-    ids=["wrong", "raises"],
-)
-def test_right_at_one_size_only_is_a_label(court: Court, body: str) -> None:
+def test_wrong_at_small_sizes_is_a_label(court: Court) -> None:
+    body = "return torch.softmax(x, dim=1) if x.shape[0] == 40 else torch.softmax(x, dim=0)"
     outcome = court.referee.judge(court.task(body))
     assert (outcome.status, outcome.labels) == (Status.passed, ("specialised_shape",)), outcome
-    assert outcome.evidence["small_workload"]["status"] in ("wrong_value", "runtime_error")
+    assert outcome.evidence["small_workload"]["status"] == "wrong_value"
+
+
+def test_what_fails_at_small_sizes_was_not_audited_either(court: Court) -> None:
+    outcome = court.referee.judge(court.task("assert x.shape[0] == 40\n        return torch.softmax(x, dim=1)"))
+    assert (outcome.status, outcome.labels) == (Status.passed, ("specialised_shape", "audit_incomplete")), outcome
+    assert outcome.evidence["small_workload"]["status"] == "runtime_error"
+    assert {held["ended"] for held in outcome.evidence["audit"]["tools"].values()} == {"AssertionError:"}
+
+
+def test_a_tool_that_gives_no_answer_is_ended_and_told(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the other tools took: one that hangs is no tool that found nothing."""
+    monkeypatch.setattr(patience, "STEP_FLOOR_S", 2.0)
+    monkeypatch.setattr(patience, "TIMES_OTHERS", 1.0)
+    hang = 'while os.environ.get("STANDIN_TOOL") == "synccheck":\n            time.sleep(0.1)\n        '
+    outcome = court.referee.judge(court.task(hang + RIGHT))
+    assert (outcome.status, outcome.labels) == (Status.passed, ("audit_incomplete",)), outcome
+    tools = outcome.evidence["audit"]["tools"]
+    assert [name for name, held in tools.items() if "ended" in held or "not_run" in held] == ["synccheck"], tools
+    said = tools["synccheck"]["ended"]
+    assert said.startswith("a call was not over within "), said
+    assert re.search(r"; all of it took \d+\.\d s at most under .*memcheck", said), said
+    assert said.endswith("may have a barrier that part of a block never reaches"), said
+    refused = refusal(parse_policy({"refuse_labels": ["audit_incomplete"]}), labels=outcome.labels, evidence={})
+    assert refused is not None
+    assert "did not come to its end" in refused.reason
+
+
+def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(
+    court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is stopped while it opens its device, and by nobody that would let it go on."""
+    monkeypatch.setattr(audit, "OPEN_LIMIT_S", 2.0)
+    stuck: list[Guest] = []
+    attach = Guest.attach
+
+    def attach_stopped(self: Guest, request: Attach, fd: int, timeout_s: float) -> None:
+        if "network_shared_with_zygote" in self.sandbox.mechanisms and not stuck:  # only those under a tool
+            stuck.append(self)
+            target = self._child.target_pid()
+            assert target is not None
+            os.kill(target, signal.SIGSTOP)
+        attach(self, request, fd, timeout_s)
+
+    monkeypatch.setattr(Guest, "attach", attach_stopped)
+    outcome = court.referee.judge(court.task(RIGHT))
+    assert (outcome.status, outcome.labels) == (Status.passed, ()), outcome
+    assert stuck
+    assert stuck[0].exit_report is not None
+    assert not any({"ended", "not_run"} & set(held) for held in outcome.evidence["audit"]["tools"].values())
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["no room", "too large"])
+def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+    task = court.task(RIGHT)
+    if small:
+
+        def no_room(problem: Problem, workload: Workload) -> Bench:
+            raise NoRoom("none left")
+
+        monkeypatch.setattr(court.referee._side_benches, "lend", no_room)
+    else:
+        task = replace(task, small=None)
+        monkeypatch.setattr(sidecheck, "LARGEST_FULL_BYTES", 1)
+    outcome = court.referee.judge(task)
+    assert (outcome.status, outcome.labels) == (Status.passed, ("audit_incomplete",)), outcome
+    assert ("no small workload" in outcome.evidence["audit"]["not_run"]) is not small
+    kernelless = replace(task, parts=(), log_path=task.log_path.with_suffix(".plain"))
+    assert court.referee.judge(kernelless).labels == ()
+
+
+def test_time_in_which_tools_are_held_is_nobodys(court: Court) -> None:
+    auditor = court.referee._auditor
+    assert auditor is not None
+    clock = auditor._posts.clock
+    auditor.hold()
+    auditor.hold()
+    held_s = clock()
+    time.sleep(0.05)
+    assert clock() == held_s
+    auditor.release()
+    begin_s = clock()
+    while clock() == begin_s:
+        time.sleep(0.001)
+    assert clock() > held_s
 
 
 def test_wrong_only_under_a_tool_is_the_tools_matter(court: Court) -> None:
