@@ -105,7 +105,7 @@ class RunStore:
     def create(cls, folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunStore:
         """Start a new run in `folder`, which must not hold one yet. Raises `StoreError`."""
         if is_run(folder):
-            raise StoreError(f"{folder}: holds a run already; --resume continues it, --run-id starts another")
+            raise StoreError(f"{folder}: holds a run already; name another, or continue the run with eval --resume")
         head = {"config": dict(config), "environment": dict(environment)}
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class RunStore:
             _write_run_yaml(folder, {"format": RUN_FORMAT, "run_id": folder.name, "started_at": timestamp(), **head})
             _sync_folder(folder)
         except OSError as error:
-            raise _unwritable(folder, error, "choose another --out") from error
+            raise _unwritable(folder, error, "choose another folder") from error
         return cls(folder, lines=[], notes=(), descriptor=descriptor)
 
     @classmethod

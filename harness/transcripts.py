@@ -6,6 +6,7 @@ executed, and decide nothing about where they are written.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter
@@ -90,6 +91,8 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
     for path in responses:
         match = _KERNELBENCH_NAME.fullmatch(path.name)
         try:
+            if path != STDIN:
+                path.stat()  # a name mistyped is told as such, whatever else is wrong with it
             named = catalog.resolve(f"level{match[1]}/{match[2]}") if match and wanted is None else wanted
             if named is None:
                 findings.append(f"{path}: its name says no problem: give one by --problem level1/16")
@@ -132,9 +135,14 @@ def _write(path: Path, source: str, *, force: bool) -> bool | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.read_bytes() == source.encode("utf-8", "surrogatepass"):
         return False
-    try:
-        with path.open("wb" if force else "xb") as stream:
-            stream.write(source.encode("utf-8", "surrogatepass"))
-    except FileExistsError:
+    if path.exists() and not force:
         return None
+    # Whole or not at all: half a solution, on a full disk, would be judged like a whole one.
+    draft = path.with_name(f".{os.getpid()}.draft")
+    try:
+        draft.write_bytes(source.encode("utf-8", "surrogatepass"))
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
     return True

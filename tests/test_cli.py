@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import functools
 import json
 import os
 import signal
@@ -267,6 +268,69 @@ def test_closed_streams_are_no_fault(place: Path, call: Call, closed: str) -> No
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(RunStore.open(place / "merged").records()) == 3
+
+
+def test_what_takes_long_is_not_begun_for_a_file_that_can_not_be_written(place: Path, call: Call) -> None:
+    (place / "file").write_text("kept")
+    for arguments in (
+        ["problems", "lint", "--device", "cpu", "--markdown", "file/x.md"],
+        ["problems", "lint", "--device", "cpu", "--out", "file/x.jsonl"],
+        ["baseline", "--device", "host", "--workload", "full", "--out", "file"],
+    ):
+        done = call(*arguments)
+        assert done.code == 2, done.err
+        assert "can't be written: " in done.err
+        assert "Traceback" not in done.err
+        assert done.err.count("\n") == 1, "nothing was begun"
+    assert (place / "file").read_text() == "kept"
+
+
+def test_output_in_two_forms_is_a_wrong_call(place: Path, call: Call) -> None:
+    call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Pipeline())
+    for arguments in (
+        ["leaderboard", "results", "--json", "--markdown"],
+        ["leaderboard", "results", "--csv", "-", "--json"],
+        ["compare", "results/r1", "results/r1", "--json", "--markdown"],
+    ):
+        done = call(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert "standard output holds one of them" in done.err
+
+
+@pytest.mark.parametrize("command", [["leaderboard"], ["report", "--no-figures"], ["plot"]], ids=lambda c: c[0])
+def test_a_baseline_is_named_as_eval_names_it(place: Path, call: Call, command: list[str]) -> None:
+    run = ROOT / "results" / "h200"
+    done = call(*command, str(run), "--baseline", "max-autotune")
+    assert done.code == 0, done.err
+    done = call(*command, str(run), "--baseline", "compile_tf32")
+    assert done.code == 2
+    assert "no record has a speedup against 'compile_tf32'; recorded: compile_max_autotune" in done.err
+
+
+def test_extract_leaves_no_half_of_a_solution_on_a_full_disk(place: Path) -> None:
+    (place / "response.txt").write_text("```python\nclass ModelNew:\n    x = '" + "y" * 5000 + "'\n```\n")
+    extract = f"{sys.executable} -m harness extract response.txt --problem level1/16 --author ann --out taken"
+    run = functools.partial(
+        subprocess.run,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(ROOT), PYTHONDONTWRITEBYTECODE="1"),
+        timeout=60,
+    )
+    refused = run(["bash", "-c", f"ulimit -f 1; exec {extract}"])  # files of at most 1 KiB
+    assert refused.returncode == 2, refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert "can't be written: File too large" in refused.stderr
+    assert [path for path in (place / "taken").rglob("*") if path.is_file()] == []
+    assert run(["bash", "-c", extract]).returncode == 0
+    assert "y" * 5000 in (place / "taken/ann/level1/16_matmul.py").read_text()
+
+
+def test_extract_says_first_that_a_file_is_missing(place: Path, call: Call) -> None:
+    done = call("extract", "gone.txt")
+    assert done.code == 2
+    assert "gone.txt: can't be read: No such file or directory" in done.err
 
 
 def test_what_the_machine_can_not_do_is_code_3(place: Path, call: Call) -> None:

@@ -231,7 +231,7 @@ def test_a_harness_error_is_not_finished(tmp_path: Path) -> None:
 
 def test_a_run_is_not_started_twice_nor_resumed_where_there_is_none(tmp_path: Path) -> None:
     create(tmp_path / "r").close()
-    with pytest.raises(StoreError, match="--resume continues it"):
+    with pytest.raises(StoreError, match="or continue the run with eval --resume"):
         create(tmp_path / "r")
     with pytest.raises(StoreError, match="no run to resume"):
         RunStore.resume(tmp_path / "other", config={})
@@ -265,7 +265,7 @@ def test_nan_never_reaches_the_file(tmp_path: Path) -> None:
 
 def test_a_folder_that_can_not_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="choose another --out"):
+    with pytest.raises(StoreError, match="choose another folder"):
         create(tmp_path / "file" / "r")
 
 

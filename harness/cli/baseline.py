@@ -17,7 +17,7 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
-from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say
+from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say, writable
 from harness.config import ConfigError, cache_folder, parse_baselines
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
@@ -274,6 +274,7 @@ class _Files:
         self._session = {"begun_at": timestamp(), "gpu_uuids": list(gpus)}
         self._held: dict[str, Any] = {"format": FORMAT, "environment": machine, "peaks": None, "sessions": []}
         rows, held = folder / ROWS_FILE, folder / ENVIRONMENT_FILE
+        writable(folder / f".{ROWS_FILE}.draft", "--out")
         if not rows.exists():
             return
         if not resume:

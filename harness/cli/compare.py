@@ -21,6 +21,7 @@ from harness.cli.output import (
     Json,
     ProblemsRoot,
     fail,
+    one_form,
     option,
     print_json,
     print_text,
@@ -70,6 +71,7 @@ def compare_command(
       harness compare results/main results/branch --tolerance 0.05 --markdown
       harness compare solutions/me/level1/16_tiled.py solutions/me/level1/16_vectorised.py
     """
+    one_form({"--json": as_json, "--markdown": markdown})
     for path in (before, after):
         if not path.exists():
             raise StoreError(f"{path}: no such run or solution")

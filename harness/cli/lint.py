@@ -17,7 +17,19 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, load_problems
-from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, console, fail, option, print_json, put, say
+from harness.cli.output import (
+    NOT_FOUND,
+    UNABLE,
+    Json,
+    ProblemsRoot,
+    console,
+    fail,
+    option,
+    print_json,
+    put,
+    say,
+    writable,
+)
 from harness.config import SHARD, ConfigError
 from harness.environment import MachineError
 from harness.model import DeviceKind, Problem, Workload, one_line
@@ -88,6 +100,9 @@ def problems_lint(
         raise ConfigError(f"{out} exists: --resume goes on with it, or name another")
     if budget is not None and not budget > 0:
         raise ConfigError(f"--budget-s {budget:g}: a number of seconds above 0")
+    for name, path in (("--out", out), ("--markdown", markdown)):
+        if path is not None:
+            writable(path, name)
     kind = _kind(device)
     tasks = _share(list(_tasks(list(_chosen(paths or [], problems)), workload or [], kind)), shard)
     from harness.lint import LedgerError

@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
@@ -91,6 +91,28 @@ def fail(message: str, code: int) -> NoReturn:
     """End the command with a message and an exit code."""
     say(f"harness: {message}")
     raise typer.Exit(code)
+
+
+def one_form(asked: Mapping[str, bool]) -> None:
+    """Raises `ConfigError` where standard output is asked for in two forms: option -> whether it was given."""
+    given = [name for name, yes in asked.items() if yes]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)}: standard output holds one of them; leave the others out")
+
+
+def writable(path: Path, option: str) -> Path:
+    """`path`, its folder made where it lacks, once the file could be opened for writing: what takes long is not begun
+    for a file that can't be written. Raises `ConfigError`."""
+    there = path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: can't be written: {error.strerror or error}; name another") from error
+    return path
 
 
 def ready_cache(folder: Path) -> Path:

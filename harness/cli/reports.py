@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.output import UNABLE, Json, fail, option, print_json, put, say
-from harness.cli.results import find, log_of, source_roots
+from harness.cli.results import find, log_of, recorded_baseline, source_roots
 from harness.comparing import compare_runs
 from harness.feedback import feedback
 from harness.report import figures
@@ -69,6 +69,7 @@ def report_command(
             items.append(Item(record=record, run=store.folder.name, source=source, log=log, feedback=text))
     if not items:
         raise StoreError("no records in these runs: there is nothing to report")
+    baseline = recorded_baseline(baseline, [item.record for item in items])
     changes = None
     if before is not None and not later:
         raise StoreError(f"{base}: the only run given; name a later one, or leave --base out")
@@ -115,6 +116,7 @@ def plot_command(
       harness plot results/* --format png --dpi 300
     """
     records = [record for path in find(runs) for record in _open(path).records()]
+    baseline = recorded_baseline(baseline, records)
     groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
         groups[entry.group].append(entry)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.output import Json, option, print_json, print_text, put, say
+from harness.cli.output import Json, one_form, option, print_json, print_text, put, say
+from harness.config import parse_baselines
 from harness.feedback import feedback as feedback_text
 from harness.model import Record
 from harness.report import board, terminal
@@ -137,17 +139,16 @@ def leaderboard_command(
       harness leaderboard results/ --by solution --markdown
       harness leaderboard results/ --by author --metric fast_1 --json
     """
+    to_stdout = csv is not None and csv == Path("-")
+    one_form({"--json": as_json, "--markdown": markdown, "--csv -": to_stdout})
     records: list[Record] = []
     for run in find(runs):
         store = RunStore.open(run)
         for note in store.notes:
             say(f"{run}: {note}")
         records += store.records()
+    baseline = recorded_baseline(baseline, records)
     rows = leaderboard(records, by=by, metric=metric, baseline=baseline, selection=samples)
-    if baseline != EAGER and not any(row.speedup is not None for row in rows):
-        known = ", ".join(sorted({name for record in records for name in baselines_of(record)})) or "none but eager"
-        raise StoreError(f"no record has a speedup against {baseline!r}; recorded: {known}")
-    to_stdout = csv is not None and csv == Path("-")
     if csv is not None and not to_stdout:
         try:
             csv.write_text(report_csv.leaderboard(rows), encoding="utf-8")
@@ -162,6 +163,19 @@ def leaderboard_command(
         print_text(board.markdown(rows, by))
     else:
         put(board.table(rows, by))
+
+
+def recorded_baseline(typed: str, records: Sequence[Record]) -> str:
+    """The baseline of these records that is meant, typed as `eval --baseline` takes it or as it was recorded. Raises
+    `StoreError` where none was measured against it."""
+    known = {name for record in records for name in baselines_of(record)} | {EAGER}
+    if typed in known:
+        return typed
+    with suppress(ValueError):
+        (meant,) = parse_baselines(typed)
+        if meant.value in known:
+            return meant.value
+    raise StoreError(f"no record has a speedup against {typed!r:.60}; recorded: {', '.join(sorted(known))}")
 
 
 def merge_command(

@@ -47,7 +47,7 @@ def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
             if held["format"] > FORMAT:
                 raise LedgerError(f"{path}, line {number}: format {held['format']}, of a newer harness")
             report = ProblemReport.from_json(held)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, LedgerError):
                 raise
             if number == len(lines):
