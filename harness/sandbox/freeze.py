@@ -53,8 +53,9 @@ def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
             _signal(fresh, signal.SIGSTOP)
             told_s = time.perf_counter()
             told.update(fresh)
-        elif not any(_running(pid) for pid in found) and told.issuperset(_children(root)):
-            # The last look is for what lost its parent while /proc was walked: it is the root's child since.
+        elif not any(_running(pid) for pid in found) and told.issuperset(descendants(root)):
+            # The last walk, while all that is known stands still, finds what changed its parent during those before;
+            # and what was told to stop, but found no more, has to be let go on as well.
             missed = [pid for pid in told.difference(found) if _parent(pid) in (root, *told)]
             return told_s, (*found, *missed)
         if time.perf_counter() > deadline_s:

@@ -143,10 +143,12 @@ def all_pids() -> list[int]:
 def children_of(parent: int) -> list[int]:
     """The processes that `parent`'s threads have started or inherited, as /proc numbers them."""
     found: list[int] = []
+    threads: list[str] = []
     with suppress(OSError):
-        for thread in os.listdir(f"/proc/{parent}/task"):
-            with open(f"/proc/{parent}/task/{thread}/children", encoding="utf-8") as file:
-                found += [int(pid) for pid in file.read().split()]
+        threads = os.listdir(f"/proc/{parent}/task")
+    for thread in threads:  # one that has ended meanwhile hides nothing of the others'
+        with suppress(OSError), open(f"/proc/{parent}/task/{thread}/children", encoding="utf-8") as file:
+            found += [int(pid) for pid in file.read().split()]
     return found
 
 
