@@ -107,12 +107,20 @@ class RunStore:
         if is_run(folder):
             raise StoreError(f"{folder}: holds a run already; name another, or continue the run with eval --resume")
         head = {"config": dict(config), "environment": dict(environment)}
+        there, descriptor = folder.exists(), None
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT | os.O_EXCL)
             _write_run_yaml(folder, {"format": RUN_FORMAT, "run_id": folder.name, "started_at": timestamp(), **head})
             _sync_folder(folder)
         except OSError as error:
+            if descriptor is not None:
+                os.close(descriptor)
+                _take_back(folder)
+            if not there:
+                for made in (folder / "logs", folder):
+                    with suppress(OSError):
+                        made.rmdir()
             raise _unwritable(folder, error, "choose another folder") from error
         return cls(folder, lines=[], notes=(), descriptor=descriptor)
 
@@ -275,20 +283,58 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
                 chosen[record.identity] = (record, store)
     sources = [{"run_id": item.folder.name, **item.head} for item in opened]
     same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
+    there = into.exists()
     with RunStore.create(into, config=same["config"], environment=same["environment"]) as merged:
-        _write_run_yaml(into, {**merged.head, "merged_from": sources})
-        for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
-            log = store.log_path(record.solution)
-            if log.is_file():
-                shutil.copyfile(log, merged.log_path(record.solution))
-            merged.append(record)
+        try:
+            _write_run_yaml(into, {**merged.head, "merged_from": sources})
+            for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
+                log = store.log_path(record.solution)
+                if log.is_file():
+                    shutil.copyfile(log, merged.log_path(record.solution))
+                merged.append(record)
+        except BaseException as error:  # a part of the runs must not pass for all of them
+            _take_back(into)
+            if not there:
+                shutil.rmtree(into, ignore_errors=True)
+            if isinstance(error, (OSError, StoreUnavailable)):
+                cause = error if isinstance(error, OSError) else error.__cause__
+                assert isinstance(cause, OSError)
+                raise _unwritable(into, cause, "nothing is merged; make room, or choose another folder") from error
+            raise
     notes = tuple(f"{item.folder}: {note}" for item in opened for note in item.notes)
     return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=notes)
 
 
+def _take_back(folder: Path) -> None:
+    """Remove what makes `folder` a run. For the process that made it one, and no other."""
+    for name in ("run.yaml", "records.jsonl"):
+        with suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, its folder made where it lacks: all of it, or what stood there before stays. What is no regular
+    file (a pipe, /dev/stdout) is written to as it is. Raises `StoreError`, `StoreUnavailable` (the disk is full)."""
+    draft = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        target = path.resolve()
+        draft = target.with_name(f".{os.getpid()}.draft")
+        draft.write_bytes(data)
+        draft.replace(target)
+    except OSError as error:
+        if draft is not None:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+        raise _unwritable(path, error, "name another file") from error
+
+
 def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:
     """A full or broken disk is the machine's fault; a folder that this user may not write is the call's."""
-    kind = StoreUnavailable if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else StoreError
+    kind = StoreUnavailable if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else StoreError
     return kind(f"{folder}: can't be written: {error.strerror or error}; {hint}")
 
 

@@ -319,7 +319,7 @@ def test_extract_leaves_no_half_of_a_solution_on_a_full_disk(place: Path) -> Non
         timeout=60,
     )
     refused = run(["bash", "-c", f"ulimit -f 1; exec {extract}"])  # files of at most 1 KiB
-    assert refused.returncode == 2, refused.stderr
+    assert refused.returncode == 3, refused.stderr
     assert refused.stderr.count("\n") == 1
     assert "can't be written: File too large" in refused.stderr
     assert [path for path in (place / "taken").rglob("*") if path.is_file()] == []

@@ -16,7 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import DeviceKind, Record, Status
-from harness.store import RunStore, StoreError, find_runs, is_run, latest_run, log_name, merge, new_run_id
+from harness.store import (
+    RunStore,
+    StoreError,
+    find_runs,
+    is_run,
+    latest_run,
+    log_name,
+    merge,
+    new_run_id,
+    write_whole,
+)
 
 
 def record(solution: str = "a/level1/16_x.py", **changes: Any) -> Record:
@@ -200,6 +210,67 @@ def test_a_run_whose_yaml_was_edited_into_other_kinds_resumes(tmp_path: Path) ->
         store.note_session({"wall_s": 1.0})
     head = RunStore.open(folder).head
     assert len(head["sessions"]) == len(head["resumed_at"]) == 1
+
+
+FULL = """
+import errno, os, sys
+from pathlib import Path
+from harness.store import StoreUnavailable, merge, RunStore, write_whole
+
+where = Path(sys.argv[1])
+(where / "page.html").write_text("before")
+os.chdir(where)
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    write_whole(Path("page.html"), b"x" * 5000)
+except Exception as error:
+    print(type(error).__name__, error)
+try:
+    merge([Path("a"), Path("b")], Path("all"))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_what_does_not_fit_leaves_what_was_there_and_no_part(tmp_path: Path) -> None:
+    """Files of at most 2,000 bytes stand for a full disk."""
+    for name in ("a", "b"):
+        with create(tmp_path / name) as store:
+            for number in range(3):
+                store.append(record(f"{name}{number}.py"))
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    page, merged = done.stdout.splitlines()
+    assert page == "StoreUnavailable page.html: can't be written: File too large; name another file"
+    assert merged.startswith("StoreUnavailable all: can't be written: File too large; nothing is merged")
+    assert (tmp_path / "page.html").read_text() == "before"
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a", "b", "page.html"]
+    assert len(RunStore.open(tmp_path / "a").records()) == 3
+
+
+def test_a_run_that_can_not_be_begun_leaves_the_folder_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "deep" / "r"
+    monkeypatch.setattr("harness.store._sync_folder", lambda _: os.stat("/proc/no/such/place"))
+    with pytest.raises(StoreError, match="choose another folder"):
+        create(folder)
+    assert not folder.exists()
+    monkeypatch.undo()
+    create(folder).close()
+
+
+def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+        write_whole(tmp_path / "pipe", b"through")
+        assert reader.communicate(timeout=60)[0] == b"through"
+    (tmp_path / "real.html").write_text("old")
+    (tmp_path / "link.html").symlink_to("real.html")
+    write_whole(tmp_path / "link.html", b"new")
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "real.html").read_text() == "new"
 
 
 def test_yaml_that_nests_too_deeply_is_an_error_and_no_crash(tmp_path: Path) -> None:

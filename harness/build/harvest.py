@@ -279,10 +279,10 @@ def _refused_failure(error: BaseException) -> Failure:
 
 def _syntax_failure(error: BaseException) -> Failure:
     evidence: dict[str, Any] = {"phase": "parse", "exception": type(error).__name__}
-    reason = f"not valid Python: {error}"
+    reason = f"not valid Python: {str(error) or 'it nests too deeply'}"  # the parser's MemoryError says nothing
     if isinstance(error, SyntaxError):
         evidence["line"] = error.lineno
-        reason = f"line {error.lineno}: {error.msg}"
+        reason = f"line {error.lineno}: {error.msg}" if error.lineno else f"not valid Python: {error.msg}"
         if error.text and error.text.strip():
             reason += f": {error.text.strip()}"
     return Failure(status=Status.syntax_error, reason=one_line(reason), evidence=evidence)

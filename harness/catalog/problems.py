@@ -150,7 +150,7 @@ def _load_folder(folder: Path, problems: dict[str, Problem], findings: list[str]
             source = read_source(path)
             tree = ast.parse(source)
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-            findings.append(f"{path}: can't be read as Python: {one_line(str(error))}")
+            findings.append(f"{path}: can't be read as Python: {one_line(str(error) or 'it nests too deeply')}")
             continue
         key = f"{level}/{number}"
         if key in problems:

@@ -30,7 +30,7 @@ from harness.model import Baseline, DeviceKind, Record, Solution
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.scoring import By, leaderboard
-from harness.store import RunStore, StoreError, find_runs, new_run_id
+from harness.store import RunStore, StoreError, find_runs, new_run_id, write_whole
 
 GATES = ".ci/gates.yaml"
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -280,14 +280,13 @@ def _publish(
     rows = leaderboard([*before, *records], by=By.author)
     page = ci.summary(verdict, board.markdown(rows, By.author) if rows else "")
     document = {**verdict.to_json(), "run": f"runs/{settled.run_id}" if records else None}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "verdict.json").write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        (out / "summary.md").write_text(page, encoding="utf-8")
-        (out / "junit.xml").write_text(ci.junit(verdict), encoding="utf-8")
-        (out / "leaderboard.csv").write_text(report_csv.leaderboard(rows), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{out}: can't be written: {error.strerror or error}; choose another --out") from error
+    for name, text in (
+        ("verdict.json", json.dumps(document, indent=2, allow_nan=False) + "\n"),
+        ("summary.md", page),
+        ("junit.xml", ci.junit(verdict)),
+        ("leaderboard.csv", report_csv.leaderboard(rows)),
+    ):
+        write_whole(out / name, text.encode("utf-8"))
     if step := os.environ.get("GITHUB_STEP_SUMMARY"):
         with contextlib.suppress(OSError), Path(step).open("a", encoding="utf-8") as stream:
             stream.write(page)

@@ -34,6 +34,7 @@ from harness.config import SHARD, ConfigError
 from harness.environment import MachineError
 from harness.model import DeviceKind, Problem, Workload, one_line
 from harness.report import lint as report_lint
+from harness.store import write_whole
 
 if TYPE_CHECKING:
     from harness.devices import Device
@@ -110,11 +111,11 @@ def problems_lint(
     try:
         reports, left = _checked(tasks, kind, out, budget, quiet=as_json)
         if markdown is not None:
-            markdown.write_text(report_lint.markdown(reports), encoding="utf-8")
+            write_whole(markdown, report_lint.markdown(reports).encode("utf-8"))
     except LedgerError as error:
         raise ConfigError(str(error)) from error
     except OSError as error:
-        raise MachineError(str(error)) from error
+        raise MachineError(f"{error.filename or out}: {error.strerror or error}") from error
     broken = [report for report in reports if report.broken]
     if as_json:
         print_json([report.to_json() for report in reports])

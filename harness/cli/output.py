@@ -25,7 +25,7 @@ from harness.catalog import CatalogError
 from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.report.format import block
-from harness.store import StoreError
+from harness.store import StoreError, StoreUnavailable
 
 NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: a search for something failed, the call is wrong, the machine (or the harness) can't, Ctrl-C."""
@@ -33,10 +33,10 @@ NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 PIPED_WIDTH = 200
 """Columns of tables that nobody's terminal bounds."""
 
-FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 OF_THE_MACHINE = FULL_OR_BROKEN | {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM),
-    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.EFBIG, errno.ETXTBSY),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ETXTBSY),
 }
 """Errors of the operating system that no line of the harness could have prevented: told without a traceback."""
 
@@ -149,10 +149,10 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
+        except (MachineError, StoreUnavailable) as error:
+            fail(str(error), UNABLE)
         except (ConfigError, CatalogError, StoreError) as error:
             fail(str(error), WRONG_CALL)
-        except MachineError as error:
-            fail(str(error), UNABLE)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
         except (typer.Exit, typer.BadParameter):

@@ -23,7 +23,7 @@ from harness.report.html.page import Changes
 from harness.report.points import points_of
 from harness.scoring import EAGER, Entry, LikeGroup, entries_of
 from harness.sources import SourceFinder
-from harness.store import RunStore, StoreError, timestamp
+from harness.store import RunStore, StoreError, timestamp, write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
 Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")]
@@ -83,7 +83,7 @@ def report_command(
     page = render(
         items, title=title, made_at=timestamp(), changes=changes, baseline=baseline, with_figures=not no_figures
     )
-    _write(output, page.encode("utf-8"))
+    write_whole(output, page.encode("utf-8"))
     if as_json:
         print_json({"page": str(output), "records": len(items), "bytes": len(page.encode("utf-8"))})
     else:
@@ -129,7 +129,7 @@ def plot_command(
                 data = figures.drawn(drawing, form.value, dpi=dpi)
             except figures.MissingPlots as error:
                 fail(str(error), UNABLE)
-            _write(path, data)
+            write_whole(path, data)
             written.append((path, drawing.caption))
     if not written:
         raise StoreError("nothing in these runs is timed: there is nothing to draw")
@@ -149,11 +149,3 @@ def _open(folder: Path) -> RunStore:
     for note in store.notes:
         say(f"{folder}: {note}")
     return store
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise StoreError(f"{path}: can't be written: {error.strerror or error}") from error

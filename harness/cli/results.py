@@ -21,7 +21,7 @@ from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
 from harness.sources import SourceFinder
-from harness.store import RunStore, StoreError, find_runs, merge
+from harness.store import RunStore, StoreError, find_runs, merge, write_whole
 
 
 def show_command(
@@ -150,10 +150,7 @@ def leaderboard_command(
     baseline = recorded_baseline(baseline, records)
     rows = leaderboard(records, by=by, metric=metric, baseline=baseline, selection=samples)
     if csv is not None and not to_stdout:
-        try:
-            csv.write_text(report_csv.leaderboard(rows), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{csv}: can't be written: {error.strerror or error}") from error
+        write_whole(csv, report_csv.leaderboard(rows).encode("utf-8"))
         say(f"{len(rows)} rows written to {csv}")
     if as_json:
         print_json([row.to_json() for row in rows])

@@ -20,6 +20,7 @@ from typing import Any
 from harness.kernelbench.formats import KernelBenchError, Sample, baseline_file, positive
 from harness.kernelbench.metrics import pass_at_k_document
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.store import write_whole
 
 ABSENT_MS = -1.0
 MS_PER_S = 1e3
@@ -132,16 +133,10 @@ def _export(
         if named:
             documents[baseline_file(baseline)] = {f"level{level}": named}
     written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, document in documents.items():
-            path = folder / name
-            path.write_text(json.dumps(document, indent=4, allow_nan=False) + "\n", encoding="utf-8")
-            written.append(path)
-    except OSError as error:
-        raise KernelBenchError(
-            f"{folder}: can't be written: {error.strerror or error}; choose another --out"
-        ) from error
+    for name, document in documents.items():
+        path = folder / name
+        write_whole(path, (json.dumps(document, indent=4, allow_nan=False) + "\n").encode("utf-8"))
+        written.append(path)
     return written
 
 
