@@ -22,6 +22,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -377,7 +378,7 @@ def _read(folder: Path) -> tuple[list[Record], list[str], int]:
     start = 0
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         try:
-            value = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
+            value = json.loads(line, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         except (ValueError, RecursionError) as error:
             if not line.endswith(b"\n"):
                 return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
@@ -402,6 +403,13 @@ def _no_constant(name: str) -> NoReturn:
 def _finite(text: str) -> float:
     """A number with a point or an exponent; one beyond float64, which would become infinity, is an error."""
     if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text:.30} is out of range")
+    return value
+
+
+def _whole(text: str) -> int:
+    """A whole number; one that no float64 could hold is an error, since means and quotients are made of it."""
+    if abs(value := int(text)) > sys.float_info.max:
         raise ValueError(f"{text:.30} is out of range")
     return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_every_second_of_each_device_is_accounted_for() -> None:
     first, second = timeline.shares(found)
     assert (first.solutions, first.solution_s, first.idle_s) == (2, 3.0, pytest.approx(1.0))
     assert second.idle_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("wrong", [None, "x", [1], {}, {"a": 1}, -1, 1e308, True], ids=repr)
+@pytest.mark.parametrize("place", ["stages_s", "bursts_s", "ran_on"])
+def test_evidence_that_somebody_edited_is_left_out(place: str, wrong: object) -> None:
+    whole = record("x", "g0", 0, 4)
+    inner = whole.evidence[place]
+    for held in (wrong, *({**inner, name: wrong} for name in inner)):
+        found = timeline.stays([replace(whole, evidence={**whole.evidence, place: held}), record("y", "g0", 5, 9)])
+        assert "y" in [stay.solution for stay in found]
+        assert all(stay.begin_s <= stay.end_s <= 1e11 for stay in found)
+        assert timeline.lines(found)
 
 
 def test_the_page_has_a_bar_for_each_stay() -> None:

@@ -154,6 +154,7 @@ def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPath
         (b'{"format": 1, "surprise": 1}', "unknown keys in a record: surprise"),
         (b'{"format": NaN}', "NaN is not JSON"),
         (b'{"format": 1, "wall_s": 1e999}', ":1: not JSON: 1e999 is out of range"),
+        (b'{"format": 1, "wall_s": 1' + b"0" * 400 + b"}", ":1: not JSON: 1000000"),
         (b"[" * 100_000, ":1: not JSON"),
         (b"\xff\x00\x01", ":1: not JSON"),
     ],

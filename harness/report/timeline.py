@@ -15,6 +15,9 @@ from typing import Any
 from harness.model import Record
 from harness.report import format as show
 
+_END_OF_TIME_S = 1e11
+"""No stay begins or ends later, seconds since 1970."""
+
 _BAR = 60
 """Characters of a timeline's bar."""
 
@@ -54,27 +57,27 @@ def stays(records: Iterable[Record]) -> list[Stay]:
     found = []
     for record in records:
         ran = record.evidence.get("ran_on")
-        if not isinstance(ran, Mapping):
+        when = _times(ran)
+        if not isinstance(ran, Mapping) or not {"begin_unix_s", "end_unix_s"} <= when.keys():
             continue
-        stages = dict(record.evidence.get("stages_s") or {})
-        bursts = dict(record.evidence.get("bursts_s") or {})
-        solution_s, reference_s = float(bursts.get("solution", 0.0)), float(bursts.get("reference", 0.0))
-        worked_s = float(stages.get("verify", 0.0)) + float(stages.get("measure", 0.0))
-        took_s = float(ran["end_unix_s"]) - float(ran["begin_unix_s"])
+        stages, bursts = _times(record.evidence.get("stages_s")), _times(record.evidence.get("bursts_s"))
+        solution_s, reference_s = bursts.get("solution", 0.0), bursts.get("reference", 0.0)
+        worked_s = stages.get("verify", 0.0) + stages.get("measure", 0.0)
+        took_s = when["end_unix_s"] - when["begin_unix_s"]
         parts = {
             "solution": solution_s,
             "reference": reference_s,
             "checks": max(0.0, worked_s - solution_s - reference_s),
-            "prepare": float(stages.get("prepare", 0.0)),
-            "load": float(stages.get("load", 0.0)),
+            "prepare": stages.get("prepare", 0.0),
+            "load": stages.get("load", 0.0),
         }
         parts["handling"] = max(0.0, took_s - sum(parts.values()))
         found.append(
             Stay(
-                slot=str(ran["slot"]),
+                slot=show.line(str(ran.get("slot")), 40),
                 solution=record.solution,
-                begin_s=float(ran["begin_unix_s"]),
-                end_s=float(ran["end_unix_s"]),
+                begin_s=when["begin_unix_s"],
+                end_s=max(when["begin_unix_s"], when["end_unix_s"]),
                 parts=parts,
             )
         )
@@ -92,6 +95,14 @@ def stays(records: Iterable[Record]) -> list[Stay]:
         ),
         key=lambda stay: (stay.slot, stay.begin_s),
     )
+
+
+def _times(held: Any) -> dict[str, float]:
+    """Those entries that are times in seconds; anybody may have edited a record."""
+    if not isinstance(held, Mapping):
+        return {}
+    numbers = {name: value for name, value in held.items() if isinstance(value, int | float)}
+    return {name: float(value) for name, value in numbers.items() if 0.0 <= value < _END_OF_TIME_S}
 
 
 def shares(found: Sequence[Stay]) -> list[Share]:
