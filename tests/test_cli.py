@@ -327,6 +327,21 @@ def test_extract_leaves_no_half_of_a_solution_on_a_full_disk(place: Path) -> Non
     assert "y" * 5000 in (place / "taken/ann/level1/16_matmul.py").read_text()
 
 
+def test_times_that_somebody_edited_are_not_exported(place: Path, call: Call) -> None:
+    run = place / "run"
+    run.mkdir()
+    for line in (ROOT / "results" / "h200" / "records.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["speedup"] is not None:
+            break
+    record["timing"]["solution"]["samples_s"][0] = [1e308, 0.5, 0.25]
+    (run / "records.jsonl").write_text(json.dumps(record) + "\n")
+    done = call("export", "kernelbench", "run", "--out", "theirs")
+    assert done.code == 0, done.err
+    (entry,) = next(iter(json.loads((place / "theirs" / "eval_results.json").read_text()).values()))
+    assert entry["runtime_stats"]["max"] == 500.0
+
+
 def test_extract_says_first_that_a_file_is_missing(place: Path, call: Call) -> None:
     done = call("extract", "gone.txt")
     assert done.code == 2

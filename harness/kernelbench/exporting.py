@@ -9,6 +9,7 @@ exact status and whether their own rule would have passed it.
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections import defaultdict
@@ -219,6 +220,10 @@ def _baselines(record: Record) -> dict[str, dict[str, Any]]:
     return found
 
 
+_LONGEST_S = 1e9
+"""No call takes longer: a record that says so was edited, and its squares may lie beyond float64."""
+
+
 def _stats(record: Record, series: Any) -> dict[str, Any]:
     """Their `runtime_stats` in milliseconds over every timed call; only what is known where no samples are kept."""
     if not isinstance(series, Mapping):
@@ -230,7 +235,7 @@ def _stats(record: Record, series: Any) -> dict[str, Any]:
         float(held) * MS_PER_S
         for burst in (bursts if isinstance(bursts, list | tuple) else ())
         for held in (burst if isinstance(burst, list | tuple) else (burst,))
-        if positive(held) is not None
+        if (positive(held) or math.inf) < _LONGEST_S
     ]
     if flat:
         times = {"mean": statistics.fmean(flat), "std": statistics.pstdev(flat), "min": min(flat), "max": max(flat)}
