@@ -627,6 +627,20 @@ class TestTheCommand:
         assert self.call(root, *more) == 2
         assert said in capsys.readouterr().err
 
+    def test_a_baseline_that_takes_too_long_is_a_row_and_the_others_are_measured(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits = {(Baseline.EAGER,): 100.0, (Baseline.COMPILE,): 0.05, (Baseline.EAGER, Baseline.COMPILE): 0.1}
+        monkeypatch.setattr(Request, "timeout_s", property(lambda held: limits[tuple(held.baselines)]))
+        out = root / "out"
+        assert self.call(root, "level1/1", "--baseline", "eager,compile", "--out", str(out)) == 0
+        eager, compiled = sorted(
+            pages.from_csv((out / "baselines.csv").read_text()), key=lambda row: row["baseline"], reverse=True
+        )
+        assert (eager["baseline"], eager["outcome"]) == ("eager", "measured")
+        assert (compiled["baseline"], compiled["outcome"]) == ("compile", "failed")
+        assert "within 0 s" in compiled["reason"]
+
     def test_a_problem_that_fails_is_a_row_and_exit_code_3(self, root: Path) -> None:
         (root / "problems" / "level1" / "2_test.py").write_text(PROBLEM_FILE.replace("29, 33", "29, 34"))
         out = root / "out"

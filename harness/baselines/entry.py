@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from harness.model import Baseline
+from harness.model import Baseline, Problem, one_line
 from harness.stats import SpeedupEstimate, quotient
 
 FORMAT = 1
@@ -183,3 +183,15 @@ def _row(entry: Entry, estimate: SpeedupEstimate | None, check: Mapping[str, Any
         "measured_at": entry.measured_at,
         "spot_check": None if check is None else dict(check),
     }
+
+
+def failed_entry(baseline: Baseline, problem: Problem, reason: str) -> Entry:
+    """What is said of a baseline that was not to be had."""
+    return Entry(
+        baseline=baseline,
+        outcome=Outcome.failed,
+        reason=one_line(reason, limit=400),
+        held_to=problem.precision.value,
+        matmul_tf32=baseline.tf32 is True,
+        cudnn_tf32=baseline.tf32 is not False,
+    )

@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from harness.baselines.entry import Entry, Outcome
+from harness.baselines.entry import Entry, failed_entry
 from harness.baselines.measuring import eager_now_s
 from harness.baselines.starting import BaselineProcess, BaselinesLost, Request
 from harness.baselines.store import BaselineStore, key_for
 from harness.bench import Bench
 from harness.devices import Device
 from harness.environment import cpu_count
-from harness.model import Baseline, DeviceKind, Problem, one_line
+from harness.model import Baseline, DeviceKind
 
 DRIFT = 0.02
 """How far eager may be from its kept time before entries are measured again."""
@@ -93,7 +93,7 @@ class Keeper:
                     found[baseline] = entry
             except BaselinesLost as lost:
                 for baseline in missing:
-                    found[baseline] = lost_entry(baseline, problem, str(lost))
+                    found[baseline] = failed_entry(baseline, problem, str(lost))
         return found
 
 
@@ -110,15 +110,3 @@ def spot_check(entry: Entry, now_s: float | None, device: DeviceKind) -> dict[st
     limit = DRIFT if device is DeviceKind.CUDA else HOST_DRIFT
     drifted = abs(drift) > limit and abs(now_s - then_s) > DRIFT_S
     return {"eager_then_s": then_s, "eager_now_s": now_s, "drift": drift, "drifted": drifted}
-
-
-def lost_entry(baseline: Baseline, problem: Problem, reason: str) -> Entry:
-    """What is said of a baseline that nothing is known of."""
-    return Entry(
-        baseline=baseline,
-        outcome=Outcome.failed,
-        reason=one_line(reason, limit=400),
-        held_to=problem.precision.value,
-        matmul_tf32=baseline.tf32 is True,
-        cudnn_tf32=baseline.tf32 is not False,
-    )

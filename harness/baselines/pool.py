@@ -11,10 +11,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.baselines.entry import Entry
+from harness.baselines.entry import Entry, failed_entry
 from harness.baselines.starting import BaselineProcess, BaselinesLost, Request
 from harness.datasheets import Peaks
 from harness.environment import cpu_count
@@ -111,7 +111,15 @@ class Pool:
                         with self._lock:
                             self._alone.append(request)
                         continue
-                    reason = str(lost)
+                    if lost.late_s is not None and len(request.baselines) > 1:
+                        with self._lock:  # which one takes so long shows when each is alone
+                            self._pending.extend(replace(request, baselines=[name]) for name in request.baselines)
+                        continue
+                    if lost.late_s is not None:
+                        said = f"it did not compile and run within {lost.late_s:.0f} s"
+                        entries = [failed_entry(request.baselines[0], request.problem, said)]
+                    else:
+                        reason = str(lost)
                 wall_s = time.monotonic() - begin
                 self._done.put(Measured(request=request, entries=entries, reason=reason, peaks=peaks, wall_s=wall_s))
         except BaseException as error:

@@ -20,7 +20,7 @@ from harness.datasheets import Peaks
 from harness.interpreter import python, search_path
 from harness.model import Baseline, DeviceKind, Problem, Workload
 from harness.tasks import problem_json
-from harness.wire import Channel, WireError, pair
+from harness.wire import Channel, FrameTimeout, WireError, pair
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context, on a cold disk."""
@@ -38,11 +38,12 @@ COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 class BaselinesLost(Exception):
     """The process died, hung or failed: nothing is known of the baselines asked for. `no_memory` says that the device
-    had too little."""
+    had too little; `late_s` after how many seconds of measuring it was given up."""
 
-    def __init__(self, reason: str, *, no_memory: bool = False) -> None:
+    def __init__(self, reason: str, *, no_memory: bool = False, late_s: float | None = None) -> None:
         super().__init__(reason)
         self.no_memory = no_memory
+        self.late_s = late_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,13 @@ class BaselineProcess:
             self._channel.send(request.to_json())
         except WireError as error:
             raise BaselinesLost(f"the process that measures baselines died: {error}; {self._tail()}") from error
-        message = self._receive(timeout_s or request.timeout_s, "measured")
+        limit_s = timeout_s or request.timeout_s
+        try:
+            message = self._receive(limit_s, "measured")
+        except BaselinesLost as lost:
+            if isinstance(lost.__cause__, FrameTimeout):
+                lost.late_s = limit_s
+            raise
         return [Entry.from_json(entry) for entry in message["entries"]]
 
     def _receive(self, timeout_s: float, wanted: str) -> dict[str, Any]:
