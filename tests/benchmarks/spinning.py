@@ -16,7 +16,9 @@ from typing import Any
 
 import torch
 
+from harness.environment import collect
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
+from harness.gpus import visible_gpus
 from harness.model import DeviceKind, InputRules, Problem, Workload, digest_text
 from harness.referee import Referee
 from harness.tasks import Outcome, RefereeConfig, Task
@@ -66,10 +68,14 @@ def problem_of(source: str, name: str) -> Problem:
 
 @contextmanager
 def zygote() -> Iterator[Zygote]:
-    """What contestants are forked from; it is ready while the first problem is being made ready."""
+    """What contestants are forked from; it is ready while the first problem is being made ready.
+
+    A GPU's number names none in a sandbox that has the node of one GPU: so it is named by its UUID.
+    """
+    env = {"CUDA_VISIBLE_DEVICES": visible_gpus(collect())[0].uuid}
     with (
         tempfile.TemporaryDirectory() as folder,
-        Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=Path(folder) / "zygote.log") as forks,
+        Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=Path(folder) / "zygote.log", env=env) as forks,
     ):
         yield forks
 
