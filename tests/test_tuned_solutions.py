@@ -123,12 +123,15 @@ class TestTheCommittedRun:
 
     def test_most_that_were_compared_beat_eager_and_max_autotune(self, committed: readme_tables.Results) -> None:
         faster = sum(map(committed.beats_both, committed.records))
-        assert faster >= 10
         assert faster >= 0.8 * len(committed.strictest)
 
-    @pytest.mark.xfail(strict=True, reason="13 of 15 that were compared are faster than max-autotune in both its forms")
-    def test_fifteen_beat_eager_and_max_autotune(self, committed: readme_tables.Results) -> None:
-        assert sum(map(committed.beats_both, committed.records)) >= 15
+    def test_fifteen_beat_eager_and_both_forms_of_max_autotune_in_one_run(self) -> None:
+        """With all of them timed in the same evaluation, none in a run of its own."""
+        alone = readme_tables.Results(readme_tables.records_of(readme_tables.RUN))
+        for record in alone.records:
+            if record.solution in alone.strictest:
+                assert all(record.solution in held for held in alone.autotuned.values()), record.solution
+        assert sum(map(alone.beats_both, alone.records)) >= 15
 
     def test_the_sanitizers_watched_them(self, committed: readme_tables.Results) -> None:
         """With nothing found; not everything can be watched (see `harness.audit`)."""

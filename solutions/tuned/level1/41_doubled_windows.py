@@ -8,7 +8,7 @@ back through shared memory, so that they are written side by side. Other windows
 
 Bytes: 8 a value (4 read, 4 written): 805 MB at 32 x 96 x 32768.
 Flops: none; 3.6 comparisons a result.
-Reached on an H200: 89 % of the speed of light of the reference's work (memory), 215 us.
+Reached on an H200: 91 % of the speed of light of the reference's work (memory), 210 us.
 """
 
 import torch
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS, 5) doubling_kernel(
     float* to = y + row * out_length + first;
     const int made = (int)min((int64_t)most, out_length - first);
 #pragma unroll 4
-    for (int i = threadIdx.x; i < made; i += THREADS) __stcs(to + i, piece[i]);
+    for (int i = threadIdx.x; i < made; i += THREADS) to[i] = piece[i];
 }
 
 // Any window.
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(THREADS) plain_kernel(
         const float* values = piece + i * stride;
         float largest = values[0];
         for (int j = 1; j < window; ++j) largest = fmaxf(largest, values[j * gap]);
-        __stcs(to + i, largest);
+        to[i] = largest;
     }
 }
 

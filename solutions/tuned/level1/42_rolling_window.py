@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(WIDEST) sliding_kernel(
                 float largest = window[0];
 #pragma unroll
                 for (int i = 1; i < SIDE; ++i) largest = fmaxf(largest, window[i]);
-                __stcs(to + (int64_t)out_row * out_width + out_column, largest);
+                to[(int64_t)out_row * out_width + out_column] = largest;
             }
         }
 #pragma unroll
