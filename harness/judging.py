@@ -143,12 +143,15 @@ def record_of_build(job: Job, built: Built, config: RunConfig, environment: Envi
     return record_of(job, outcome, built, config, environment.for_record(config.device), wall_s=built.wall_s)
 
 
-def record_of_need(job: Job, config: RunConfig, environment: Environment) -> Record | None:
-    """The record of a solution whose problem needs what is not here, without building anything; None where it does
-    not."""
-    if (need := unmet_need(job.problem.source)) is None:
+def record_unbuilt(job: Job, config: RunConfig, environment: Environment) -> Record | None:
+    """The record of a solution that there is no use in building: its file or its problem's can't be read, or the
+    problem needs what is not here. None where nothing is known to stand in the way."""
+    if (failure := job.failure) is not None:
+        outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
+    elif (need := unmet_need(job.problem.source)) is not None:
+        outcome = Outcome(status=Status.unsupported, reason=need)
+    else:
         return None
-    outcome = Outcome(status=Status.unsupported, reason=need)
     return record_of(job, outcome, None, config, environment.for_record(config.device), wall_s=0.0)
 
 

@@ -223,7 +223,10 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A reference to be matched. `id` is `level1/16`; `digest` is the SHA-256 of the file and its declarations."""
+    """A reference to be matched. `id` is `level1/16`; `digest` is the SHA-256 of the file and its declarations.
+
+    `failure` says why its file or its declarations can't be read; nothing else of it can be relied on then.
+    """
 
     id: str
     name: str
@@ -235,11 +238,15 @@ class Problem:
     rules: InputRules = field(default_factory=InputRules)
     costs: Costs = field(default_factory=Costs)
     notes: str = ""
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """One submission. `label` is its path below the solutions folder (or its file name), unique in a run."""
+    """One submission. `label` is its path below the solutions folder (or its file name), unique in a run.
+
+    `failure` says why its file is no text; its `source` then only stands for the bytes, and is that of no other file.
+    """
 
     problem_id: str
     author: str
@@ -247,6 +254,7 @@ class Solution:
     path: Path
     source: str
     sample: int | None = None
+    failure: Failure | None = None
 
     @property
     def digest(self) -> str:

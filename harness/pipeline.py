@@ -23,7 +23,7 @@ from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.opening import open_executor
-from harness.judging import Open, begin, record_of, record_of_build, record_of_need, settle
+from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle
 from harness.model import Problem, Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
 from harness.schedule import Ready, Schedule
@@ -263,9 +263,9 @@ class _Run:
     def _build_all(self) -> None:
         while (found := self._schedule.next_build()) is not None:
             problem, job = found
-            needy = record_of_need(job, self._config, self._environment)
-            if needy is not None:
-                self._messages.put(_Message(record=needy))
+            unbuilt = record_unbuilt(job, self._config, self._environment)
+            if unbuilt is not None:
+                self._messages.put(_Message(record=unbuilt))
                 self._schedule.settled()
                 continue
             built = self._executor.build(

@@ -12,7 +12,7 @@ from typing import TypeVar
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.catalog.problems import WORKLOADS_FILE
 from harness.config import RunConfig
-from harness.model import Problem, Record, Solution, Status, Workload
+from harness.model import Failure, Problem, Record, Solution, Status, Workload
 from harness.store import Identity
 
 T = TypeVar("T")
@@ -26,23 +26,31 @@ class Job:
     problem: Problem
     workload: Workload
 
+    @property
+    def failure(self) -> Failure | None:
+        """Why there is nothing to judge, as far as reading the files tells: the solution's fault first."""
+        return self.solution.failure or self.problem.failure
+
 
 def plan(config: RunConfig) -> list[Job]:
     """Every solution that the configuration names, grouped by problem. Raises `CatalogError` listing all faults."""
     catalog = load_problems(config.problems)
     solutions = find_solutions(config.paths, catalog, problem_id=config.problem, author=config.author)
+    known = catalog.known
     jobs = []
     faults = []
     for solution in solutions:
-        problem = catalog[solution.problem_id]
+        problem = known[solution.problem_id]
         workload = problem.workloads.get(config.workload)
+        if problem.failure is not None:  # which workloads it declares nobody can know
+            workload = Workload(name=config.workload)
         precision = config.precision or (workload.precision if workload is not None else None)
         if precision is not None:
             problem = replace(problem, precision=precision)
         if workload is None:
-            known = ", ".join(problem.workloads)
+            declared = ", ".join(problem.workloads)
             sizes = f"name one by --workload, or declare {config.workload!r} in {WORKLOADS_FILE} beside the problem"
-            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {known}: {sizes}")
+            faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}")
             continue
         jobs.append(Job(solution=solution, problem=problem, workload=workload))
     if faults:

@@ -87,13 +87,13 @@ def place(
 def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> list[_Response]:
     findings: list[str] = []
     held = []
-    wanted = catalog.resolve(problem) if problem is not None else None
+    wanted = catalog.locate(problem) if problem is not None else None
     for path in responses:
         match = _KERNELBENCH_NAME.fullmatch(path.name)
         try:
             if path != STDIN:
                 path.stat()  # a name mistyped is told as such, whatever else is wrong with it
-            named = catalog.resolve(f"level{match[1]}/{match[2]}") if match and wanted is None else wanted
+            named = catalog.locate(f"level{match[1]}/{match[2]}") if match and wanted is None else wanted
             if named is None:
                 findings.append(f"{path}: its name says no problem: give one by --problem level1/16")
                 continue

@@ -10,12 +10,13 @@ import pytest
 from harness.catalog import (
     Catalog,
     CatalogError,
+    UnreadableProblem,
     find_authors,
     find_solutions,
     load_problems,
     solution_path,
 )
-from harness.model import PrecisionClass
+from harness.model import PrecisionClass, Status
 
 PROBLEM = """\
 import torch
@@ -157,6 +158,20 @@ class TestProblems:
             ("  16: {flops: N - N}\n", "not a positive number"),
             ("  16: {flops: 'print(1)'}\n", "which the file does not assign"),
             ("  16: 3\n", "an entry is a mapping"),
+        ],
+    )
+    def test_wrong_declarations_are_their_problems_own(self, root: Path, entry: str, said: str) -> None:
+        declare(root, entry)
+        catalog = load_problems(root)
+        assert list(catalog) == ["level1/17", "level2/16"]
+        failure = catalog.unreadable["level1/16"].failure
+        assert failure is not None
+        assert failure.reason.startswith("problem level1/16 can't be read: level1/workloads.yaml, problem 16: ")
+        assert said in failure.reason
+
+    @pytest.mark.parametrize(
+        ("entry", "said"),
+        [
             ("  18: {}\n", "there is no file for problem 18"),
             ("  a: {}\n", "there is no file for problem 'a'"),
             ("  16: {}\n  16: {}\n", "is there twice"),
@@ -164,7 +179,7 @@ class TestProblems:
             ("  16: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
         ],
     )
-    def test_wrong_declarations_are_named(self, root: Path, entry: str, said: str) -> None:
+    def test_declarations_that_fit_no_problem_are_named(self, root: Path, entry: str, said: str) -> None:
         path = declare(root, entry)
         (finding,) = findings(load_problems, root)
         assert said in finding
@@ -186,15 +201,62 @@ class TestProblems:
         (finding,) = findings(load_problems, root)
         assert said in finding
 
-    def test_everything_wrong_is_listed_at_once(self, root: Path) -> None:
+    def test_everything_wrong_with_the_whole_is_listed_at_once(self, root: Path) -> None:
         write(root / "level1/18_a.py", "def (:\n")
-        write(root / "level1/19_b.py", b"x = '\xff'\n")
+        declare(root, "  1: {}\n  2: {}\n")
         write(root / "level2/16_other.py", PROBLEM)
         found = findings(load_problems, root)
         assert len(found) == 3
-        assert "18_a.py: can't be read as Python" in found[0]
-        assert "19_b.py: can't be read as Python: byte 5 is not UTF-8" in found[1]
+        assert "no file for problem 1" in found[0]
+        assert "no file for problem 2" in found[1]
         assert "are both problem level2/16" in found[2]
+
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            ("import torch\n\ndef (:\n", "level1/18_a.py, line 3: invalid syntax"),
+            (b"x = 1\ny = '\xff'\n", "level1/18_a.py, line 2: byte 11 (0xff) is not UTF-8: mend the file"),
+            ("x = 1\n".encode("utf-16"), "byte 0 (0xff) is not UTF-8 (it looks like UTF-16)"),
+            (b"\xef\xbb\xbfx = '\xfe'\n", "line 1: byte 8 (0xfe) is not UTF-8"),
+            ("x = '\0'\n", "null bytes"),
+            ("x = " + "(" * 100_000, "level1/18_a.py, "),
+        ],
+    )
+    def test_a_problem_that_can_not_be_read_leaves_the_others_alone(
+        self, root: Path, source: str | bytes, said: str
+    ) -> None:
+        write(root / "level1/18_a.py", source)
+        catalog = load_problems(root)
+        assert list(catalog) == ["level1/16", "level1/17", "level2/16"]
+        assert list(catalog.known) == ["level1/16", "level1/17", "level1/18", "level2/16"]
+        failure = catalog.unreadable["level1/18"].failure
+        assert failure is not None
+        assert failure.status is Status.harness_error
+        assert failure.reason.startswith("problem level1/18 can't be read: level1/18_a.py, ")
+        assert said in failure.reason
+        assert str(root) not in failure.reason
+        assert catalog.locate("1/18").failure is failure
+        with pytest.raises(UnreadableProblem, match="level1/18 can't be read"):
+            catalog.resolve("level1/18")
+
+    def test_the_only_problem_may_be_unreadable(self, tmp_path: Path) -> None:
+        write(tmp_path / "level3/1_a.py", "(")
+        catalog = load_problems(tmp_path)
+        assert not catalog
+        assert catalog.levels == {"level3"}
+
+    def test_one_identity_twice_stops_all_even_where_neither_can_be_read(self, root: Path) -> None:
+        write(root / "level1/18_a.py", "(")
+        write(root / "level1/18_b.py", "(")
+        (finding,) = findings(load_problems, root)
+        assert "are both problem level1/18" in finding
+
+    def test_a_mended_problem_has_another_digest(self, root: Path) -> None:
+        digests = set()
+        for source in (b"x = '\xff'", b"x = '\xfe'", "x = '\udcff'".encode("utf-8", "replace"), b"x = "):
+            write(root / "level1/18_a.py", source)
+            digests.add(load_problems(root).known["level1/18"].digest)
+        assert len(digests) == 4
 
     def test_no_folder_and_no_problem(self, tmp_path: Path) -> None:
         assert "no folder of problems" in findings(load_problems, tmp_path / "none")[0]
@@ -290,7 +352,6 @@ class TestSolutions:
         folder = tmp_path / "s/ann/level1"
         write(folder / "16_fine.py")
         write(folder / "99_none.py")
-        write(folder / "16_bytes.py", b"# \xff\n")
         write(folder / "notes.py")
         write(tmp_path / "s/an n/level1/16_x.py")
         write(tmp_path / "s/ann/level9/1_x.py")
@@ -301,7 +362,6 @@ class TestSolutions:
         found = "\n".join(findings(find_solutions, paths, catalog))
         for said in (
             "there is no problem 'level1/99'",
-            "16_bytes.py: byte 2 is not UTF-8",
             "notes.py: its path names no problem",
             "'an n' can't be an author",
             "there is no problem 'level9/1'",
@@ -311,7 +371,7 @@ class TestSolutions:
             "empty: no solution in it",
         ):
             assert said in found
-        assert found.count("\n") == 8
+        assert found.count("\n") == 7
         assert "16_fine" not in found
 
     def test_no_argument(self, catalog: Catalog) -> None:
@@ -341,6 +401,26 @@ class TestSolutions:
     def test_byte_order_marks_go_and_line_ends_stay(self, tmp_path: Path, catalog: Catalog) -> None:
         path = write(tmp_path / "s/ann/level1/16_a.py", b"\xef\xbb\xbfx = 1\r\n")
         assert find_solutions([path], catalog)[0].source == "x = 1\r\n"
+
+    def test_a_file_that_is_not_utf8_has_its_verdict_and_no_text(self, tmp_path: Path, catalog: Catalog) -> None:
+        folder = tmp_path / "s/ann/level1"
+        write(folder / "16_a.py", b"x = 1\n# \xff\n")
+        write(folder / "16_b.py", "x = 1\n# \ufffd\n")
+        write(folder / "16_c.py", b"x = 1\n# \xfe\n")
+        a, b, c = find_solutions([tmp_path / "s"], catalog)
+        assert a.failure is not None
+        assert a.failure.status is Status.syntax_error
+        assert a.failure.reason == "line 2: byte 8 (0xff) is not UTF-8: save the file as UTF-8"
+        assert a.failure.evidence["line"] == 2
+        assert b.failure is None
+        # Whoever mends the file, by whatever means, gets a new verdict from a resumed run.
+        assert len({a.digest, b.digest, c.digest}) == 3
+
+    def test_solutions_of_a_problem_that_can_not_be_read_are_found(self, root: Path, tmp_path: Path) -> None:
+        write(root / "level1/16_Matmul_with_transposed_A.py", "(")
+        path = write(tmp_path / "s/ann/level1/16_a.py")
+        (solution,) = find_solutions([path], load_problems(root), problem_id="level1/16")
+        assert (solution.problem_id, solution.failure) == ("level1/16", None)
 
     def test_large_files_are_refused(self, tmp_path: Path, catalog: Catalog) -> None:
         path = write(tmp_path / "s/ann/level1/16_a.py", b"#" * (4 * 2**20 + 1))

@@ -19,7 +19,7 @@ from harness.build import BuildCache
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
-from harness.judging import judge, record_of_build, record_of_need
+from harness.judging import judge, record_of_build, record_unbuilt
 from harness.model import Problem, Record
 from harness.planning import Job
 from harness.schedule import choose
@@ -109,9 +109,9 @@ class Flow:
         if not work.future.set_running_or_notify_cancel():
             return
         try:
-            needy = record_of_need(work.job, self._config, self._environment)
-            if needy is not None:
-                self._finish(work, needy)
+            unbuilt = record_unbuilt(work.job, self._config, self._environment)
+            if unbuilt is not None:
+                self._finish(work, unbuilt)
                 return
             self._room.acquire()
             work.has_room = True

@@ -22,7 +22,7 @@ from typing import Literal, Self
 
 from harness.api.flow import Flow, Work
 from harness.api.result import Result
-from harness.catalog import Catalog, CatalogError, load_problems
+from harness.catalog import Catalog, CatalogError, load_problems, solution_text
 from harness.catalog.solutions import MAX_SOURCE_BYTES
 from harness.config import AuditMode, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
@@ -175,7 +175,8 @@ class Harness:
         `Result` whatever the solution does; it raises only where no device is left (`ExecutorError`). `cancel()` works
         until the build begins.
 
-        Raises `CatalogError` where the problem, workload or file can't be found, `HarnessClosed` after `close`.
+        Raises `CatalogError` where the problem, workload or file can't be found, or the problem can't be read,
+        `HarnessClosed` after `close`.
         """
         held = self._problem(problem)
         job = Job(
@@ -325,10 +326,11 @@ class Harness:
     def _solution(
         self, problem: Problem, source: str | Path, *, author: str, name: str | None, sample: int | None
     ) -> Solution:
+        failure = None
         if isinstance(source, Path):
             try:
-                text = source.read_text(encoding="utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
+                text, failure = solution_text(source)
+            except OSError as error:
                 raise CatalogError([f"{source}: can't be read: {error}"]) from error
         else:
             text = source
@@ -343,6 +345,7 @@ class Harness:
             path=Path(file),
             source=text,
             sample=sample,
+            failure=failure,
         )
 
 

@@ -1,21 +1,24 @@
 """Finds, loads and hashes problems and solutions. The exports are below; the formats are described in
 `harness.catalog.problems` (problem folders, `workloads.yaml`), `harness.catalog.solutions` (solution folders,
-`author.yaml`) and `harness.catalog.needs` (packages and weights that a problem asks for).
+`author.yaml`), `harness.catalog.reading` (text and YAML) and `harness.catalog.needs`
+(packages and weights that a problem asks for).
 
 Trusted side. Files are read as text: nothing of a problem or a solution is imported or executed here.
 """
 
 from harness.catalog.needs import unmet_need
-from harness.catalog.problems import Catalog, CatalogError, load_problems
-from harness.catalog.solutions import Author, find_authors, find_solutions, solution_path
+from harness.catalog.problems import Catalog, CatalogError, UnreadableProblem, load_problems
+from harness.catalog.solutions import Author, find_authors, find_solutions, solution_path, solution_text
 
 __all__ = [
     "Author",
     "Catalog",
     "CatalogError",
+    "UnreadableProblem",
     "find_authors",
     "find_solutions",
     "load_problems",
     "solution_path",
+    "solution_text",
     "unmet_need",
 ]

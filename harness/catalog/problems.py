@@ -21,7 +21,8 @@ work unchanged. Beside the files of a folder there may be a `workloads.yaml`, of
         flops: 2 * M * N * K         # work of one call, where counting can't know: arithmetic over the constants
         bytes: 4 * (M * K + K * N + M * N)   # least traffic of one call, likewise
 
-Unknown keys are errors, and so are sizes and names that the file doesn't have.
+Unknown keys are errors, and so are sizes and names that the file doesn't have. What is wrong with one problem's file
+or entry is that problem's alone (`Catalog.unreadable`); what is wrong with a folder as a whole is a `CatalogError`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from harness.model import Costs, InputRules, PrecisionClass, Problem, Workload, digest_text, one_line
+from harness.catalog.reading import NotText, as_text, read_yaml
+from harness.model import Costs, Failure, InputRules, PrecisionClass, Problem, Status, Workload, digest_text, one_line
 from harness.sizes import SizeError, check_size, constants, evaluate
 
 WORKLOADS_FORMAT = 1
@@ -68,12 +68,18 @@ class CatalogError(Exception):
         super().__init__("\n".join(shown))
 
 
+class UnreadableProblem(CatalogError):
+    """A problem that was asked for is there and can't be read: not the call's fault."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog(Mapping[str, Problem]):
-    """The problems below one folder, by id."""
+    """The problems below one folder, by id. As a mapping it holds those that can be read; `unreadable` are the others,
+    each with its `failure`."""
 
     root: Path
     problems: Mapping[str, Problem]
+    unreadable: Mapping[str, Problem] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Problem:
         return self.problems[key]
@@ -87,10 +93,15 @@ class Catalog(Mapping[str, Problem]):
     @property
     def levels(self) -> frozenset[str]:
         """Names of the folders that hold problems."""
-        return frozenset(key.partition("/")[0] for key in self.problems)
+        return frozenset(key.partition("/")[0] for key in (*self.problems, *self.unreadable))
 
-    def resolve(self, wanted: str) -> Problem:
-        """The problem called `level1/16`, `1/16`, `level1/16_name` or by the path of its file.
+    @property
+    def known(self) -> Mapping[str, Problem]:
+        """Every problem, those included that can't be read, by level and number."""
+        return _ordered({**self.problems, **self.unreadable})
+
+    def locate(self, wanted: str) -> Problem:
+        """The problem called `level1/16`, `1/16`, `level1/16_name` or by the path of its file, readable or not.
 
         Raises `CatalogError` where there is none, with the nearest that exist.
         """
@@ -99,20 +110,29 @@ class Catalog(Mapping[str, Problem]):
         for name in names:
             if name in self.problems:
                 return self.problems[name]
+            if name in self.unreadable:
+                return self.unreadable[name]
         raise CatalogError([self.missing(names[0] if names else wanted)])
+
+    def resolve(self, wanted: str) -> Problem:
+        """As `locate`. Raises `UnreadableProblem` where the problem can't be read."""
+        found = self.locate(wanted)
+        if found.failure is not None:
+            raise UnreadableProblem([found.failure.reason])
+        return found
 
     def missing(self, wanted: str) -> str:
         """The sentence that says that there is no such problem."""
-        near = difflib.get_close_matches(wanted, self.problems, n=3, cutoff=0.7)
+        near = difflib.get_close_matches(wanted, [*self.known], n=3, cutoff=0.7)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         return f"there is no problem {wanted!r:.100} in {self.root}{hint} (an id looks like level1/16)"
 
 
 def load_problems(root: Path) -> Catalog:
-    """Every problem in `root` and in the folders one below it.
+    """Every problem in `root` and in the folders one below it. One that can't be read leaves the others alone.
 
-    Raises `CatalogError` that lists all that is wrong: no such folder, no problem in it, an unreadable file, two
-    files with one number, a `workloads.yaml` that doesn't fit.
+    Raises `CatalogError` that lists all that is wrong with the whole: no such folder, no problem in it, two files with
+    one number, a `workloads.yaml` that can't be read or tells of problems that are not there.
     """
     if not root.is_dir():
         raise CatalogError([f"no folder of problems at {root}: name one by --problems"])
@@ -129,8 +149,19 @@ def load_problems(root: Path) -> Catalog:
         )
     if findings:
         raise CatalogError(findings)
-    ordered = sorted(problems, key=lambda key: (key.partition("/")[0], int(key.partition("/")[2])))
-    return Catalog(root=root, problems={key: problems[key] for key in ordered})
+    return Catalog(
+        root=root,
+        problems=_ordered({key: held for key, held in problems.items() if held.failure is None}),
+        unreadable=_ordered({key: held for key, held in problems.items() if held.failure is not None}),
+    )
+
+
+def _ordered(problems: Mapping[str, Problem]) -> dict[str, Problem]:
+    def place(key: str) -> tuple[str, int]:
+        level, _, number = key.partition("/")
+        return level, int(number)
+
+    return {key: problems[key] for key in sorted(problems, key=place)}
 
 
 def _load_folder(folder: Path, problems: dict[str, Problem], findings: list[str]) -> None:
@@ -146,71 +177,56 @@ def _load_folder(folder: Path, problems: dict[str, Problem], findings: list[str]
         files[number] = path
     declared = _read_declarations(folder / WORKLOADS_FILE, files, findings)
     for number, path in files.items():
-        try:
-            source = read_source(path)
-            tree = ast.parse(source)
-        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-            findings.append(f"{path}: can't be read as Python: {one_line(str(error) or 'it nests too deeply')}")
-            continue
         key = f"{level}/{number}"
         if key in problems:
             findings.append(f"{path} and {problems[key].path} are both problem {key}")
-        known = constants(tree)
-        entry = declared.get(number, {})
-        reader = _Entry(f"{folder / WORKLOADS_FILE}, problem {number}", entry, known, findings)
-        problems[key] = Problem(
-            id=key,
-            name=path.stem.partition("_")[2],
-            path=path,
-            source=source,
-            digest=digest_text(source, json.dumps(entry, sort_keys=True, default=str)),
-            precision=reader.precision(),
-            workloads=reader.workloads(),
-            rules=reader.rules(),
-            costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes")),
-            notes=reader.text("notes") or "",
-        )
+        problems[key] = _problem(key, path, declared.get(number, {}))
 
 
-def read_source(path: Path) -> str:
-    """The UTF-8 text of a file, a byte-order mark removed. Raises `OSError`, or `ValueError` in words."""
+def _problem(key: str, path: Path, entry: Any) -> Problem:
+    """One problem of its file and its entry in `workloads.yaml`, with a `failure` where they can't be read."""
+    level, _, number = key.partition("/")
+    # Not the whole path: a record may be published.
+    file, declarations = f"{level}/{path.name}", f"{level}/{WORKLOADS_FILE}, problem {number}"
+    found = Problem(id=key, name=path.stem.partition("_")[2], path=path, source="", digest="")
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} is not UTF-8") from error
-
-
-def read_yaml(path: Path) -> Any:
-    """A YAML file without tags and without a key twice. Raises `OSError`, or `ValueError` with one line."""
+        data = path.read_bytes()
+    except OSError as error:
+        return _failed(found, f"{file}: {error.strerror or error}")
+    digest = digest_text(data.decode("utf-8-sig", "surrogateescape"), json.dumps(entry, sort_keys=True, default=str))
+    found = replace(found, digest=digest)
     try:
-        return yaml.load(read_source(path), Loader=_StrictLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"not valid YAML: {one_line(str(error))}") from error
+        source = as_text(data)
+        known = constants(ast.parse(source))
+    except (NotText, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        return _failed(found, f"{file}, {_parsing(error)}")
+    reader = _Entry(entry, known)
+    read = replace(
+        found,
+        source=source,
+        precision=reader.precision(),
+        workloads=reader.workloads(),
+        rules=reader.rules(),
+        costs=Costs(flops=reader.cost("flops"), bytes=reader.cost("bytes")),
+        notes=reader.text("notes") or "",
+    )
+    return _failed(found, f"{declarations}: {'; '.join(reader.findings)}") if reader.findings else read
 
 
-_Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser where PyYAML was built with it: a tenth of the time, and every command waits for it."""
+def _failed(problem: Problem, why: str) -> Problem:
+    reason = one_line(f"problem {problem.id} can't be read: {one_line(why, limit=400)}: mend the file")
+    return replace(problem, failure=Failure(status=Status.harness_error, reason=reason, evidence={"phase": "read"}))
 
 
-class _StrictLoader(_Fast):  # type: ignore[misc]
-    """YAML's safe loader, except that a key given twice is an error instead of the last one winning."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            key = key_node.value
-            if isinstance(key, str):
-                if key in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key!r} is there twice", key_node.start_mark
-                    )
-                seen.add(key)
-        held: dict[Any, Any] = super().construct_mapping(node, deep)
-        return held
+def _parsing(error: BaseException) -> str:
+    """What Python's parser, or the decoder before it, says; the parser's `MemoryError` says nothing."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"line {error.lineno}: {error.msg}"
+    return str(error) or "it nests too deeply"
 
 
-def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str]) -> dict[int, dict[str, Any]]:
-    """The entries of a `workloads.yaml` by problem number; none where there is no such file."""
+def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str]) -> dict[int, Any]:
+    """The entries of a `workloads.yaml` by problem number, as they are; none where there is no such file."""
     if not path.exists():
         return {}
     try:
@@ -225,17 +241,11 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
     if type(version) is not int or not 1 <= version <= WORKLOADS_FORMAT:
         findings.append(f"{path}: format {version!r}; this harness reads 1 to {WORKLOADS_FORMAT}")
         return {}
-    entries: dict[int, dict[str, Any]] = {}
+    entries: dict[int, Any] = {}
     for number, entry in held["problems"].items():
         if type(number) is not int or number not in files:
             findings.append(f"{path}: there is no file for problem {number!r} beside it")
-        elif not isinstance(entry, dict):
-            findings.append(f"{path}, problem {number}: an entry is a mapping, not {entry!r:.60}")
         else:
-            if unknown := sorted(str(key) for key in entry if key not in _KEYS):
-                findings.append(
-                    f"{path}, problem {number}: unknown key {', '.join(unknown)}; known are {', '.join(sorted(_KEYS))}"
-                )
             entries[number] = entry
     return entries
 
@@ -243,14 +253,17 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
 class _Entry:
     """One problem's entry; every reader notes what is wrong in `findings` and goes on with a default."""
 
-    def __init__(self, where: str, held: Mapping[str, Any], known: Mapping[str, Any], findings: list[str]) -> None:
-        self._where = where
-        self._held = held
+    def __init__(self, held: Any, known: Mapping[str, Any]) -> None:
+        self.findings: list[str] = []
+        self._held: Mapping[str, Any] = held if isinstance(held, dict) else {}
         self._known = known
-        self._findings = findings
+        if not isinstance(held, dict):
+            self.note(f"an entry is a mapping, not {held!r:.60}")
+        if unknown := sorted(str(key) for key in self._held if key not in _KEYS):
+            self.note(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(_KEYS))}")
 
     def note(self, text: str) -> None:
-        self._findings.append(f"{self._where}: {text}")
+        self.findings.append(text)
 
     def precision(self) -> PrecisionClass:
         return self._class("precision", self._held.get("precision", PrecisionClass.FP32.value))

@@ -22,8 +22,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError, read_source, read_yaml
-from harness.model import Solution
+from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
+from harness.catalog.reading import NotText, as_text, read_yaml
+from harness.model import Failure, Solution, Status
 
 MAX_SOURCE_BYTES = 4 * 2**20
 """Largest file taken for a solution; real ones have a few kilobytes."""
@@ -66,16 +67,17 @@ def find_solutions(
     """Every solution in the files and folders `paths`, sorted by label; a file reached twice counts once.
 
     `problem_id` gives the problem of files whose path names none, and leaves out those files of folders whose path
-    names another. `author` overrides the path's. Raises `CatalogError` that lists all that is wrong: a path that does
-    not exist, a folder without solutions, a file that is no Python file, unreadable or too large, a link that leads
-    out of its folder, an unknown problem, two solutions with one label or one sample number.
+    names another. `author` overrides the path's. A file that is not UTF-8 is a solution with a `failure`. Raises
+    `CatalogError` that lists all that is wrong: a path that does not exist, a folder without solutions, a file that is
+    no Python file, unreadable or too large, a link that leads out of its folder, an unknown problem, two solutions
+    with one label or one sample number.
     """
     findings: list[str] = []
     if not paths:
         raise CatalogError(["no solution given: name files or folders of them"])
     if author is not None and not _AUTHOR.fullmatch(author):
         raise CatalogError([_bad_author(author)])
-    wanted = catalog.resolve(problem_id).id if problem_id is not None else None
+    wanted = catalog.locate(problem_id).id if problem_id is not None else None
     found: dict[Path, Solution] = {}
     for given in paths:
         seen = len(found)
@@ -170,31 +172,46 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
         raise ValueError(f"its path names no problem: use --problem level1/16, or a path like {_SHAPES}")
     if wanted is not None and problem != wanted:
         raise ValueError(f"its path says {problem}, --problem says {wanted}")
-    if problem not in catalog:
+    if problem not in catalog and problem not in catalog.unreadable:
         raise ValueError(catalog.missing(problem))
     name = author or place.author or LOCAL_AUTHOR
     if not _AUTHOR.fullmatch(name):
         raise ValueError(_bad_author(name))
     if not place.label.isprintable():
         raise ValueError("its name holds characters that can't be printed")
+    source, failure = _bounded_source(path)
     return Solution(
         problem_id=problem,
         author=name,
         label=place.label,
         path=path,
-        source=_bounded_source(path),
+        source=source,
         sample=place.sample,
+        failure=failure,
     )
 
 
-def _bounded_source(path: Path) -> str:
+def solution_text(path: Path) -> tuple[str, Failure | None]:
+    """The source in a solution's file, and where it is not UTF-8, the verdict on that: the source then stands for its
+    bytes and equals no text. Raises `OSError`."""
+    data = path.read_bytes()
+    try:
+        return as_text(data), None
+    except NotText as error:
+        reason = f"{error}: save the file as UTF-8"
+        evidence = {"phase": "read", "line": error.line, "byte": error.byte}
+        failure = Failure(status=Status.syntax_error, reason=reason, evidence=evidence)
+        return data.decode("utf-8", "surrogateescape"), failure
+
+
+def _bounded_source(path: Path) -> tuple[str, Failure | None]:
     try:
         held = path.stat()
         if not stat.S_ISREG(held.st_mode):
             raise ValueError("it is not a regular file")
         if held.st_size > MAX_SOURCE_BYTES:
             raise ValueError(f"it has {held.st_size} bytes, more than {MAX_SOURCE_BYTES}")
-        return read_source(path)
+        return solution_text(path)
     except OSError as error:
         raise ValueError(f"can't be read: {error.strerror}") from error
 

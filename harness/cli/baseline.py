@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import environment
-from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
+from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
 from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say, writable
 from harness.config import ConfigError, cache_folder, parse_baselines
 from harness.environment import Environment, MachineError
@@ -104,7 +104,10 @@ def baseline_command(
         raise ConfigError(f"--baseline must be {error}, not {baseline!r:.80}") from None
     gpus = _like_gpus(found) if kind is DeviceKind.CUDA else ()
     catalog = load_problems(problems or Path("problems"))
-    chosen = _chosen(catalog, wanted or [], solved, workload or ("full" if kind is DeviceKind.CUDA else "small"))
+    sizes = workload or ("full" if kind is DeviceKind.CUDA else "small")
+    chosen, unreadable = _chosen(catalog, wanted or [], solved, sizes)
+    for reason in unreadable:
+        say(f"{reason}; the others are measured")
     files = None if out is None else _Files(out, found, kind, gpus, resume=resume)
     ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
     cache_dir = ready_cache(cache_folder(cache))
@@ -124,8 +127,9 @@ def baseline_command(
         put(pages.table(done.rows))
     if done.not_begun:
         say(f"not begun within the budget: {len(done.not_begun)} problems; --resume continues")
-    if lost := [row for row in done.rows if row["outcome"] == pages.LOST]:
-        fail(f"nothing is known of {len(lost)}: {lost[0]['problem']}: {lost[0]['reason']}", UNABLE)
+    lost = [f"{row['problem']}: {row['reason']}" for row in done.rows if row["outcome"] == pages.LOST]
+    if lost := [*lost, *unreadable]:
+        fail(f"nothing is known of {len(lost)}: {lost[0]}", UNABLE)
 
 
 def _like_gpus(found: Environment) -> tuple[str, ...]:
@@ -164,24 +168,32 @@ def _device(asked: str, found: Environment) -> DeviceKind:
     return DeviceKind(asked)
 
 
-def _chosen(catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str) -> list[_Chosen]:
-    """Problems by level, id or file, at a workload. Raises `CatalogError`."""
+def _chosen(
+    catalog: Catalog, wanted: Sequence[str], solved: Path | None, workload: str
+) -> tuple[list[_Chosen], list[str]]:
+    """Problems by level, id or file, at a workload, and why others can't be read. Raises `CatalogError`."""
+    known = catalog.known
     levels = [name for name in wanted if name in catalog.levels]
-    named = {catalog.resolve(name).id for name in wanted if name not in catalog.levels}
-    ids = [key for key in catalog if not wanted or key in named or key.partition("/")[0] in levels]
+    named = {catalog.locate(name).id for name in wanted if name not in catalog.levels}
+    ids = [key for key in known if not wanted or key in named or key.partition("/")[0] in levels]
     if solved is not None:
         of = {item.problem_id for item in find_solutions([solved], catalog)}
         ids = [key for key in ids if key in of]
     found = []
+    unreadable = []
     for key in ids:
-        problem, held = catalog[key], catalog[key].workloads.get(workload)
-        if held is not None:
+        problem, held = known[key], known[key].workloads.get(workload)
+        if problem.failure is not None:
+            unreadable.append(problem.failure.reason)
+        elif held is not None:
             found.append(
                 _Chosen(problem=replace(problem, precision=held.precision or problem.precision), workload=held)
             )
     if not found:
+        if unreadable:
+            raise UnreadableProblem(unreadable)
         raise CatalogError([f"no such problem in {catalog.root} declares a workload {workload!r}"])
-    return found
+    return found, unreadable
 
 
 def _measure(

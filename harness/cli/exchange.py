@@ -141,4 +141,5 @@ def _file_names(store: RunStore, records: Iterable[Record], problems: Path | Non
             catalog = load_problems(folder)
         except CatalogError:
             return {}
-    return {record.problem: catalog[record.problem].path.name for record in records if record.problem in catalog}
+    known = catalog.known
+    return {record.problem: known[record.problem].path.name for record in records if record.problem in known}

@@ -150,7 +150,9 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
             small = kind is DeviceKind.HOST and "small" in problem.workloads
             name = asked or ("small" if small else "full")
             workload = problem.workloads.get(name)
-            if workload is not None or named or not names:
+            # What can't be read may declare any workload: it is told once.
+            unreadable = problem.failure is not None and asked == wanted[0]
+            if workload is not None or named or not names or unreadable:
                 yield _Task(problem=problem, name=name, workload=workload)
 
 
@@ -207,20 +209,20 @@ def _chosen(paths: Sequence[str], root: Path | None) -> Iterator[tuple[Problem, 
         path = Path(wanted)
         if path.is_dir():
             catalog = load_problems(path)
-            found += [(problem, False) for problem in catalog.values()]
+            found += [(problem, False) for problem in catalog.known.values()]
         elif path.is_file():
             # The folder of its level, so that the id and the declarations beside it are found.
             catalog = load_problems(path.parent)
-            here = [problem for problem in catalog.values() if problem.path.resolve() == path.resolve()]
+            here = [problem for problem in catalog.known.values() if problem.path.resolve() == path.resolve()]
             if not here:
                 raise ConfigError(f"{path}: a problem's file is named like 16_matmul.py")
             found += [(problem, True) for problem in here]
         else:
             default = default or load_problems(root or Path("problems"))
             if wanted in default.levels:
-                found += [(problem, False) for key, problem in default.items() if key.partition("/")[0] == wanted]
+                found += [(problem, False) for key, problem in default.known.items() if key.partition("/")[0] == wanted]
             else:
-                found.append((default.resolve(wanted), True))
+                found.append((default.locate(wanted), True))
     for problem, named in found:
         if problem.path.resolve() not in seen:
             seen.add(problem.path.resolve())
@@ -266,6 +268,8 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
     from harness.shortage import is_shortage
 
     on_host = device.kind is DeviceKind.HOST
+    if task.problem.failure is not None:
+        return _at_fault(task, device, task.problem.failure.reason)
     if task.workload is None:
         known = ", ".join(task.problem.workloads)
         return _at_fault(task, device, f"it declares no workload {task.name!r}; it has {known}")

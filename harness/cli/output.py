@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 import typer
 from rich.console import Console, RenderableType
 
-from harness.catalog import CatalogError
+from harness.catalog import CatalogError, UnreadableProblem
 from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.report.format import block
@@ -149,7 +149,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
-        except (MachineError, StoreUnavailable) as error:
+        except (MachineError, StoreUnavailable, UnreadableProblem) as error:
             fail(str(error), UNABLE)
         except (ConfigError, CatalogError, StoreError) as error:
             fail(str(error), WRONG_CALL)

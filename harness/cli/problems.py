@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.catalog import CatalogError, load_problems
+from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put
 from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
@@ -46,7 +46,8 @@ def problems_list(
     """List the problems with shapes, least bytes, flops, and the least time a GPU could take.
 
     The reference runs on tensors without data; nothing of full size is allocated, and no GPU is needed. Flops are those
-    of products, convolutions and attention; bytes count each input, parameter and output once.
+    of products, convolutions and attention; bytes count each input, parameter and output once. The exit code is 3
+    where a problem can't be read; the others are listed.
 
     \b
     Examples:
@@ -60,7 +61,8 @@ def problems_list(
         )
     chosen = [item for item in catalog.values() if not levels or item.id.partition("/")[0] in levels]
     chosen = [item for item in chosen if workload in item.workloads]
-    if not chosen:
+    unreadable = [item for item in catalog.unreadable.values() if not levels or item.id.partition("/")[0] in levels]
+    if not chosen and not unreadable:
         raise CatalogError([f"no problem in {catalog.root} declares a workload {workload!r}"])
     costed = {}
     if not quick:
@@ -68,8 +70,10 @@ def problems_list(
         costed = {item.id: _cost(item, item.workloads[workload], peaks) for item in chosen}
     if as_json:
         print_json([pages.as_json(item, [costed[item.id]] if costed else []) for item in chosen])
-    else:
+    elif chosen:
         put(pages.table(chosen, costed))
+    if unreadable:
+        raise UnreadableProblem([item.failure.reason for item in unreadable if item.failure is not None])
 
 
 def problems_show(

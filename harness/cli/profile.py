@@ -74,6 +74,10 @@ def profile_command(
     if len(jobs) != 1:
         raise ConfigError(f"{solution}: one solution is profiled at a time, not {len(jobs)}")
     (job,) = jobs
+    if job.problem.failure is not None:
+        fail(job.problem.failure.reason, UNABLE)
+    if job.failure is not None:
+        fail(f"{solution}: {job.failure.status.value}: {job.failure.reason}", NOT_FOUND)
     log = settled.cache_dir / "profile.log"
     ready_cache(settled.cache_dir)
     log.unlink(missing_ok=True)

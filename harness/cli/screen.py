@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from harness.catalog.problems import read_source
+from harness.catalog.reading import read_source
 from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, say
 from harness.config import ConfigError
 from harness.report.format import block
