@@ -94,6 +94,8 @@ def _own(
     reference: ReferenceModule, seed: int, device: torch.device, around: Any
 ) -> tuple[Any, Literal["device", "cpu"]]:
     """What `get_inputs` returns, drawn on the device if that works, and where it was drawn."""
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # the generators of a device not in use can't be seeded
     try:
         seed_generators(seed)
         with torch.no_grad(), around, torch.device(device):
