@@ -1,17 +1,15 @@
 """A YAML file and the command line, resolved into one `RunConfig` in which every value is settled.
 
-Imports the vocabulary and policies; trusted side. Reads one YAML file, and of the machine only which folder is for
-caches (`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later layers
-win: defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError` that
-names the key and where it stands.
+Imports the vocabulary, `parsing` and policies; trusted side. Reads one YAML file, and of the machine only which folder
+is for caches (`cache_root`): what else depends on it (is there a GPU, how many cores) arrives as a `Machine`. Later
+layers win: defaults, then the file, then the command line. Whatever is unknown or of the wrong kind is a `ConfigError`
+that names the key and where it stands.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -21,6 +19,23 @@ from typing import Any, Literal, cast
 import yaml
 
 from harness.model import RUN_FORMAT, Baseline, DeviceKind, PrecisionClass
+from harness.parsing import (
+    count_up_to,
+    one_of,
+    optional,
+    parse_baselines,
+    parse_bytes,
+    parse_flag,
+    parse_fraction,
+    parse_memory,
+    parse_path,
+    parse_paths,
+    parse_positive,
+    parse_precision,
+    parse_run_id,
+    parse_shard,
+    parse_text,
+)
 from harness.policies import Policy, parse_policy
 
 DevicePolicy = Literal["strict", "coerce"]
@@ -47,20 +62,11 @@ MEMORY_LIMIT_BYTES = 32 * GIB
 CACHE_LIMIT_BYTES = 20 * GIB
 """What built modules may take by default. One takes 0.5 to 3 MB: room for some ten thousand."""
 
-LEAST_MEMORY_BYTES = 256 * 1024**2
-"""The least host memory that a contestant may be given."""
-
 MOST_PROCESSES, MOST_SETS, MOST_CALLS = 1024, 1024, 1_000_000
 """At most so many processes at once, sets of inputs (each is drawn and judged), timed calls of one solution."""
 
 COMMAND_LINE = "command line"
 """Where a value stands that no file gave."""
-
-SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
-"""`2/8`: the second of eight parts."""
-
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""A run id is one folder name, safe on every file system and in a shell."""
 
 
 class ConfigError(Exception):
@@ -163,154 +169,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# What each key accepts. A parser returns the value or raises `ValueError` saying what would be right.
-
-
-def _path(value: object) -> Path:
-    if isinstance(value, Path):
-        return value
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise ValueError("a path")
-    try:
-        return Path(value).expanduser()
-    except RuntimeError:
-        raise ValueError("a path whose ~ names a user of this machine") from None
-
-
-def _paths(value: object) -> tuple[Path, ...]:
-    items = value if isinstance(value, (list, tuple)) else [value]
-    return tuple(_path(item) for item in items)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a text that is not empty")
-    return value
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _run_id(value: object) -> str:
-    if not isinstance(value, str) or not RUN_ID.fullmatch(value):
-        raise ValueError("a folder name of 1 to 100 letters, digits, '.', '_' and '-', the first a letter or digit")
-    return value
-
-
-def _count(most: int) -> Callable[[object], int]:
-    """What is beyond `most` is a slip of the keyboard: nothing would end, or fit in memory."""
-
-    def parse(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ValueError(f"a whole number from 1 to {most}")
-        return value
-
-    return parse
-
-
-def _positive(value: object) -> float:
-    wanted = "a number above 0"
-    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d*)?[eE]-?\d+", value):
-        raise ValueError(f"{wanted} (YAML takes {value} for text: write {float(value)!r})")
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(wanted)
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(wanted)
-    return float(value)
-
-
-def _fraction(value: object) -> float:
-    number = _positive(value)
-    if number >= 1:
-        raise ValueError("a number between 0 and 1")
-    return number
-
-
-def _bytes(value: object) -> int:
-    wanted = "a number of bytes, such as 8589934592 or 8GiB"
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)?\s*", value)
-        if match is None:
-            raise ValueError(wanted)
-        unit = match[2] or "B"
-        scale = (1024 if "i" in unit else 1000) ** "BKMGT".index(unit[0])
-        value = int(float(match[1]) * scale)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(wanted)
-    return value
-
-
-def _memory(value: object) -> int:
-    held = _bytes(value)
-    if held < LEAST_MEMORY_BYTES:
-        raise ValueError(f"at least {LEAST_MEMORY_BYTES // 1024**2} MiB, below which torch does not load")
-    return held
-
-
-def _optional_count(value: object) -> int | None:
-    return None if value is None else _count(MOST_PROCESSES)(value)
-
-
-def _shard(value: object) -> str | None:
-    if value is None:
-        return None
-    match = SHARD.fullmatch(value) if isinstance(value, str) else None
-    if match is None or int(match[1]) > int(match[2]):
-        raise ValueError("i/n with i from 1 to n, such as 2/8")
-    return match[0]
-
-
-def _nearest(wanted: str, names: Sequence[str]) -> str:
-    """` (nearest: NAME)`: the shortest that begins with what was typed, else holds it, else is spelt like it."""
-    typed = wanted.strip().lower()
-    rules = (lambda name: name.startswith(typed), lambda name: typed in name) if len(typed) >= 3 else ()
-    for rule in rules:
-        if found := sorted(filter(rule, names), key=len):
-            return f" (nearest: {found[0]})"
-    near = difflib.get_close_matches(typed, names, n=1)
-    return f" (nearest: {near[0]})" if near else ""
-
-
-def _choice(*names: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        # YAML 1.1 reads a bare `off` as false, and `sandbox: off` means the word.
-        held = "off" if value is False and "off" in names else value
-        if not isinstance(held, str) or held not in names:
-            raise ValueError("one of " + ", ".join(names) + _nearest(str(held), names))
-        return held
-
-    return parse
-
-
-def parse_baselines(value: object) -> tuple[Baseline, ...]:
-    """Baselines by name, in a list or in one text with commas; `max-autotune` is short for `compile_max_autotune`.
-
-    Raises `ValueError` saying what would be right.
-    """
-    items = value.split(",") if isinstance(value, str) else value
-    known = [item.value for item in Baseline]
-    wanted = "one or several of " + ", ".join(known)
-    if not isinstance(items, (list, tuple)) or not items:
-        raise ValueError(wanted)
-    found = []
-    for item in items:
-        name = item.strip().replace("-", "_") if isinstance(item, str) else ""
-        name = f"compile_{name}" if name.startswith("max_autotune") else name
-        if name not in known:
-            raise ValueError(wanted + _nearest(name, known))
-        found.append(Baseline(name))
-    if len(set(found)) != len(found):
-        raise ValueError(f"{wanted}, each once")
-    return tuple(found)
-
-
 def _policy(value: object) -> Policy:
     if isinstance(value, Path):  # of the command line: a file of a policy's keys, or one that has them under `policy`
         held, _ = _load(value)
@@ -321,51 +179,47 @@ def _policy(value: object) -> Policy:
     return parse_policy(value)
 
 
-def _precision(value: object) -> PrecisionClass | None:
-    return None if value is None else PrecisionClass(_choice(*(item.value for item in PrecisionClass))(value))
-
-
 TIMING_KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
-    "min_samples": (_count(MOST_CALLS), 30),
-    "sets_per_burst": (_count(MOST_SETS), 8),
-    "relative_half_width": (_fraction, 0.005),
-    "budget_s": (_positive, 10.0),
+    "min_samples": (count_up_to(MOST_CALLS), 30),
+    "sets_per_burst": (count_up_to(MOST_SETS), 8),
+    "relative_half_width": (parse_fraction, 0.005),
+    "budget_s": (parse_positive, 10.0),
 }
 """Key -> (parser, default) inside `timing`."""
 
 NOT_GIVEN = None
 KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
-    "paths": (_paths, NOT_GIVEN),
-    "problem": (_optional_text, None),
-    "author": (_optional_text, None),
-    "problems": (_path, Path("problems")),
-    "out": (_path, Path("results")),
-    "run_id": (_run_id, NOT_GIVEN),
-    "resume": (_flag, False),
-    "device": (_choice("auto", *(item.value for item in DeviceKind)), "auto"),
-    "workload": (_text, NOT_GIVEN),
-    "precision": (_precision, None),
-    "device_policy": (_choice("strict", "coerce"), "strict"),
-    "sandbox": (_choice("auto", "strict", "off"), "auto"),
-    "audit": (_choice("auto", "always", "never"), "auto"),
-    "checked": (_flag, True),
-    "allow_degenerate": (_flag, False),
+    "paths": (parse_paths, NOT_GIVEN),
+    "problem": (optional(parse_text), None),
+    "author": (optional(parse_text), None),
+    "problems": (parse_path, Path("problems")),
+    "out": (parse_path, Path("results")),
+    "run_id": (parse_run_id, NOT_GIVEN),
+    "resume": (parse_flag, False),
+    "device": (one_of("auto", *(item.value for item in DeviceKind)), "auto"),
+    "workload": (parse_text, NOT_GIVEN),
+    "precision": (optional(parse_precision), None),
+    "device_policy": (one_of("strict", "coerce"), "strict"),
+    "sandbox": (one_of("auto", "strict", "off"), "auto"),
+    "audit": (one_of("auto", "always", "never"), "auto"),
+    "checked": (parse_flag, True),
+    "allow_degenerate": (parse_flag, False),
     "policy": (_policy, Policy()),
     "baselines": (parse_baselines, (Baseline.EAGER,)),
-    "seeds": (_count(MOST_SETS), 3),
-    "jobs": (_count(MOST_PROCESSES), NOT_GIVEN),
-    "compile_timeout_s": (_positive, 300.0),
-    "load_timeout_s": (_positive, 120.0),
-    "call_timeout_s": (_positive, 60.0),
-    "solution_timeout_s": (_positive, 300.0),
-    "memory_limit_bytes": (_memory, NOT_GIVEN),
-    "cache_dir": (_path, NOT_GIVEN),
-    "cache_limit_bytes": (_bytes, CACHE_LIMIT_BYTES),
-    "workers": (_optional_count, None),
-    "shard": (_shard, None),
-    "executor": (_choice("local", "ray"), NOT_GIVEN),
-    "ray_address": (_optional_text, None),
-    "accelerator_type": (_optional_text, None),
+    "seeds": (count_up_to(MOST_SETS), 3),
+    "jobs": (count_up_to(MOST_PROCESSES), NOT_GIVEN),
+    "compile_timeout_s": (parse_positive, 300.0),
+    "load_timeout_s": (parse_positive, 120.0),
+    "call_timeout_s": (parse_positive, 60.0),
+    "solution_timeout_s": (parse_positive, 300.0),
+    "memory_limit_bytes": (parse_memory, NOT_GIVEN),
+    "cache_dir": (parse_path, NOT_GIVEN),
+    "cache_limit_bytes": (parse_bytes, CACHE_LIMIT_BYTES),
+    "workers": (optional(count_up_to(MOST_PROCESSES)), None),
+    "shard": (optional(parse_shard), None),
+    "executor": (one_of("local", "ray"), NOT_GIVEN),
+    "ray_address": (optional(parse_text), None),
+    "accelerator_type": (optional(parse_text), None),
 }
 """Key -> (parser, default). The same names in the YAML file, in `options` and in `RunConfig`. Besides these
 the file may hold `timing`, a mapping of `TIMING_KEYS`."""
@@ -442,7 +296,7 @@ def resolve(
     asked = values["device"]
     values["device"] = machine.device if asked == "auto" else DeviceKind(asked)
     values["workload"] = values["workload"] or ("full" if values["device"] is DeviceKind.CUDA else "small")
-    values["run_id"] = values["run_id"] or _run_id(run_id)
+    values["run_id"] = values["run_id"] or parse_run_id(run_id)
     # A build for a GPU keeps two processors busy (nvcc and g++), and a timing beside it needs one to itself.
     at_once = machine.cpu_count // 2 if values["device"] is DeviceKind.CUDA else machine.cpu_count
     values["jobs"] = values["jobs"] or max(1, min(at_once, machine.memory_bytes // BYTES_PER_BUILD))

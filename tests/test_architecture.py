@@ -17,7 +17,7 @@ LAYERS = {
     "vocabulary": "model",
     "pure": "calibration census claims comparing comparison comparison_kernel comparison_real datasheets defences "
     "digest digest_kernel disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy "
-    "patterns policies precision reports rewards roofline sanitizers scoring screen sizes slicing stats "
+    "parsing patterns policies precision reports rewards roofline sanitizers scoring screen sizes slicing stats "
     "stopping structure trees variants wire work",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "peaks reference shortage sketch sources split store",

@@ -30,7 +30,6 @@ from harness.baselines.subject import Turnstile
 from harness.bench import Bench
 from harness.cli import main
 from harness.cli.baseline import _jobs, _like_gpus
-from harness.config import parse_baselines
 from harness.devices import open_device
 from harness.environment import Gpu, collect, find_gxx
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
@@ -153,19 +152,6 @@ class TestNames:
     def test_torch_knows_every_mode(self) -> None:
         known = torch._inductor.list_mode_options()  # type: ignore[attr-defined]
         assert {item.mode for item in Baseline if item.mode} <= set(known)
-
-    def test_options_take_hyphens_commas_and_a_short_name(self) -> None:
-        assert parse_baselines("eager, compile,max-autotune") == (
-            Baseline.EAGER,
-            Baseline.COMPILE,
-            Baseline.COMPILE_MAX_AUTOTUNE,
-        )
-        assert parse_baselines(["eager_tf32"]) == (Baseline.EAGER_TF32,)
-
-    @pytest.mark.parametrize("bad", ["", "compiled", "eager,eager", 3, [], None, [3]])
-    def test_what_is_no_baseline_is_refused_with_the_names_there_are(self, bad: object) -> None:
-        with pytest.raises(ValueError, match="one or several of eager"):
-            parse_baselines(bad)
 
     def test_kernelbenchs_files_carry_names_of_the_same_enum(self) -> None:
         from harness.kernelbench.formats import BASELINE_SUFFIXES

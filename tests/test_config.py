@@ -86,13 +86,6 @@ def test_the_json_form_does_not_spell_out_where_things_are() -> None:
     assert str(Path.home()) not in yaml.safe_dump(config.to_json())
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [("8GiB", 8 * GIB), ("1.5 GB", 1_500_000_000), (4096, 4096), ("512", 512), ("2KiB", 2048)]
-)
-def test_sizes_take_units(value: object, expected: int) -> None:
-    assert settle(cache_limit_bytes=value).cache_limit_bytes == expected
-
-
 def test_a_memory_limit_in_which_nothing_could_run_is_refused() -> None:
     assert settle(memory_limit_bytes="256MiB").memory_limit_bytes == GIB // 4
     with pytest.raises(ConfigError, match=r"`memory_limit_bytes` \(--memory-limit\) must be at least 256 MiB"):
@@ -117,28 +110,6 @@ def test_options_are_named_as_they_are_typed_and_bounded(wrong: dict[str, Any], 
         settle(**wrong)
     assert said in str(caught.value)
     assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize(
-    ("typed", "nearest"),
-    [
-        ("compile_max", "compile_max_autotune"),
-        ("max-auto", "compile_max_autotune"),
-        ("autotune", "compile_max_autotune"),
-        ("compil", "compile"),
-        ("Eager", "eager"),
-        ("tf32", "eager_tf32"),
-        ("aeger", "eager"),
-    ],
-)
-def test_the_nearest_baseline_is_the_one_that_was_begun(typed: str, nearest: str) -> None:
-    with pytest.raises(ConfigError, match=rf"\(nearest: {nearest}\), not"):
-        settle(baselines=typed)
-
-
-def test_the_nearest_choice_does_not_mind_capitals() -> None:
-    with pytest.raises(ConfigError, match=r"\(nearest: bf16\)"):
-        settle(precision="BF16")
 
 
 def test_the_folder_of_caches_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

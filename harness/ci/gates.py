@@ -25,8 +25,9 @@ from typing import Any
 import yaml
 
 from harness.comparing import Difference, Outcome, compare_records
-from harness.config import ConfigError, parse_baselines
+from harness.config import ConfigError
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.parsing import parse_baselines
 from harness.scoring import EAGER, entries_of
 
 GATES_FORMAT = 1

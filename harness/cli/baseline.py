@@ -18,10 +18,11 @@ import typer
 from harness import environment
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
 from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say, writable
-from harness.config import ConfigError, cache_folder, parse_baselines
+from harness.config import ConfigError, cache_folder
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
 from harness.model import Baseline, DeviceKind, Problem, Workload
+from harness.parsing import parse_baselines
 from harness.report import baselines as pages
 from harness.report import format as show
 from harness.store import timestamp

@@ -30,9 +30,10 @@ from harness.cli.output import (
     say,
     writable,
 )
-from harness.config import SHARD, ConfigError
+from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.model import DeviceKind, Problem, Workload, one_line
+from harness.parsing import parse_shard
 from harness.report import lint as report_lint
 from harness.store import write_whole
 
@@ -241,10 +242,11 @@ def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
     """Part i of n. Every n-th, since neighbours are alike: shares of a folder then take about the same time."""
     if wanted is None:
         return tasks
-    match = SHARD.fullmatch(wanted)
-    if match is None or int(match[1]) > int(match[2]):
-        raise ConfigError(f"--shard {wanted!r:.40}: i/n with i from 1 to n, such as 2/8")
-    return tasks[int(match[1]) - 1 :: int(match[2])]
+    try:
+        number, count = map(int, parse_shard(wanted).split("/"))
+    except ValueError as error:
+        raise ConfigError(f"--shard {wanted!r:.40}: {error}") from None
+    return tasks[number - 1 :: count]
 
 
 def _opened(kind: DeviceKind) -> Device:

@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 
 from harness.cli.output import Json, one_form, option, print_json, print_text, put, say
-from harness.config import parse_baselines
 from harness.feedback import feedback as feedback_text
 from harness.model import Record
+from harness.parsing import parse_baselines
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
