@@ -89,9 +89,13 @@ def parse_positive(value: object) -> float:
         raise ValueError(f"{wanted} (YAML takes {value} for text: write {float(value)!r})")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(wanted)
-    if not math.isfinite(value) or value <= 0:
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise ValueError(wanted) from None
+    if not math.isfinite(number) or number <= 0:
         raise ValueError(wanted)
-    return float(value)
+    return number
 
 
 def parse_fraction(value: object) -> float:
@@ -106,7 +110,7 @@ def parse_bytes(value: object) -> int:
     """A number of bytes, as it is or with a unit."""
     wanted = "a number of bytes, such as 8589934592 or 8GiB"
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)?\s*", value)
+        match = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([KMGT]i?B|B)?\s*", value)
         if match is None:
             raise ValueError(wanted)
         unit = match[2] or "B"
