@@ -20,7 +20,7 @@ from harness.executors import Built, Executor, Slot
 from harness.model import DeviceKind, Record, Status, one_line
 from harness.planning import Job
 from harness.policies import Policy, refusal
-from harness.store import timestamp
+from harness.runs import timestamp
 from harness.tasks import Outcome, Task
 
 _TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)

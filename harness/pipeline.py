@@ -26,9 +26,10 @@ from harness.executors.opening import open_executor
 from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle
 from harness.model import Problem, Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
+from harness.runs import StoreUnavailable
 from harness.schedule import Ready, Schedule
 from harness.signature import signature
-from harness.store import RunStore, StoreUnavailable
+from harness.store import RunStore
 from harness.tasks import Outcome
 
 AHEAD = 32

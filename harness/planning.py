@@ -13,7 +13,7 @@ from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.catalog.problems import WORKLOADS_FILE
 from harness.config import RunConfig
 from harness.model import Failure, Problem, Record, Solution, Status, Workload
-from harness.store import Identity
+from harness.runs import Identity
 
 T = TypeVar("T")
 

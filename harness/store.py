@@ -4,7 +4,7 @@
     <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is written
     <out>/<run-id>/logs/            one file a solution
 
-Imports only the vocabulary; trusted side, and no submission can write here. Lines are never changed or
+Imports the vocabulary and `runs`; trusted side, and no submission can write here. Lines are never changed or
 removed, except that a last line cut short by a kill is dropped when the run is resumed. Where one identity
 (problem, solution, device, workload) stands in several lines, the last one counts: that is how a solution
 edited between a run and its resumption gets its new verdict. One process at a time writes a run; readers need
@@ -15,79 +15,27 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
-import math
 import os
-import re
-import secrets
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import yaml
 
 from harness.model import RUN_FORMAT, Record, Status
+from harness.runs import Identity, StoreError, StoreUnavailable, is_run, log_name, read_head, read_records, timestamp
 
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
 
-Identity = tuple[str, str, str, str]
-
-
-class StoreError(Exception):
-    """A results folder can't be read, or can't be written as asked. The message names it and what to do."""
-
-
-class StoreUnavailable(StoreError):
-    """The machine can't write results (any more): the disk is full, read-only or broken. Not the call's fault."""
-
-
 MIN_FREE_BYTES = 2**20
 """With less than this free on the results' disk no verdict is written: what a solution or a compiler met may have been
 the full disk, and not its own fault."""
-
-
-def new_run_id(now: datetime | None = None) -> str:
-    """A run id that sorts by time (UTC) and does not collide: `20260131-235959-1f9c`."""
-    return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def timestamp() -> str:
-    """Now, UTC, ISO 8601, to the second: the form of every time in the results."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def is_run(folder: Path) -> bool:
-    """Whether `folder` is a run's: it holds `records.jsonl` or `run.yaml`."""
-    return (folder / "records.jsonl").is_file() or (folder / "run.yaml").is_file()
-
-
-def find_runs(path: Path) -> list[Path]:
-    """`path` itself where it is a run, else the runs directly below it, by name; empty where there are
-    none."""
-    if is_run(path):
-        return [path]
-    return sorted(item for item in path.iterdir() if item.is_dir() and is_run(item)) if path.is_dir() else []
-
-
-def latest_run(out: Path) -> Path | None:
-    """The run below `out` that was started last, or None."""
-    runs = [(str(_load_run_yaml(item).get("started_at", "")), item) for item in find_runs(out) if item != out]
-    return max(runs)[1] if runs else None
-
-
-def log_name(label: str) -> str:
-    """A file name for the log of the solution called `label`: readable, safe, and distinct for distinct
-    labels."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", label.removesuffix(".py")).strip("._-")[-80:] or "solution"
-    return f"{readable}-{hashlib.sha256(label.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.log"
 
 
 class RunStore:
@@ -131,7 +79,7 @@ class RunStore:
         writing it, or where a setting that decides verdicts differs from the run's."""
         if not is_run(folder):
             raise StoreError(f"{folder}: no run to resume; leave out --resume to start one")
-        head = _load_run_yaml(folder)
+        head = read_head(folder)
         began = head.get("config")
         for name in SETTINGS_OF_A_RUN:
             if isinstance(began, dict) and name in began and name in config and began[name] != config[name]:
@@ -142,7 +90,7 @@ class RunStore:
         try:
             (folder / "logs").mkdir(exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT)
-            _, notes, good_bytes = _read(folder)
+            _, notes, good_bytes = read_records(folder)
             os.ftruncate(descriptor, good_bytes)
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
@@ -160,13 +108,13 @@ class RunStore:
             raise StoreError(f"{folder}: no such folder")
         if not is_run(folder):
             raise StoreError(f"{folder}: not a run: it holds neither run.yaml nor records.jsonl")
-        lines, notes, _ = _read(folder)
+        lines, notes, _ = read_records(folder)
         return cls(folder, lines=lines, notes=notes, descriptor=None)
 
     @property
     def head(self) -> dict[str, Any]:
         """What `run.yaml` holds; empty where there is none."""
-        return _load_run_yaml(self.folder)
+        return read_head(self.folder)
 
     def append(self, record: Record) -> None:
         """Add one line and wait until it is on the disk, all of it or nothing.
@@ -203,7 +151,7 @@ class RunStore:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _all(self) -> list[Record]:
-        return self._lines if self._descriptor is None else _read(self.folder)[0]
+        return self._lines if self._descriptor is None else read_records(self.folder)[0]
 
     def records(self) -> list[Record]:
         """The records that count, one an identity, in the order in which each was last written."""
@@ -364,70 +312,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _read(folder: Path) -> tuple[list[Record], list[str], int]:
-    """Records, notes, and how many bytes of the file are good. Only a last line without its newline may be bad: a
-    kill cut it short. Any other was whole once, and what it held is the user's to mend."""
-    path = folder / "records.jsonl"
-    try:
-        data = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise StoreError(f"{path}: can't be read: {error.strerror or error}") from error
-    records: list[Record] = []
-    start = 0
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
-        try:
-            value = json.loads(line, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
-        except (ValueError, RecursionError) as error:
-            if not line.endswith(b"\n"):
-                return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
-            raise StoreError(f"{path}:{number}: not JSON: {error}; {_MEND_LINE}") from error
-        try:
-            if not isinstance(value, dict):
-                raise ValueError("a record is a JSON object")
-            records.append(Record.from_json(value))
-        except ValueError as error:
-            raise StoreError(f"{path}:{number}: {error}; {_MEND_LINE}") from error
-        start += len(line)
-    return records, [], start
-
-
-_MEND_LINE = "mend that line or take it out"
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    """A number with a point or an exponent; one beyond float64, which would become infinity, is an error."""
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text:.30} is out of range")
-    return value
-
-
-def _whole(text: str) -> int:
-    """A whole number; one that no float64 could hold is an error, since means and quotients are made of it."""
-    if abs(value := int(text)) > sys.float_info.max:
-        raise ValueError(f"{text:.30} is out of range")
-    return value
-
-
-def _load_run_yaml(folder: Path) -> dict[str, Any]:
-    path = folder / "run.yaml"
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise StoreError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}: must hold `key: value` lines")
-    version = value.get("format", RUN_FORMAT)
-    if not isinstance(version, int) or not 1 <= version <= RUN_FORMAT:
-        raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}; update it")
-    return value
 
 
 def _entries(head: Mapping[str, Any], name: str) -> list[Any]:

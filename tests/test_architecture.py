@@ -20,7 +20,7 @@ LAYERS = {
     "parsing patterns policies precision reports rewards roofline sanitizers scoring screen sizes slicing stats "
     "stopping structure trees variants wire work",
     "edges": "catalog config devices environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
-    "peaks reference shortage sketch sources split store",
+    "peaks reference runs shortage sketch sources split store",
     "stages": "arrival aside audit backtoback baselines bench build contention contestant conversation guest health "
     "hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh reordering retrial "
     "sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing verify zygote",
@@ -58,6 +58,7 @@ JUDGES = frozenset(
         "oracle",
         "referee",
         "reference",
+        "runs",
         "session",
         "sketch",
         "store",

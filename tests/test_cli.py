@@ -25,7 +25,8 @@ from harness.cli.evaluate import Ran, View
 from harness.config import RunConfig
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Solution, Status
-from harness.store import RunStore, timestamp
+from harness.runs import timestamp
+from harness.store import RunStore
 
 ROOT = Path(__file__).parent.parent
 SEEDS = ROOT.parent / "shared" / "seeds"

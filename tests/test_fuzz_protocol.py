@@ -25,8 +25,9 @@ from harness.census import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, Sources, 
 from harness.guest import Guest
 from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_text, one_line
 from harness.referee import Referee
+from harness.runs import timestamp
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
-from harness.store import RunStore, timestamp
+from harness.store import RunStore
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed, WireError, decode, pair

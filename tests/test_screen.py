@@ -9,9 +9,10 @@ import pytest
 
 from harness.cli import main
 from harness.model import DeviceKind, Record, Status, digest_text
+from harness.runs import timestamp
 from harness.screen import RULES, Weight, screen, screen_cuda
 from harness.screen.findings import MAX_FINDINGS
-from harness.store import RunStore, timestamp
+from harness.store import RunStore
 
 ROOT = Path(__file__).parent.parent
 

@@ -11,22 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import DeviceKind, Record, Status
-from harness.store import (
-    RunStore,
-    StoreError,
-    find_runs,
-    is_run,
-    latest_run,
-    log_name,
-    merge,
-    new_run_id,
-    write_whole,
-)
+from harness.runs import StoreError
+from harness.store import RunStore, merge, write_whole
 
 
 def record(solution: str = "a/level1/16_x.py", **changes: Any) -> Record:
@@ -177,32 +167,6 @@ def test_a_damaged_line_is_an_error_that_names_it_and_is_kept(
     assert line in path.read_bytes(), "what stood there is the user's to mend"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"problem": 5},
-        {"reason": 5},
-        {"finished_at": 5},
-        {"sample": "x"},
-        {"speedup": "fast"},
-        {"evidence": [1]},
-        {"environment": []},
-        {"timing": [1]},
-        {"build": "x"},
-        {"labels": "passed"},
-        {"labels": [{}]},
-        {"wall_s": {}},
-    ],
-    ids=str,
-)
-def test_a_field_of_the_wrong_kind_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    folder = tmp_path / "r"
-    create(folder).close()
-    (folder / "records.jsonl").write_text(json.dumps(record().to_json() | wrong) + "\n")
-    with pytest.raises(StoreError, match=f"records.jsonl:1: `{next(iter(wrong))}` must be .*; mend that line"):
-        RunStore.open(folder)
-
-
 def test_a_run_whose_yaml_was_edited_into_other_kinds_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     create(folder).close()
@@ -216,7 +180,8 @@ def test_a_run_whose_yaml_was_edited_into_other_kinds_resumes(tmp_path: Path) ->
 FULL = """
 import errno, os, sys
 from pathlib import Path
-from harness.store import StoreUnavailable, merge, RunStore, write_whole
+from harness.runs import StoreUnavailable
+from harness.store import merge, RunStore, write_whole
 
 where = Path(sys.argv[1])
 (where / "page.html").write_text("before")
@@ -272,14 +237,6 @@ def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
     write_whole(tmp_path / "link.html", b"new")
     assert (tmp_path / "link.html").is_symlink()
     assert (tmp_path / "real.html").read_text() == "new"
-
-
-def test_yaml_that_nests_too_deeply_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    create(folder).close()
-    (folder / "run.yaml").write_text("[" * 3000)
-    with pytest.raises(StoreError, match=r"run\.yaml: can't be read"):
-        _ = RunStore.open(folder).head
 
 
 def test_the_newest_line_of_an_identity_counts_and_history_keeps_all(tmp_path: Path) -> None:
@@ -339,47 +296,6 @@ def test_a_folder_that_can_not_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="choose another folder"):
         create(tmp_path / "file" / "r")
-
-
-def test_a_newer_run_yaml_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    create(folder).close()
-    (folder / "run.yaml").write_text(yaml.safe_dump({"format": 7}))
-    with pytest.raises(StoreError, match="format 7; this harness reads 1 to 1"):
-        RunStore.resume(folder, config={})
-
-
-def test_runs_are_found_and_the_latest_is_the_one_started_last(tmp_path: Path) -> None:
-    assert latest_run(tmp_path) is None
-    assert latest_run(tmp_path / "gone") is None
-    for name, started in (("b", "2026-01-01"), ("a", "2026-01-02")):
-        create(tmp_path / name).close()
-        (tmp_path / name / "run.yaml").write_text(yaml.safe_dump({"format": 1, "started_at": started}))
-    (tmp_path / "no-run").mkdir()
-    assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
-    assert find_runs(tmp_path / "a") == [tmp_path / "a"]
-    assert latest_run(tmp_path) == tmp_path / "a"
-    assert not is_run(tmp_path)
-
-
-def test_run_ids_differ_and_sort_by_time() -> None:
-    ids = {new_run_id() for _ in range(50)}
-    assert len(ids) > 45
-    assert all(len(item) == len("20260131-235959-1f9c") for item in ids)
-
-
-@given(st.text(min_size=1))
-def test_a_log_name_is_one_safe_file_name(label: str) -> None:
-    name = log_name(label)
-    assert os.path.basename(name) == name
-    assert name.isascii()
-    assert not name.startswith((".", "-"))
-    assert len(name) < 200
-
-
-def test_labels_that_look_alike_have_logs_of_their_own() -> None:
-    assert log_name("a/level1/16_x.py") != log_name("a_level1/16_x.py")
-    assert log_name("a/level1/16_x.py").startswith("a_level1_16_x-")
 
 
 def test_merge_takes_the_later_record_and_brings_logs(tmp_path: Path) -> None:

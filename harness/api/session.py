@@ -39,7 +39,8 @@ from harness.model import (
     digest_text,
 )
 from harness.planning import Job
-from harness.store import RunStore, is_run, new_run_id
+from harness.runs import is_run, new_run_id
+from harness.store import RunStore
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or

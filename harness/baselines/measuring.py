@@ -22,9 +22,9 @@ from harness.measure import ReferenceRunner, plan_turns
 from harness.messages import CallMode
 from harness.model import Baseline, one_line
 from harness.numerics import compare, judge, limits_for
+from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.stopping import Stopping
-from harness.store import timestamp
 from harness.trees import flatten, unflatten
 
 SETS = 10

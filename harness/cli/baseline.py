@@ -25,7 +25,7 @@ from harness.model import Baseline, DeviceKind, Problem, Workload
 from harness.parsing import parse_baselines
 from harness.report import baselines as pages
 from harness.report import format as show
-from harness.store import timestamp
+from harness.runs import timestamp
 
 if TYPE_CHECKING:
     from harness.baselines import Request

@@ -29,8 +29,9 @@ from harness.environment import MachineError
 from harness.model import Baseline, DeviceKind, Record, Solution
 from harness.report import board, terminal
 from harness.report import csv as report_csv
+from harness.runs import StoreError, find_runs, new_run_id
 from harness.scoring import By, leaderboard
-from harness.store import RunStore, StoreError, find_runs, new_run_id, write_whole
+from harness.store import RunStore, write_whole
 
 GATES = ".ci/gates.yaml"
 PACKAGE = Path(__file__).resolve().parent.parent

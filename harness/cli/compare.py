@@ -32,7 +32,8 @@ from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, 
 from harness.model import Record
 from harness.report import differences
 from harness.report import format as show
-from harness.store import RunStore, StoreError
+from harness.runs import StoreError
+from harness.store import RunStore
 
 
 def compare_command(

@@ -35,8 +35,9 @@ from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Status
 from harness.report import board, terminal
 from harness.report.pace import Pace
+from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.scoring import By, leaderboard
-from harness.store import RunStore, StoreError, StoreUnavailable, is_run, latest_run, new_run_id
+from harness.store import RunStore
 
 TOLD_EVERY_S = 60.0
 """How often a run without a terminal (a log file) says how far it is."""

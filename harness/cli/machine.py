@@ -22,8 +22,8 @@ from harness.report import format as show
 from harness.report import terminal
 from harness.report.details import details
 from harness.report.peaks import peaks_facts
+from harness.runs import new_run_id
 from harness.sandbox import probe
-from harness.store import new_run_id
 
 if TYPE_CHECKING:
     from harness.datasheets import Peaks

@@ -25,7 +25,7 @@ from harness.catalog import CatalogError, UnreadableProblem
 from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.report.format import block
-from harness.store import StoreError, StoreUnavailable
+from harness.runs import StoreError, StoreUnavailable
 
 NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: a search for something failed, the call is wrong, the machine (or the harness) can't, Ctrl-C."""

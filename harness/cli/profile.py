@@ -16,7 +16,7 @@ from harness.config import ConfigError, resolve
 from harness.environment import MachineError, find_nvcc
 from harness.model import DeviceKind
 from harness.planning import plan
-from harness.store import new_run_id
+from harness.runs import new_run_id
 
 
 def profile_command(

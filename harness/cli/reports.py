@@ -21,9 +21,10 @@ from harness.report import figures
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
 from harness.report.points import points_of
+from harness.runs import StoreError, timestamp
 from harness.scoring import EAGER, Entry, LikeGroup, entries_of
 from harness.sources import SourceFinder
-from harness.store import RunStore, StoreError, timestamp, write_whole
+from harness.store import RunStore, write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
 Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")]

@@ -19,9 +19,10 @@ from harness.model import Record
 from harness.parsing import parse_baselines
 from harness.report import board, terminal
 from harness.report import csv as report_csv
+from harness.runs import StoreError, find_runs
 from harness.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
 from harness.sources import SourceFinder
-from harness.store import RunStore, StoreError, find_runs, merge, write_whole
+from harness.store import RunStore, merge, write_whole
 
 
 def show_command(

@@ -16,9 +16,10 @@ from harness.catalog.reading import read_source
 from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, say
 from harness.config import ConfigError
 from harness.report.format import block
+from harness.runs import is_run
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
 from harness.sources import SourceFinder
-from harness.store import RunStore, is_run
+from harness.store import RunStore
 
 ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"
 

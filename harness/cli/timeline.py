@@ -12,7 +12,8 @@ import typer
 
 from harness.cli.output import Json, print_json, put
 from harness.report import timeline
-from harness.store import RunStore, StoreError
+from harness.runs import StoreError
+from harness.store import RunStore
 
 
 def timeline_command(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.store import StoreError
+from harness.runs import StoreError
 
 MAX_FILE_BYTES = 512 * 2**20
 """Larger files are refused: theirs have some megabytes at most."""

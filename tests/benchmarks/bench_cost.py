@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.model import Record
-from harness.store import RunStore, StoreError
+from harness.runs import StoreError
+from harness.store import RunStore
 
 STAGES = ("prepare", "load", "verify", "audit", "measure", "census")
 """In order; together with `other` they are the total. `refresh` is a part of `verify`, `back_to_back` of `measure`."""

@@ -1,0 +1,133 @@
+"""Runs on disk, as they are read: which folders are runs, what their records and their `run.yaml` say, and whether that
+can be. `harness.store` writes them and describes the format.
+
+Imports only the vocabulary; trusted side. Any file may have been edited by anybody: what is wrong is named by its line,
+and numbers that JSON or float64 does not have are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import secrets
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from harness.model import RUN_FORMAT, Record
+
+Identity = tuple[str, str, str, str]
+
+
+class StoreError(Exception):
+    """A results folder can't be read, or can't be written as asked. The message names it and what to do."""
+
+
+class StoreUnavailable(StoreError):
+    """The machine can't write results (any more): the disk is full, read-only or broken. Not the call's fault."""
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """A run id that sorts by time (UTC) and does not collide: `20260131-235959-1f9c`."""
+    return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def timestamp() -> str:
+    """Now, UTC, ISO 8601, to the second: the form of every time in the results."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is a run's: it holds `records.jsonl` or `run.yaml`."""
+    return (folder / "records.jsonl").is_file() or (folder / "run.yaml").is_file()
+
+
+def find_runs(path: Path) -> list[Path]:
+    """`path` itself where it is a run, else the runs directly below it, by name; empty where there are
+    none."""
+    if is_run(path):
+        return [path]
+    return sorted(item for item in path.iterdir() if item.is_dir() and is_run(item)) if path.is_dir() else []
+
+
+def latest_run(out: Path) -> Path | None:
+    """The run below `out` that was started last, or None."""
+    runs = [(str(read_head(item).get("started_at", "")), item) for item in find_runs(out) if item != out]
+    return max(runs)[1] if runs else None
+
+
+def log_name(label: str) -> str:
+    """A file name for the log of the solution called `label`: readable, safe, and distinct for distinct
+    labels."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", label.removesuffix(".py")).strip("._-")[-80:] or "solution"
+    return f"{readable}-{hashlib.sha256(label.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}.log"
+
+
+def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
+    """Records, notes, and how many bytes of the file are good. Only a last line without its newline may be bad: a
+    kill cut it short. Any other was whole once, and what it held is the user's to mend. Raises `StoreError`."""
+    path = folder / "records.jsonl"
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}") from error
+    records: list[Record] = []
+    start = 0
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        try:
+            value = json.loads(line, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
+        except (ValueError, RecursionError) as error:
+            if not line.endswith(b"\n"):
+                return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
+            raise StoreError(f"{path}:{number}: not JSON: {error}; {_MEND_LINE}") from error
+        try:
+            if not isinstance(value, dict):
+                raise ValueError("a record is a JSON object")
+            records.append(Record.from_json(value))
+        except ValueError as error:
+            raise StoreError(f"{path}:{number}: {error}; {_MEND_LINE}") from error
+        start += len(line)
+    return records, [], start
+
+
+_MEND_LINE = "mend that line or take it out"
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """A number with a point or an exponent; one beyond float64, which would become infinity, is an error."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text:.30} is out of range")
+    return value
+
+
+def _whole(text: str) -> int:
+    """A whole number; one that no float64 could hold is an error, since means and quotients are made of it."""
+    if abs(value := int(text)) > sys.float_info.max:
+        raise ValueError(f"{text:.30} is out of range")
+    return value
+
+
+def read_head(folder: Path) -> dict[str, Any]:
+    """What `run.yaml` holds; empty where there is none. Raises `StoreError`."""
+    path = folder / "run.yaml"
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise StoreError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path}: must hold `key: value` lines")
+    version = value.get("format", RUN_FORMAT)
+    if not isinstance(version, int) or not 1 <= version <= RUN_FORMAT:
+        raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}; update it")
+    return value
