@@ -57,6 +57,4 @@ def source(traits: Traits, state: Mapping[str, torch.Tensor]) -> str:
         (shape, str(dtype).removeprefix("torch."), traits.strides.get(number))
         for number, (shape, dtype) in enumerate(zip(traits.shapes, traits.dtypes, strict=True))
     ]
-    return _SOURCE.format(
-        tree=json.dumps(traits.tree.to_json()), outputs=json.dumps(outputs), state=json.dumps(own)
-    )
+    return _SOURCE.format(tree=json.dumps(traits.tree.to_json()), outputs=json.dumps(outputs), state=json.dumps(own))
