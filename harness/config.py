@@ -30,9 +30,9 @@ from harness.parsing import (
     parse_memory,
     parse_path,
     parse_paths,
-    parse_positive,
     parse_precision,
     parse_run_id,
+    parse_seconds,
     parse_shard,
     parse_text,
 )
@@ -183,7 +183,7 @@ TIMING_KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "min_samples": (count_up_to(MOST_CALLS), 30),
     "sets_per_burst": (count_up_to(MOST_SETS), 8),
     "relative_half_width": (parse_fraction, 0.005),
-    "budget_s": (parse_positive, 10.0),
+    "budget_s": (parse_seconds, 10.0),
 }
 """Key -> (parser, default) inside `timing`."""
 
@@ -208,10 +208,10 @@ KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "baselines": (parse_baselines, (Baseline.EAGER,)),
     "seeds": (count_up_to(MOST_SETS), 3),
     "jobs": (count_up_to(MOST_PROCESSES), NOT_GIVEN),
-    "compile_timeout_s": (parse_positive, 300.0),
-    "load_timeout_s": (parse_positive, 120.0),
-    "call_timeout_s": (parse_positive, 60.0),
-    "solution_timeout_s": (parse_positive, 300.0),
+    "compile_timeout_s": (parse_seconds, 300.0),
+    "load_timeout_s": (parse_seconds, 120.0),
+    "call_timeout_s": (parse_seconds, 60.0),
+    "solution_timeout_s": (parse_seconds, 300.0),
     "memory_limit_bytes": (parse_memory, NOT_GIVEN),
     "cache_dir": (parse_path, NOT_GIVEN),
     "cache_limit_bytes": (parse_bytes, CACHE_LIMIT_BYTES),

@@ -20,6 +20,9 @@ T = TypeVar("T")
 LEAST_MEMORY_BYTES = 256 * 1024**2
 """The least host memory that a contestant may be given."""
 
+MOST_SECONDS = 7 * 24 * 3600.0
+"""Nobody waits longer for one solution; the system calls that wait count milliseconds in 32 bits, 24 days."""
+
 SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 """`2/8`: the second of eight parts."""
 
@@ -95,6 +98,14 @@ def parse_positive(value: object) -> float:
         raise ValueError(wanted) from None
     if not math.isfinite(number) or number <= 0:
         raise ValueError(wanted)
+    return number
+
+
+def parse_seconds(value: object) -> float:
+    """A number above 0 and up to `MOST_SECONDS`."""
+    number = parse_positive(value)
+    if number > MOST_SECONDS:
+        raise ValueError(f"a number of seconds above 0, at most {MOST_SECONDS:.0f} (a week)")
     return number
 
 

@@ -99,6 +99,8 @@ def test_a_memory_limit_in_which_nothing_could_run_is_refused() -> None:
         ({"workers": 10**20}, "`workers` must be"),
         ({"jobs": 10**5000}, "`jobs` must be"),
         ({"budget_s": -1.0}, "`budget_s` (--timing-budget) must be a number above 0"),
+        ({"load_timeout_s": 1e8}, "(--load-timeout) must be a number of seconds above 0, at most 604800"),
+        ({"solution_timeout_s": 1e12}, "(--solution-timeout) must be a number of seconds"),
         ({"baselines": "eager,eager"}, "`baselines` (--baseline) must be"),
         ({"run_id": "x" * 5000}, "1 to 100 letters"),
         ({"cache_dir": "~nosuchuser/x"}, "a path whose ~ names a user of this machine"),

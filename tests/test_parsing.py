@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import select
 from pathlib import Path
 
 import pytest
 
 from harness.model import Baseline, PrecisionClass
 from harness.parsing import (
+    MOST_SECONDS,
     count_up_to,
     nearest,
     one_of,
@@ -19,6 +21,7 @@ from harness.parsing import (
     parse_paths,
     parse_positive,
     parse_precision,
+    parse_seconds,
     parse_shard,
 )
 
@@ -60,6 +63,16 @@ def test_numbers_are_finite_and_above_zero(value: object) -> None:
     assert parse_positive(3) == 3.0
     with pytest.raises(ValueError, match="between 0 and 1"):
         parse_fraction(1)
+
+
+def test_nobody_waits_longer_than_the_system_can_count() -> None:
+    assert parse_seconds(604800) == 604800.0
+    with pytest.raises(ValueError, match=r"at most 604800 \(a week\)"):
+        parse_seconds(604801)
+    poll = select.poll()
+    with Path("/dev/null").open() as ready:
+        poll.register(ready)
+        assert poll.poll(3 * MOST_SECONDS * 1e3)  # some waits add up several of them
 
 
 def test_one_path_is_a_list_of_one() -> None:
