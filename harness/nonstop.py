@@ -251,13 +251,14 @@ class Nonstops:
         if claimed_s >= NONSTOP_BELOW_S or not self._indices:
             return None
         latency_s = statistics.median(latencies_s) if latencies_s else None
-        verdict = self._hold(Manner.QUEUED, claimed_s, None)
+        manner = Manner.QUEUED
+        verdict = self._hold(manner, claimed_s, None)
         if verdict is None:
             # Where calls have to be launched one by one, and only there, waiting for launches counts as explained. It
             # counts as the solution's time all the same, unless the reference could not be queued either.
-            why = _why(self._refused)
+            why, manner = _why(self._refused), Manner.LAUNCHED
             verdict = self._hold(
-                Manner.LAUNCHED,
+                manner,
                 claimed_s,
                 None if why is Why.FAILS else latency_s,
                 by_clock=why in (Why.WAITS, Why.FAILS) and self._known.quiet.queued_s is not None,
@@ -265,7 +266,7 @@ class Nonstops:
         if verdict is None:
             return None
         return Figures(
-            manner=Manner.QUEUED if Manner.QUEUED in self._seconds else Manner.LAUNCHED,
+            manner=manner,
             data=(
                 "cached"
                 if len(self._indices) * self._asker.bench.set_bytes <= self._asker.bench.device.cache_bytes
@@ -296,6 +297,7 @@ class Nonstops:
             if manner is Manner.QUEUED:
                 self._copied_s.append(held.copied_s)
             self._seconds[manner] = min(self._seconds.get(manner, held.claimed_s), held.claimed_s)
+            del held  # the next burst's copies are to get the memory of these, which was reserved once
             verdict = judge_back_to_back(
                 walls_s,
                 calls=len(self._indices),

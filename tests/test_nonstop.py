@@ -7,6 +7,7 @@ import mmap
 import random
 import textwrap
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from harness.aside import Aside, copying_s, learn_copying, reserve
 from harness.bench import Bench
 from harness.build import default_root
 from harness.calibration import Calibration
-from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
+from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
 from harness.devices import Device, open_device
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.gate import Gate, opened_after
@@ -568,6 +569,37 @@ class TestWhatIsNotQueued:
             assert not held.verdict.by_clock
             assert held.verdict.evidence["latency_s"] == 2e-3
             assert len(held.verdict.evidence["wall_s"]) == 1
+
+    @pytest.mark.parametrize("refusal", [FAILS, NO_MEMORY])
+    def test_who_is_queued_once_and_not_again_is_not_proven(
+        self, ask: Asked, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+    ) -> None:
+        charged = [True, False, False, False]
+
+        def judge(*arguments: Any, **named: Any) -> BackToBackVerdict:
+            verdict = judge_back_to_back(*arguments, **named)
+            return replace(verdict, charge_s=1e-3) if charged.pop(0) else verdict
+
+        monkeypatch.setattr(nonstop, "judge_back_to_back", judge)
+        held = measured(ask, None, refusal)
+        assert held.verdict.charge_s == 0.0
+        assert held.manner is Manner.LAUNCHED, "whose verdict it is"
+        assert not held.proven
+
+    def test_each_burst_finds_the_memory_of_the_copies_before_it(
+        self, ask: Asked, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[weakref.ref[Aside]] = []
+
+        class Lone(Aside):
+            def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
+                assert all(earlier() is None for earlier in made), "only one burst's memory is reserved"
+                made.append(weakref.ref(self))
+                super().__init__(bench, indices)
+
+        monkeypatch.setattr(nonstop, "Aside", Lone)
+        measured(ask, WAITS, WAITS, WAITS)
+        assert len(made) == TRIES
 
     def test_what_takes_beyond_reason_to_end_is_not_queued_again(
         self, ask: Asked, monkeypatch: pytest.MonkeyPatch
