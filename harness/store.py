@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ class RunStore:
                     f"{folder}: was run with {name} {began[name]}, not {config[name]}; "
                     f"resume it with the same, or start another run"
                 )
+        descriptor = None
         try:
             (folder / "logs").mkdir(exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT)
@@ -97,8 +99,12 @@ class RunStore:
             head.setdefault("format", RUN_FORMAT)
             head["resumed_at"] = [*_entries(head, "resumed_at"), timestamp()]
             _write_run_yaml(folder, head)
-        except OSError as error:
-            raise _unwritable(folder, error, "mend that, then resume it") from error
+        except BaseException as error:
+            if descriptor is not None:
+                os.close(descriptor)  # and with it the lock: what is wrong may be mended and this called again
+            if isinstance(error, OSError):
+                raise _unwritable(folder, error, "mend that, then resume it") from error
+            raise
         return cls(folder, lines=[], notes=notes, descriptor=descriptor)
 
     @classmethod
@@ -262,8 +268,9 @@ def _take_back(folder: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, its folder made where it lacks: all of it, or what stood there before stays. What is no regular
-    file (a pipe, /dev/stdout) is written to as it is. Raises `StoreError`, `StoreUnavailable` (the disk is full)."""
+    """Write a file, its folder made where it lacks: all of it, or what stood there before stays. Who may read it stays
+    as it was, too. What is no regular file (a pipe, /dev/stdout) is written to as it is. Raises `StoreError`,
+    `StoreUnavailable` (the disk is full)."""
     draft = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -272,6 +279,9 @@ def write_whole(path: Path, data: bytes) -> None:
             return
         target = path.resolve()
         draft = target.with_name(f".{os.getpid()}.draft")
+        draft.touch()
+        if target.exists():
+            draft.chmod(stat.S_IMODE(target.stat().st_mode))  # before anything is in it; read-only refuses here, too
         draft.write_bytes(data)
         draft.replace(target)
     except OSError as error:

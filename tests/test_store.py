@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,20 @@ def test_a_damaged_line_is_an_error_that_names_it_and_is_kept(
     assert line in path.read_bytes(), "what stood there is the user's to mend"
 
 
+def test_a_damaged_run_resumes_in_the_same_process_once_it_is_mended(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    with create(folder) as store:
+        store.append(record())
+    path = folder / "records.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(b"{}\n" + whole)
+    with pytest.raises(StoreError, match="mend that line"):
+        RunStore.resume(folder, config={})
+    path.write_bytes(whole)
+    with RunStore.resume(folder, config={}) as again:
+        assert again.records() == [record()]
+
+
 def test_a_run_whose_yaml_was_edited_into_other_kinds_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     create(folder).close()
@@ -237,6 +252,17 @@ def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
     write_whole(tmp_path / "link.html", b"new")
     assert (tmp_path / "link.html").is_symlink()
     assert (tmp_path / "real.html").read_text() == "new"
+
+
+def test_who_may_read_a_file_stays_as_it_was(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    page.chmod(0o640)
+    write_whole(page, b"new")
+    assert (page.read_text(), stat.S_IMODE(page.stat().st_mode)) == ("new", 0o640)
+    page.chmod(0o600)
+    write_whole(page, b"newer")
+    assert (page.read_text(), stat.S_IMODE(page.stat().st_mode)) == ("newer", 0o600)
 
 
 def test_the_newest_line_of_an_identity_counts_and_history_keeps_all(tmp_path: Path) -> None:
