@@ -690,6 +690,26 @@ def test_a_cgroup_that_hands_its_controllers_on_is_used(tmp_path: Path) -> None:
     assert not (tmp_path / "child").exists()
 
 
+@pytest.mark.parametrize(
+    ("events", "own"),
+    [
+        ("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0", False),
+        ("low 0\nhigh 0\nmax 31\noom 1\noom_kill 1\noom_group_kill 1", True),
+        ("low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\noom_group_kill 1", False),  # the whole machine ran out
+        ("low 0\nhigh 0\nmax 2\noom 1\noom_kill 0", False),
+        (None, False),
+    ],
+)
+def test_who_is_killed_for_the_machine_s_memory_did_not_take_too_much(
+    tmp_path: Path, events: str | None, own: bool
+) -> None:
+    held = object.__new__(ChildCgroup)  # such files can be made nowhere but in a cgroup
+    held.path = tmp_path
+    if events is not None:
+        (tmp_path / "memory.events").write_text(events)
+    assert held.out_of_memory() is own
+
+
 # Pieces
 
 

@@ -50,13 +50,16 @@ class ChildCgroup:
         return None
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed something in it for want of memory."""
-        with suppress(OSError):
+        """Whether the kernel killed something in it because this cgroup was at its own limit.
+
+        `oom_kill` alone counts what was killed for want of the machine's memory, or of a cgroup above, as well.
+        """
+        counts: dict[str, int] = {}
+        with suppress(OSError, ValueError):
             for line in (self.path / "memory.events").read_text().splitlines():
                 name, _, count = line.partition(" ")
-                if name == "oom_kill":
-                    return int(count) > 0
-        return False
+                counts[name] = int(count)
+        return counts.get("oom", 0) > 0 and counts.get("oom_kill", 0) > 0
 
     def kill(self) -> None:
         """Kill whatever is left in it (Linux 5.14)."""
