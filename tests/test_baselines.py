@@ -10,6 +10,7 @@ import functools
 import io
 import json
 import random
+import resource
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -29,11 +30,12 @@ from harness.baselines.store import key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
 from harness.cli import main
-from harness.cli.baseline import _jobs, _like_gpus
+from harness.cli.baseline import _Files, _jobs, _like_gpus
 from harness.devices import open_device
 from harness.environment import Gpu, collect, find_gxx
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
 from harness.report import baselines as pages
+from harness.runs import StoreUnavailable
 from harness.stats import SpeedupEstimate
 
 needs_gxx = pytest.mark.skipif(find_gxx() is None, reason="inductor needs a C++ compiler, and there is none")
@@ -559,6 +561,30 @@ class TestTheCommand:
         held = json.loads((out / "environment.json").read_text())
         assert held["format"] == 1
         assert len(held["sessions"]) == 2
+
+    def test_what_the_budget_left_is_measured_as_the_message_says(
+        self, root: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.call(root, "--budget-s", "0.001") == 0
+        assert "problems; call again" in capsys.readouterr().err
+        assert self.call(root) == 0
+        assert self.call(root, "--out", str(root / "out"), "--budget-s", "0.001", "--refresh") == 0
+        assert "problems; --resume continues" in capsys.readouterr().err
+
+    def test_a_full_disk_leaves_the_files_as_they_were_and_no_part(self, root: Path) -> None:
+        out = root / "out"
+        assert self.call(root, "level1/1", "--out", str(out)) == 0
+        before = (out / "baselines.csv").read_bytes()
+        files = _Files(out, collect(), DeviceKind.HOST, (), resume=True)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), limits[1]))  # stands for a full disk
+        try:
+            with pytest.raises(StoreUnavailable, match="File too large"):
+                files.add([pages.lost_row(problem(number=2), FULL, Baseline.EAGER, "died", None)], None, wall_s=1.0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (out / "baselines.csv").read_bytes() == before
+        assert sorted(item.name for item in out.iterdir()) == ["baselines.csv", "environment.json"]
 
     def test_a_file_of_another_machine_is_not_continued(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out = root / "out"

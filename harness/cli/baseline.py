@@ -26,6 +26,7 @@ from harness.parsing import parse_baselines
 from harness.report import baselines as pages
 from harness.report import format as show
 from harness.runs import timestamp
+from harness.store import write_whole
 
 if TYPE_CHECKING:
     from harness.baselines import Request
@@ -127,7 +128,8 @@ def baseline_command(
     else:
         put(pages.table(done.rows))
     if done.not_begun:
-        say(f"not begun within the budget: {len(done.not_begun)} problems; --resume continues")
+        goes_on = "--resume continues" if out is not None else "call again: times that are kept are not measured again"
+        say(f"not begun within the budget: {len(done.not_begun)} problems; {goes_on}")
     lost = [f"{row['problem']}: {row['reason']}" for row in done.rows if row["outcome"] == pages.LOST]
     if lost := [*lost, *unreadable]:
         fail(f"nothing is known of {len(lost)}: {lost[0]}", UNABLE)
@@ -318,11 +320,6 @@ class _Files:
         told = {**self._held, "sessions": [*self._held["sessions"], {**self._session, "wall_s": wall_s}]}
         if peaks is not None:
             told["peaks"] = peaks.to_json()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._write(ROWS_FILE, pages.to_csv(self._rows.values()))
-        self._write(ENVIRONMENT_FILE, json.dumps(told, indent=1, allow_nan=False) + "\n")
-
-    def _write(self, name: str, text: str) -> None:
-        draft = self._folder / f".{name}.draft"
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(self._folder / name)
+        write_whole(self._folder / ROWS_FILE, pages.to_csv(self._rows.values()).encode("utf-8"))
+        text = json.dumps(told, indent=1, allow_nan=False) + "\n"
+        write_whole(self._folder / ENVIRONMENT_FILE, text.encode("utf-8"))
