@@ -112,6 +112,11 @@ def test_each_gets_its_record_and_the_others_are_judged(place: Path, call: Call)
     assert shown.code == 0, shown.err
     assert "is not UTF-8" in shown.out
 
+    screened = call("screen", "results/r", "--json")
+    assert screened.code == 1, screened.err
+    told = {Path(item["file"]).stem: item["unreadable"] for item in json.loads(screened.out)}
+    assert told == {**dict.fromkeys(found), "19_latin": found["19_latin"].reason}
+
     (place / "problems/level1/16_broken.py").write_text(PROBLEM)
     (place / "solutions/ann/level1/19_latin.py").write_text(SOLUTION)
     again = call("eval", "solutions", *EVAL, "--resume")

@@ -15,6 +15,7 @@ import typer
 from harness.catalog.reading import read_source
 from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, say
 from harness.config import ConfigError
+from harness.model import Record, Status
 from harness.report.format import block
 from harness.runs import is_run
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
@@ -107,13 +108,16 @@ def _of_run(path: Path, solutions: Path) -> list[_Screened]:
     found = []
     for record in RunStore.open(path).records():
         source = finder.source_of(record)
-        held = screen(source) if source is not None else Screening(findings=(), unreadable=_gone(solutions))
+        held = screen(source) if source is not None else Screening(findings=(), unreadable=_why(record, solutions))
         speedup = "" if record.speedup is None else f", {record.speedup:.3g}x"
         found.append(_Screened(name=record.solution, held=held, status=f"{record.status.value}{speedup}"))
     return found
 
 
-def _gone(solutions: Path) -> str:
+def _why(record: Record, solutions: Path) -> str:
+    """Why there is no text to look at: what was judged was none, or is not where it was looked for."""
+    if record.status is Status.syntax_error and record.evidence.get("phase") == "read":
+        return record.reason
     return f"no file in {solutions} has the text that was judged; name its folder by --solutions"
 
 
