@@ -190,10 +190,12 @@ class ReferenceRunner:
     def _queued(self, steps: Sequence[Step]) -> CallTime:
         gate = self._bench.device.own_gate()
         number = gate.owner.begin()
-        with opened_after(gate.owner, PATIENCE_S):
-            ready = BackToBack(self._bench.device, steps, Manner.QUEUED, gate.stream, number)
-        waited = gate.owner.is_open
-        gate.owner.open()
+        try:
+            with opened_after(gate.owner, PATIENCE_S):
+                ready = BackToBack(self._bench.device, steps, Manner.QUEUED, gate.stream, number)
+            waited = gate.owner.is_open
+        finally:
+            gate.owner.open()  # what was queued before something failed would stand before all that comes next
         took = ready.run()
         if waited:
             raise DeviceError("calls wait for the device to finish")

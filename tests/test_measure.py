@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from harness.bench import Bench
 from harness.devices import open_device
+from harness.gate import Gate, OwnGate
 from harness.measure import LONG_S, Limits, ReferenceRunner, Rounds, Turn, plan_turns, run_rounds
-from harness.messages import BurstDone, CallClaim, CallMode
+from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
 
 SOURCE = """
@@ -29,16 +31,20 @@ def get_init_inputs():
 SETS = 10
 
 
-def measured(call_s: float, long_s: float) -> Rounds:
-    """Four rounds of a solution whose calls take `call_s` on every clock."""
+def make_bench() -> Bench:
     problem = Problem(id="level1/19", name="add", path=Path("19_add.py"), source=SOURCE, digest=digest_text(SOURCE))
-    bench = Bench(
+    return Bench(
         problem,
         Workload(name="full"),
         open_device(DeviceKind.HOST, 0),
         sets_wanted=SETS,
         secret=random.Random(1),
     )
+
+
+def measured(call_s: float, long_s: float) -> Rounds:
+    """Four rounds of a solution whose calls take `call_s` on every clock."""
+    bench = make_bench()
 
     def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
         claim = CallClaim(device_s=call_s, window_s=call_s, tree={}, leaves=(), state_missing=())
@@ -89,3 +95,35 @@ def test_sparing_calls_warm_up_once() -> None:
     assert [sum(turn.mode is CallMode.WARM for turn in plan) for plan in plans] == [1, 0, 0, 0, 0]
     assert [sum(turn.mode is CallMode.LATENCY for turn in plan) for plan in plans] == [0, 1, 1, 0, 0]
     assert all(sorted(turn.index for turn in plan) == list(range(8)) for plan in plans)
+
+
+class Unmoved:
+    """A stream's end of a gate on a device that makes each call as it is submitted."""
+
+    def hold(self, number: int) -> None: ...
+
+    def tell(self, number: int) -> None: ...
+
+
+def test_a_reference_that_fails_behind_a_gate_leaves_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all that comes next on this device would wait for ever, this process with it."""
+    bench, gate = make_bench(), Gate()
+
+    def queue(calls: Sequence[Callable[[], None]], stream: Unmoved, number: int) -> NoReturn:
+        assert not gate.is_open
+        for call in calls:
+            call()
+        raise AssertionError("none of them failed")
+
+    def fail(arguments: Sequence[object]) -> NoReturn:
+        raise RuntimeError("no second call")
+
+    monkeypatch.setattr(bench.device, "own_gate", lambda: OwnGate(gate, Unmoved()))
+    monkeypatch.setattr(bench.device, "queue", queue)
+    try:
+        with pytest.raises(RuntimeError, match="no second call"):
+            ReferenceRunner(bench, fail).back_to_back(range(2), Manner.QUEUED)
+        assert gate.is_open
+    finally:
+        gate.close()
+        bench.close()
