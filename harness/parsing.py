@@ -20,6 +20,9 @@ T = TypeVar("T")
 LEAST_MEMORY_BYTES = 256 * 1024**2
 """The least host memory that a contestant may be given."""
 
+MOST_BYTES = 2**63 - 1
+"""More than the system can be asked for, or any disk holds."""
+
 MOST_SECONDS = 7 * 24 * 3600.0
 """Nobody waits longer for one solution; the system calls that wait count milliseconds in 32 bits, 24 days."""
 
@@ -127,7 +130,7 @@ def parse_bytes(value: object) -> int:
         unit = match[2] or "B"
         scale = (1024 if "i" in unit else 1000) ** "BKMGT".index(unit[0])
         value = int(float(match[1]) * scale)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_BYTES:
         raise ValueError(wanted)
     return value
 

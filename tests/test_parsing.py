@@ -29,13 +29,23 @@ GIB = 1024**3
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("8GiB", 8 * GIB), ("1.5 GB", 1_500_000_000), (4096, 4096), ("512", 512), ("2KiB", 2048)]
+    ("value", "expected"),
+    [
+        ("8GiB", 8 * GIB),
+        ("1.5 GB", 1_500_000_000),
+        (4096, 4096),
+        ("512", 512),
+        ("2KiB", 2048),
+        ("8388607TiB", 8388607 * 1024 * GIB),
+    ],
 )
 def test_sizes_take_units(value: object, expected: int) -> None:
     assert parse_bytes(value) == expected
 
 
-@pytest.mark.parametrize("value", ["8 gigs", "", "-1", "0", 0, -1, True, 1.5, None, [8], "1 KB 2", "9" * 400])
+@pytest.mark.parametrize(
+    "value", ["8 gigs", "", "-1", "0", 0, -1, True, 1.5, None, [8], "1 KB 2", "9" * 400, 2**63, 10**400, "8388608TiB"]
+)
 def test_what_is_no_size_is_told_what_one_looks_like(value: object) -> None:
     with pytest.raises(ValueError, match="a number of bytes, such as 8589934592 or 8GiB"):
         parse_bytes(value)
