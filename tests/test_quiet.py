@@ -5,14 +5,26 @@ from __future__ import annotations
 import math
 import random
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from harness.bench import Bench
-from harness.devices import open_device
+from harness.devices import CallTime, DeviceError, open_device
+from harness.measure import ReferenceRunner
+from harness.messages import Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
-from harness.quiet import LEAST_BURSTS, MOST_BURSTS, PROCESS_BIAS, enough, least_width, measure_quiet, so_many
+from harness.quiet import (
+    LEAST_BURSTS,
+    MOST_BURSTS,
+    PROCESS_BIAS,
+    QUEUE_TRIES,
+    enough,
+    least_width,
+    measure_quiet,
+    so_many,
+)
 
 PROBLEM = """
     import torch
@@ -67,16 +79,20 @@ def test_few_long_calls_are_enough() -> None:
     assert enough([burst[:count] for burst, count in zip(bursts(4, 1e-4), (10, 6, 6, 6), strict=True)], MOST_BURSTS)
 
 
-def test_the_reference_is_measured_alone() -> None:
+def make_bench() -> Bench:
     text = textwrap.dedent(PROBLEM)
     problem = Problem(id="level1/23", name="test", path=Path("23_test.py"), source=text, digest=digest_text(text))
-    bench = Bench(
+    return Bench(
         problem,
         Workload(name="small"),
         open_device(DeviceKind.HOST),
         sets_wanted=6,
         secret=random.Random(1),
     )
+
+
+def test_the_reference_is_measured_alone() -> None:
+    bench = make_bench()
     quiet = measure_quiet(bench, sets=6)
     assert 0.0 < quiet.reference_s < 1.0
     assert quiet.floor.log_width == max(quiet.measured_log_width, quiet.least_log_width)
@@ -85,3 +101,25 @@ def test_the_reference_is_measured_alone() -> None:
     assert quiet.back_to_back_s is not None
     assert "queued" in quiet.refused, "the host device has no gate"
     bench.close()
+
+
+@pytest.mark.parametrize(("fails", "queued"), [(0, True), (QUEUE_TRIES - 1, True), (QUEUE_TRIES, False)])
+def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyPatch, fails: int, queued: bool) -> None:
+    asked = 0
+    launched = ReferenceRunner.back_to_back
+
+    def back_to_back(self: ReferenceRunner, indices: Sequence[int], manner: Manner) -> CallTime:
+        nonlocal asked
+        if manner is Manner.QUEUED:
+            asked += 1
+            if asked <= fails:
+                raise DeviceError("calls wait for the device to finish")
+        return launched(self, indices, Manner.LAUNCHED)
+
+    monkeypatch.setattr(ReferenceRunner, "back_to_back", back_to_back)
+    bench = make_bench()
+    quiet = measure_quiet(bench, sets=6)
+    bench.close()
+    assert asked == min(fails + 1, QUEUE_TRIES)
+    assert (quiet.queued_s is not None) is queued
+    assert ("queued" in quiet.refused) is not queued
