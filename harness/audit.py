@@ -249,7 +249,7 @@ class Auditor:
                 except GuestFailed as failed:
                     runaway = "its processes could not be held still" if guest.ran_away else None
                     told.ended = patience.why or runaway or failed.failure.reason
-                    # A tool that is stuck before it has seen anything is not asked again.
+                    # A zygote that is stuck before it has seen anything is not asked again: another one is.
                     told.lost = told.again and patience.why is not None
         finally:
             log_path.unlink(missing_ok=True)

@@ -94,7 +94,7 @@ class Bench:
         self._drawn: dict[int, torch.Tensor] = {}
         self.ledger = Ledger()
         self.copy_aside_s = math.inf
-        """The shortest time in which outputs of calls back to back were copied aside (`nonstop`)."""
+        """The shortest time in which outputs of calls back to back were copied aside (`aside`)."""
         self.copying_s = math.inf
         """How long that may take behind queued calls, as learnt from trusted code."""
         self.reading_s: dict[tuple[int, ...], float] = {}
