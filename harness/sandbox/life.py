@@ -46,7 +46,7 @@ class Child:
         self.channel = channel
         self.report = report
         self.pid = pid
-        """The supervisor's process id in the owner's pid namespace; None where it was gone before it could be asked for."""
+        """The supervisor's process id in the owner's pid namespace; None where it was gone before it was asked for."""
         self._ended = threading.Event()
         self._exit: ExitReport | None = None
         self._stopped: tuple[int, ...] = ()
