@@ -19,8 +19,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -238,26 +238,34 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
                 chosen[record.identity] = (record, store)
     sources = [{"run_id": item.folder.name, **item.head} for item in opened]
     same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
-    there = into.exists()
-    with RunStore.create(into, config=same["config"], environment=same["environment"]) as merged:
+    with whole_run(into, config=same["config"], environment=same["environment"]) as merged:
+        _write_run_yaml(into, {**merged.head, "merged_from": sources})
+        for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
+            log = store.log_path(record.solution)
+            if log.is_file():
+                shutil.copyfile(log, merged.log_path(record.solution))
+            merged.append(record)
+    notes = tuple(f"{item.folder}: {note}" for item in opened for note in item.notes)
+    return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=notes)
+
+
+@contextmanager
+def whole_run(folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[RunStore]:
+    """A new run, as `RunStore.create` makes it, that the block fills: where it raises, no part is left that could pass
+    for the whole. Raises `StoreError`, for an `OSError` of the block, too."""
+    there = folder.exists()
+    with RunStore.create(folder, config=config, environment=environment) as made:
         try:
-            _write_run_yaml(into, {**merged.head, "merged_from": sources})
-            for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
-                log = store.log_path(record.solution)
-                if log.is_file():
-                    shutil.copyfile(log, merged.log_path(record.solution))
-                merged.append(record)
-        except BaseException as error:  # a part of the runs must not pass for all of them
-            _take_back(into)
+            yield made
+        except BaseException as error:
+            _take_back(folder)
             if not there:
-                shutil.rmtree(into, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, (OSError, StoreUnavailable)):
                 cause = error if isinstance(error, OSError) else error.__cause__
                 assert isinstance(cause, OSError)
-                raise _unwritable(into, cause, "nothing is merged; make room, or choose another folder") from error
+                raise _unwritable(folder, cause, "nothing is kept; make room, or choose another folder") from error
             raise
-    notes = tuple(f"{item.folder}: {note}" for item in opened for note in item.notes)
-    return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=notes)
 
 
 def _take_back(folder: Path) -> None:

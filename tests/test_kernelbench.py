@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from harness.kernelbench import (
 )
 from harness.kernelbench.importing import LABEL, OTHER_HARDWARE
 from harness.model import DeviceKind, Record, Status, digest_text
+from harness.runs import StoreUnavailable
 from harness.scoring import By, entries_of, leaderboard
 from harness.store import RunStore
 
@@ -159,6 +161,19 @@ def test_import_makes_a_run_that_the_leaderboard_understands(theirs: Path, tmp_p
     assert (row.passed, row.results, row.unjudged) == (2, 7, 2)
     assert row.speedup == pytest.approx(0.5)
     assert any("2 null entries" in note for note in done.notes)
+
+
+def test_what_does_not_fit_on_the_disk_leaves_no_part_of_a_run(theirs: Path, tmp_path: Path) -> None:
+    path, into = theirs / "eval_results.json", tmp_path / "results" / "x"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2500, limits[1]))  # stands for a full disk: `run.yaml` fits
+    try:
+        with pytest.raises(StoreUnavailable, match="nothing is kept; make room"):
+            import_results(path, into, level=1, author="some-model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not into.exists()
+    assert len(import_results(path, into, level=1, author="some-model").records) > 1
 
 
 def test_a_baseline_from_another_gpu_is_labelled(theirs: Path, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_what_does_not_fit_leaves_what_was_there_and_no_part(tmp_path: Path) -> 
     assert done.stderr == ""
     page, merged = done.stdout.splitlines()
     assert page == "StoreUnavailable page.html: can't be written: File too large; name another file"
-    assert merged.startswith("StoreUnavailable all: can't be written: File too large; nothing is merged")
+    assert merged.startswith("StoreUnavailable all: can't be written: File too large; nothing is kept")
     assert (tmp_path / "page.html").read_text() == "before"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a", "b", "page.html"]
     assert len(RunStore.open(tmp_path / "a").records()) == 3

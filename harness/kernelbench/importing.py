@@ -24,7 +24,7 @@ from harness.kernelbench.formats import (
 )
 from harness.kernelbench.metrics import Metrics, metrics_of, pass_at_k_document
 from harness.model import DeviceKind, Record, Status, digest_text, one_line
-from harness.store import RunStore
+from harness.store import whole_run
 
 LABEL = "kernelbench_verdict"
 """On every imported record: the verdict is KernelBench's own."""
@@ -66,7 +66,8 @@ def import_results(
     their own under `timing.baselines`; the metrics are against the first.
 
     Kernels that lie beside the file under KernelBench's names are hashed into the records. Raises `KernelBenchError`
-    for a file that can't be understood, before anything is written, and `StoreError` where `into` can't be.
+    for a file that can't be understood, before anything is written, and `StoreError` where `into` can't be: then
+    nothing of it is left.
     """
     samples = read_eval_results(eval_results, level=level)
     if not samples:
@@ -124,7 +125,7 @@ def import_results(
         "metrics": figures.to_json(),
         "pass_at_k": dict((given or computed)["averages"]),
     }
-    with RunStore.create(into, config=head, environment={}) as store:
+    with whole_run(into, config=head, environment={}) as store:
         for record in records:
             store.append(record)
     return Imported(
