@@ -262,14 +262,20 @@ _PATH_KEYS = ("problems", "out", "cache_dir")
 
 
 def resolve(
-    *, machine: Machine, run_id: str, file: Path | None = None, options: Mapping[str, object] | None = None
+    *,
+    machine: Machine,
+    run_id: str,
+    file: Path | None = None,
+    options: Mapping[str, object] | None = None,
+    source: str = COMMAND_LINE,
 ) -> RunConfig:
     """Settle one run's configuration: defaults, then `file`, then `options` (the command line; None is "not
     given").
 
-    `options` uses the names of `KEYS` and `TIMING_KEYS`. `run_id` is the id to use where nobody names one.
-    Relative paths in the file are relative to the file's folder (in a `run.yaml` that an earlier run left
-    behind: to the working directory, and its run id is not taken over). Raises `ConfigError`.
+    `options` uses the names of `KEYS` and `TIMING_KEYS`; `source` is where messages say they are from.
+    `run_id` is the id to use where nobody names one. Relative paths in the file are relative to the file's folder
+    (in a `run.yaml` that an earlier run left behind: to the working directory, and its run id is not taken over).
+    Raises `ConfigError`.
     """
     given: dict[str, object] = {}
     timing: dict[str, object] = {name: default for name, (_, default) in TIMING_KEYS.items()}
@@ -287,8 +293,8 @@ def resolve(
             parsed["paths"] = tuple(base / item for item in cast(tuple[Path, ...], parsed["paths"]))
         given |= parsed
     named = {name: value for name, value in (options or {}).items() if value is not None}
-    timing |= _parse({name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, COMMAND_LINE)
-    given |= _parse({name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, COMMAND_LINE)
+    timing |= _parse({name: value for name, value in named.items() if name in TIMING_KEYS}, TIMING_KEYS, source)
+    given |= _parse({name: value for name, value in named.items() if name not in TIMING_KEYS}, KEYS, source)
 
     values: dict[str, Any] = {name: default for name, (_, default) in KEYS.items()} | given
     if not values["paths"]:

@@ -152,6 +152,12 @@ def test_files_other_sizes_and_what_does_not_exist(h: Harness, tmp_path: Path) -
         Harness(device="tpu")  # type: ignore[arg-type]
 
 
+def test_a_wrong_setting_is_named_as_python_callers_know_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Harness(device="host", load_timeout_s=-1.0)
+    assert str(caught.value) == "Harness: `load_timeout_s` must be a number above 0, not -1.0"
+
+
 def test_results_are_kept_where_asked_for_and_continued(tmp_path: Path) -> None:
     run = tmp_path / "results" / "loop"
     for source, name in ((BROKEN, "first"), (BROKEN + "# again", "second")):

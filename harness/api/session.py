@@ -106,6 +106,7 @@ class Harness:
         settled = resolve(
             machine=found,
             run_id=new_run_id(),
+            source="Harness",
             options={
                 "paths": [Path()],  # nothing is looked for there: solutions arrive one by one
                 "problems": Path(problems),
