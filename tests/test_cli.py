@@ -22,6 +22,7 @@ from harness.catalog import find_solutions, load_problems
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.evaluate import Ran, View
+from harness.cli.output import writable
 from harness.config import RunConfig
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Solution, Status
@@ -284,6 +285,17 @@ def test_what_takes_long_is_not_begun_for_a_file_that_can_not_be_written(place: 
         assert "Traceback" not in done.err
         assert done.err.count("\n") == 1, "nothing was begun"
     assert (place / "file").read_text() == "kept"
+
+
+def test_trying_an_output_file_leaves_all_as_it_was(tmp_path: Path) -> None:
+    link, held = tmp_path / "link.md", tmp_path / "held.md"
+    link.symlink_to("later.md")
+    held.write_text("held")
+    for path in (link, held, tmp_path / "new.md"):
+        assert writable(path, "--out") == path
+    assert {item.name for item in tmp_path.iterdir()} == {"link.md", "held.md"}
+    assert link.is_symlink()
+    assert held.read_text() == "held"
 
 
 def test_output_in_two_forms_is_a_wrong_call(place: Path, call: Call) -> None:

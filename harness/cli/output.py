@@ -109,7 +109,7 @@ def writable(path: Path, option: str) -> Path:
         with path.open("ab"):
             pass
         if not there:
-            path.unlink()
+            path.resolve().unlink()  # a link that leads to no file yet stays
     except OSError as error:
         raise ConfigError(f"{option} {path}: can't be written: {error.strerror or error}; name another") from error
     return path
