@@ -17,7 +17,8 @@ LABELS: Mapping[str, str] = {
     "specialised_shape": "right at the sizes asked for, wrong, failing or out of bounds at the problem's small ones",
     "unexplained_time": "the referee's clock did not explain the claimed times, and the conservative ones count",
     "waits_for_device": "its forward waits for the GPU to finish, or takes long to submit: the wait counts as its time",
-    "not_queued": "its calls failed, were wrong or did not end where they were queued: launching them counts too, where the reference can be queued",
+    "not_queued": "its calls failed, were wrong or did not end where they were queued: launching them counts too, "
+    "where the reference can be queued",
     "disturbed_baseline": "the reference was slower beside this solution than before it was started",
     "disturbed": "another process worked on the GPU, or the GPU was throttled, while it was timed, repeats included",
     "varies_between_calls": "the same inputs do not give the same values twice, all of them right",

@@ -20,9 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-VERSION = 1
-"""Version of the messages exchanged; both sides state it in their first frame."""
-
 MAX_FRAME_BYTES = 16 * 2**20
 """Largest frame accepted from a peer: tracebacks and burst claims are far smaller."""
 

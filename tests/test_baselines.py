@@ -12,7 +12,7 @@ import json
 import random
 import resource
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,10 +22,11 @@ import torch
 from rich.table import Table
 
 from harness.baselines import BaselineProcess, BaselinesLost, BaselineStore, Entry, Keeper, Outcome, Request
+from harness.baselines import entry as entries_of
 from harness.baselines.entry import with_baselines
 from harness.baselines.keeper import spot_check
 from harness.baselines.measuring import measure
-from harness.baselines.pool import Pool
+from harness.baselines.pool import Measured, Pool
 from harness.baselines.store import key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
@@ -652,6 +653,17 @@ class TestTheCommand:
         assert (eager["baseline"], eager["outcome"]) == ("eager", "measured")
         assert (compiled["baseline"], compiled["outcome"]) == ("compile", "failed")
         assert "within 0 s" in compiled["reason"]
+
+    def test_what_the_budget_cuts_off_of_a_problem_is_told(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def run(self: Pool, requests: Sequence[Request], *, budget_s: float | None = None) -> Iterator[Measured]:
+            held = replace(requests[0], baselines=[Baseline.EAGER])
+            yield Measured(request=held, entries=[entries_of.failed_entry(Baseline.EAGER, held.problem, "too slow")])
+
+        monkeypatch.setattr(Pool, "run", run)
+        assert self.call(root, "level1/1", "--baseline", "eager,compile", "--budget-s", "1") == 0
+        assert "not begun within the budget: 1 problem" in capsys.readouterr().err
 
     def test_a_problem_that_fails_is_a_row_and_exit_code_3(self, root: Path) -> None:
         (root / "problems" / "level1" / "2_test.py").write_text(PROBLEM_FILE.replace("29, 33", "29, 34"))

@@ -214,7 +214,6 @@ def _measure(
     from harness.baselines.pool import Pool
 
     begin = time.perf_counter()
-    workloads = {held.problem.id: held.workload for held, _ in ahead}
     # The blocks of the last level compile longest: they begin first, so that none is left over when all others are
     # done. Within a level by number, which spreads the few with inputs of gigabytes: these wait for room.
     requests = [
@@ -230,11 +229,12 @@ def _measure(
     rows: list[pages.Row] = []
     peaks: Peaks | None = None
     pool = Pool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs, gpus=gpus)
-    done: set[str] = set()
+    # One whose baselines take too long together is asked for each of them alone.
+    left = {held.problem.id: set(names) for held, names in ahead}
     for told in pool.run(requests, budget_s=budget_s):
         peaks = told.peaks or peaks
         problem = told.request.problem
-        done.add(problem.id)
+        left[problem.id] -= set(told.request.baselines)
         light = _light(told.request, peaks)
         own = [pages.row_of(problem, told.request.workload, entry, light) for entry in told.entries]
         if told.reason is not None:
@@ -245,8 +245,9 @@ def _measure(
         rows += own
         if files is not None:
             files.add(own, peaks, wall_s=time.perf_counter() - begin)
-        _say_done(len(done), len(requests), problem, own, told.wall_s)
-    return _Done(rows=rows, not_begun=[key for key in workloads if key not in done], wall_s=time.perf_counter() - begin)
+        done = sum(not names for names in left.values())
+        _say_done(done, len(requests), problem, own, told.wall_s)
+    return _Done(rows=rows, not_begun=[key for key, names in left.items() if names], wall_s=time.perf_counter() - begin)
 
 
 def _level(item: tuple[_Chosen, Sequence[Baseline]]) -> str:

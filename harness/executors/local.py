@@ -79,7 +79,6 @@ class RefereeProcess:
                 start_new_session=True,
             )
         theirs.close()
-        self.pid = self._process.pid
         self._config = config
         self._log_path = log_path
         self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
@@ -184,11 +183,6 @@ class LocalExecutor:
     @property
     def slots(self) -> Sequence[Slot]:
         return [slot for slot, _ in self._seats.values()]
-
-    def referee_pid(self, slot: Slot) -> int | None:
-        """The process that judges for a slot; None where it has ended."""
-        held = self._referees.get(slot.name)
-        return None if held is None else held.pid
 
     def expect_builds(self) -> None:
         self._builders.expect()
