@@ -16,8 +16,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import yaml
-
 from harness.model import RUN_FORMAT, Baseline, DeviceKind, PrecisionClass
 from harness.parsing import (
     count_up_to,
@@ -37,6 +35,7 @@ from harness.parsing import (
     parse_text,
 )
 from harness.policies import Policy, parse_policy
+from harness.texts import NotText, read_yaml
 
 DevicePolicy = Literal["strict", "coerce"]
 """What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
@@ -318,33 +317,16 @@ def resolve(
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error instead of a silent choice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key.start_mark)
-            if key.value in seen:
-                problem = f"`{key.value}` stands twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def _load(file: Path) -> tuple[dict[str, object], Path]:
     """The keys of a configuration file, and the folder that relative paths in it start from."""
     try:
-        text = file.read_text(encoding="utf-8")
+        value = read_yaml(file)
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such configuration file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, NotText) as error:
         raise ConfigError(f"{file}: can't be read: {error}") from error
-    try:
-        value = yaml.load(text, Loader=_StrictLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
-        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from error
     if value is None:
         return {}, file.parent
     if not isinstance(value, dict):

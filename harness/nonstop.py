@@ -29,12 +29,11 @@ from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
 from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
 from harness.model import Failure, Status, one_line
-from harness.quiet import NONSTOP_BELOW_S, SHORT_S, Known
+from harness.quiet import NONSTOP_BELOW_S, QUEUE_TRIES, SHORT_S, Known
 from harness.verify import Finding
 
 TRIES = 3
-"""Bursts before the wall clock is held against a solution: a machine may be busy for one. And how often its calls must
-have waited behind a shut gate before that is held against it."""
+"""Bursts before the wall clock is held against a solution: a machine may be busy for one."""
 
 AGAIN_WITHIN_S = 5.0
 """No calls are queued again once so much time went by: what a refused queue left behind has to end first."""
@@ -327,14 +326,14 @@ class Nonstops:
         return None if wrong else held
 
     def _asked(self, manner: Manner) -> Nonstop | Refusal:
-        """One burst; again where its calls waited behind the gate, until they did so `TRIES` times in all."""
+        """One burst; again where its calls waited behind the gate, until they did so `QUEUE_TRIES` times in all."""
         begin_s = time.perf_counter()
         while True:
             held = self._asker.run(self._indices, manner)
             if held != WAITS:
                 return held
             self._waited += 1
-            if self._waited >= TRIES or time.perf_counter() - begin_s > AGAIN_WITHIN_S:
+            if self._waited >= QUEUE_TRIES or time.perf_counter() - begin_s > AGAIN_WITHIN_S:
                 return held
 
     def graph(self, claimed_s: float) -> tuple[float | None, str | None]:

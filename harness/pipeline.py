@@ -20,6 +20,7 @@ from typing import Any
 
 from harness.build import BuildCache
 from harness.config import RunConfig
+from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.opening import open_executor
@@ -48,7 +49,7 @@ MAX_SLOTS_LOST = 2
 GRACE_S = 20.0
 """How long after an interrupt the solutions being judged may take to get their records."""
 
-MACHINE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
+MACHINE_ERRORS = FULL_OR_BROKEN | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

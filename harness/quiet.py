@@ -46,8 +46,8 @@ NONSTOP_SETS = 16
 LEAST_NONSTOP_SETS = 3
 
 QUEUE_TRIES = 3
-"""How often the reference's calls are queued before it is believed that they can't be, as often as a solution's: where
-they can't, solutions that wait for the device are granted the latency that they claim."""
+"""How often calls are queued, a solution's or the reference's, before it is believed that they wait for the device.
+Where the reference's do, solutions that wait are granted the latency that they claim."""
 
 NONSTOP_BELOW_S = 5e-3
 """Device time of a call from which calls back to back prove no more than bursts with pauses do."""

@@ -18,7 +18,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from typing import Any, Self
 
 import yaml
 
+from harness.disk import FULL_OR_BROKEN, replace_whole
 from harness.model import RUN_FORMAT, Record, Status
 from harness.runs import Identity, StoreError, StoreUnavailable, is_run, log_name, read_head, read_records, timestamp
 
@@ -276,32 +276,16 @@ def _take_back(folder: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, its folder made where it lacks: all of it, or what stood there before stays. Who may read it stays
-    as it was, too. What is no regular file (a pipe, /dev/stdout) is written to as it is. Raises `StoreError`,
-    `StoreUnavailable` (the disk is full)."""
-    draft = None
+    """`replace_whole`. Raises `StoreError`, `StoreUnavailable` (the disk is full)."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        target = path.resolve()
-        draft = target.with_name(f".{os.getpid()}.draft")
-        draft.touch()
-        if target.exists():
-            draft.chmod(stat.S_IMODE(target.stat().st_mode))  # before anything is in it; read-only refuses here, too
-        draft.write_bytes(data)
-        draft.replace(target)
+        replace_whole(path, data)
     except OSError as error:
-        if draft is not None:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
         raise _unwritable(path, error, "name another file") from error
 
 
 def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:
     """A full or broken disk is the machine's fault; a folder that this user may not write is the call's."""
-    kind = StoreUnavailable if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else StoreError
+    kind = StoreUnavailable if error.errno in FULL_OR_BROKEN else StoreError
     return kind(f"{folder}: can't be written: {error.strerror or error}; {hint}")
 
 

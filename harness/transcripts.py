@@ -6,7 +6,6 @@ executed, and decide nothing about where they are written.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import Catalog, CatalogError, solution_path
+from harness.disk import replace_whole
 from harness.extract import Extraction, extract
 from harness.model import Problem
 
@@ -132,17 +132,10 @@ def _candidates(out: Path, author: str, item: _Response, *, numbered: bool) -> I
 
 def _write(path: Path, source: str, *, force: bool) -> bool | None:
     """True: written. False: it held exactly this. None: it holds something else, which is kept."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.read_bytes() == source.encode("utf-8", "surrogatepass"):
         return False
     if path.exists() and not force:
         return None
     # Whole or not at all: half a solution, on a full disk, would be judged like a whole one.
-    draft = path.with_name(f".{os.getpid()}.draft")
-    try:
-        draft.write_bytes(source.encode("utf-8", "surrogatepass"))
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    replace_whole(path, source.encode("utf-8", "surrogatepass"))
     return True

@@ -174,7 +174,7 @@ class TestProblems:
         [
             ("  18: {}\n", "there is no file for problem 18"),
             ("  a: {}\n", "there is no file for problem 'a'"),
-            ("  16: {}\n  16: {}\n", "is there twice"),
+            ("  16: {}\n  16: {}\n", "stands twice"),
             ("  16: {\n", "not valid YAML"),
             ("  16: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
         ],

@@ -23,7 +23,7 @@ from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.evaluate import Ran, View
 from harness.cli.output import writable
-from harness.config import RunConfig
+from harness.config import ConfigError, RunConfig
 from harness.environment import Environment, MachineError
 from harness.model import DeviceKind, Record, Solution, Status
 from harness.runs import timestamp
@@ -296,6 +296,18 @@ def test_trying_an_output_file_leaves_all_as_it_was(tmp_path: Path) -> None:
     assert {item.name for item in tmp_path.iterdir()} == {"link.md", "held.md"}
     assert link.is_symlink()
     assert held.read_text() == "held"
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, MachineError), (errno.EROFS, ConfigError)])
+def test_a_full_disk_is_the_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(kind, match=r"--csv .*can't be written"):
+        writable(tmp_path / "rows.csv", "--csv")
 
 
 def test_output_in_two_forms_is_a_wrong_call(place: Path, call: Call) -> None:

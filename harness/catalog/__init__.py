@@ -1,7 +1,6 @@
 """Finds, loads and hashes problems and solutions. The exports are below; the formats are described in
 `harness.catalog.problems` (problem folders, `workloads.yaml`), `harness.catalog.solutions` (solution folders,
-`author.yaml`), `harness.catalog.reading` (text and YAML) and `harness.catalog.needs`
-(packages and weights that a problem asks for).
+`author.yaml`) and `harness.catalog.needs` (packages and weights that a problem asks for).
 
 Trusted side. Files are read as text: nothing of a problem or a solution is imported or executed here.
 """

@@ -36,9 +36,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.reading import NotText, as_text, read_yaml
 from harness.model import Costs, Failure, InputRules, PrecisionClass, Problem, Status, Workload, digest_text, one_line
 from harness.sizes import SizeError, check_size, constants, evaluate
+from harness.texts import NotText, as_text, read_yaml
 
 WORKLOADS_FORMAT = 1
 """Version of `workloads.yaml`; a reader accepts this and every smaller one."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
-from harness.catalog.reading import NotText, as_text, read_yaml
 from harness.model import Failure, Solution, Status
+from harness.texts import NotText, as_text, read_yaml
 
 MAX_SOURCE_BYTES = 4 * 2**20
 """Largest file taken for a solution; real ones have a few kilobytes."""

@@ -12,9 +12,7 @@ import typer
 
 from harness import transcripts
 from harness.catalog import load_problems
-from harness.cli.output import FULL_OR_BROKEN, NOT_FOUND, Json, ProblemsRoot, fail, option, print_json, put
-from harness.config import ConfigError
-from harness.environment import MachineError
+from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, kind_of, option, print_json, put
 from harness.report import terminal
 
 
@@ -44,8 +42,7 @@ def extract_command(
     try:
         placed = transcripts.place(responses, catalog, problem=problem, author=author, out=out, force=force)
     except OSError as error:
-        kind = MachineError if error.errno in FULL_OR_BROKEN else ConfigError
-        raise kind(f"{error.filename or out}: can't be written: {error.strerror or error}") from error
+        raise kind_of(error)(f"{error.filename or out}: can't be written: {error.strerror or error}") from error
     if as_json:
         print_json([item.to_json() for item in placed])
     else:

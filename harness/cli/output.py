@@ -23,6 +23,7 @@ from rich.console import Console, RenderableType
 
 from harness.catalog import CatalogError, UnreadableProblem
 from harness.config import ConfigError
+from harness.disk import FULL_OR_BROKEN
 from harness.environment import MachineError
 from harness.report.format import block
 from harness.runs import StoreError, StoreUnavailable
@@ -33,7 +34,6 @@ NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 PIPED_WIDTH = 200
 """Columns of tables that nobody's terminal bounds."""
 
-FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 OF_THE_MACHINE = FULL_OR_BROKEN | {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ETXTBSY),
@@ -100,9 +100,14 @@ def one_form(asked: Mapping[str, bool]) -> None:
         raise ConfigError(f"{' and '.join(given)}: standard output holds one of them; leave the others out")
 
 
+def kind_of(error: OSError) -> type[ConfigError] | type[MachineError]:
+    """What a file that can't be written is: the machine's fault, or the call's that names it."""
+    return MachineError if error.errno in FULL_OR_BROKEN else ConfigError
+
+
 def writable(path: Path, option: str) -> Path:
     """`path`, its folder made where it lacks, once the file could be opened for writing: what takes long is not begun
-    for a file that can't be written. Raises `ConfigError`."""
+    for a file that can't be written. Raises `ConfigError`; `MachineError` where the disk is full or broken."""
     there = path.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +116,7 @@ def writable(path: Path, option: str) -> Path:
         if not there:
             path.resolve().unlink()  # a link that leads to no file yet stays
     except OSError as error:
-        raise ConfigError(f"{option} {path}: can't be written: {error.strerror or error}; name another") from error
+        raise kind_of(error)(f"{option} {path}: can't be written: {error.strerror or error}; name another") from error
     return path
 
 
@@ -123,9 +128,8 @@ def ready_cache(folder: Path) -> Path:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"\0" * 4096)
     except OSError as error:
-        kind = MachineError if error.errno in FULL_OR_BROKEN else ConfigError
         why = error.strerror or error
-        raise kind(f"{folder}: can't hold caches: {why}; name another by --cache or HARNESS_CACHE") from error
+        raise kind_of(error)(f"{folder}: can't hold caches: {why}; name another by --cache or HARNESS_CACHE") from error
     return folder
 
 

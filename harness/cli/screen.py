@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from harness.catalog.reading import read_source
 from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, say
 from harness.config import ConfigError
 from harness.model import Record, Status
@@ -21,6 +20,7 @@ from harness.runs import is_run
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
 from harness.sources import SourceFinder
 from harness.store import RunStore
+from harness.texts import read_source
 
 ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"
 

@@ -1,6 +1,6 @@
 """Files of text and of YAML, read strictly: what is wrong is named by its line.
 
-Imports the vocabulary; trusted side, reading untrusted files. Nothing is executed.
+Edge; imports the vocabulary. Trusted side, reading untrusted files. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ def read_source(path: Path) -> str:
 
 def read_yaml(path: Path) -> Any:
     """A YAML file without tags and without a key twice. Raises `OSError`, or `ValueError` with one line."""
+    text = read_source(path)
     try:
-        return yaml.load(read_source(path), Loader=_StrictLoader)
-    except (yaml.YAMLError, RecursionError) as error:
+        return yaml.load(text, Loader=_StrictLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
         raise ValueError(f"not valid YAML: {one_line(str(error))}") from error
 
 
@@ -57,13 +58,11 @@ class _StrictLoader(_Fast):  # type: ignore[misc]
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key_node, _ in node.value:
-            key = key_node.value
-            if isinstance(key, str):
-                if key in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key!r} is there twice", key_node.start_mark
-                    )
-                seen.add(key)
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key.start_mark)
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"`{key.value}` stands twice", key.start_mark)
+            seen.add(key.value)
         held: dict[Any, Any] = super().construct_mapping(node, deep)
         return held
