@@ -40,10 +40,12 @@ class Paces:
 
     def __init__(self) -> None:
         self._took_s: dict[Tool, float] = {}
+        self._lock = threading.Lock()
 
     def told(self, tool: Tool, took_s: float) -> None:
         """`tool` came to its end after this long, not counting when it was held."""
-        self._took_s = {**self._took_s, tool: took_s}
+        with self._lock:  # two that end at once are both to count; whoever reads has a dict that stays as it is
+            self._took_s = {**self._took_s, tool: took_s}
 
     def limit_s(self, tool: Tool) -> float:
         """What one step under `tool` may take, by what is known now."""
