@@ -1,9 +1,10 @@
 """Two records, or two runs, side by side: faster, slower, same, or can't tell; and what got worse.
 
-Pure; imports the vocabulary and `stats`. (`comparison` is about the values of outputs; this is about results.)
+Pure; imports the vocabulary, `stats` and `scoring`. (`comparison` is about the values of outputs, this about results.)
 
-**What is compared.** The speedups against eager: each was measured with its reference by turns, so that the clocks and
-the temperature of its day cancel, and the quotient of the two is how much faster the later solution is. A speedup's
+**What is compared.** The speedups against eager, whatever baseline the records' own are against: each was measured with
+its reference by turns, so that the clocks and the temperature of its day cancel, and the quotient of the two is how
+much faster the later solution is. A speedup's
 interval comes from the record's raw samples where they give the speedup that it states, else from the interval that it
 states; the quotient's ends add in squares (`stats.quotient`). That holds only among like records: same device kind,
 processor, driver, torch, workload, precision and problem text. Others are refused; where they are forced, the
@@ -26,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
-from harness.stats import SpeedupEstimate, interval_of_logs, quotient, speedup_interval
+from harness.scoring import EAGER, main_baseline
+from harness.stats import SpeedupEstimate, interval_of_logs, quotient, same_within, speedup_interval
 
 TOLERANCE = 0.02
 """How much longer a call may take before it counts as a regression, by default: a share of the earlier time."""
@@ -81,8 +83,9 @@ class Difference:
     """One solution (or pair of solutions) compared.
 
     `ratio` above 1: the later one is faster so many times, within `low` and `high` (95 %). `basis` is what it is the
-    ratio of: `speedup` or `time`. `floor` is the noise floor that was applied, as a share. Times are seconds a call.
-    `unlike` names the conditions that differ, `name: before, after`.
+    ratio of: `speedup` or `time`. `floor` is the noise floor that was applied, a difference of logs. Speedups are
+    against eager, with the share within which they are none where their session's noise floor says so. Times are
+    seconds a call. `unlike` names the conditions that differ, `name: before, after`.
     """
 
     problem: str
@@ -99,6 +102,8 @@ class Difference:
     floor: float | None = None
     before_speedup: float | None = None
     after_speedup: float | None = None
+    before_same_within: float | None = None
+    after_same_within: float | None = None
     before_s: float | None = None
     after_s: float | None = None
     unlike: tuple[str, ...] = ()
@@ -120,6 +125,8 @@ class Difference:
             "floor": self.floor,
             "before_speedup": self.before_speedup,
             "after_speedup": self.after_speedup,
+            "before_same_within": self.before_same_within,
+            "after_same_within": self.after_same_within,
             "before_s": self.before_s,
             "after_s": self.after_s,
             "unlike": list(self.unlike),
@@ -142,8 +149,8 @@ class Differences:
 
     @property
     def compared(self) -> int:
-        """How many were in both runs and alike (or forced)."""
-        left_out = (Outcome.unlike, Outcome.added, Outcome.removed)
+        """How many were in both runs with a verdict, and alike (or forced)."""
+        left_out = (Outcome.unlike, Outcome.unjudged, Outcome.added, Outcome.removed)
         return sum(1 for row in self.rows if row.outcome not in left_out)
 
     def counts(self) -> dict[Outcome, int]:
@@ -209,10 +216,25 @@ def _row(before: Record | None, after: Record | None, tolerance: float, force: b
         regressed=False,
         before=before.status if before else None,
         after=after.status if after else None,
-        before_speedup=before.speedup if before else None,
-        after_speedup=after.speedup if after else None,
         reason=record.reason,
+        **_speeds(before, after),
     )
+
+
+def _speeds(before: Record | None, after: Record | None) -> dict[str, Any]:
+    """What each says by itself: its speedup against eager, whether that is one, and its time."""
+    held: dict[str, Any] = {}
+    for name, record in (("before", before), ("after", after)):
+        found = None if record is None else estimate_of(record)
+        held[f"{name}_speedup"] = None if found is None else found.speedup
+        held[f"{name}_same_within"] = None if record is None or found is None else _same(record, found)
+        held[f"{name}_s"] = None if record is None else solution_s(record)
+    return held
+
+
+def _same(record: Record, found: SpeedupEstimate) -> float | None:
+    floor = _positive(_inner(record.timing, "noise_floor").get("log_width"))
+    return None if floor is None else same_within(found.speedup, found.low, found.high, floor=floor)
 
 
 def compare_records(
@@ -226,12 +248,9 @@ def compare_records(
         "later_solution": after.solution,
         "before": before.status,
         "after": after.status,
-        "before_speedup": before.speedup,
-        "after_speedup": after.speedup,
-        "before_s": solution_s(before),
-        "after_s": solution_s(after),
         "unlike": unlike,
         "reason": after.reason,
+        **_speeds(before, after),
     }
     if unlike and not force:
         return Difference(outcome=Outcome.unlike, regressed=False, **held)
@@ -297,19 +316,22 @@ def conditions(record: Record) -> dict[str, str]:
 
 
 def estimate_of(record: Record) -> SpeedupEstimate | None:
-    """The speedup with its interval; None where the record has none."""
-    if record.speedup is None:
+    """The speedup over eager with its interval; None where the record has none, or did not pass."""
+    stated, speedup = _inner(record.timing, "speedup"), record.speedup
+    if main_baseline(record) != EAGER:
+        stated = _inner(_inner(record.timing, "baselines"), EAGER)
+        speedup = _positive(stated.get("speedup"))
+    if speedup is None or record.status is not Status.passed:
         return None
     bursts = _bursts(record, "reference"), _bursts(record, "solution")
     if bursts[0] and len(bursts[0]) == len(bursts[1]):
         found = speedup_interval(*bursts)
-        if math.isclose(found.speedup, record.speedup, rel_tol=1e-6):
+        if math.isclose(found.speedup, speedup, rel_tol=1e-6):
             return found
-    stated = _inner(record.timing, "speedup")
     low, high = _positive(stated.get("low")), _positive(stated.get("high"))
-    whole = low is not None and high is not None and low <= record.speedup <= high
+    whole = low is not None and high is not None and low <= speedup <= high
     return SpeedupEstimate(
-        speedup=record.speedup,
+        speedup=speedup,
         low=low if whole else None,
         high=high if whole else None,
         confidence=0.95,

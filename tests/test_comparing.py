@@ -116,6 +116,34 @@ class TestRecords:
         bare = [record(Status.passed, speedup=value, timing={}) for value in (1.0, 2.0)]
         assert compare_records(*bare).outcome is Outcome.unclear
 
+    def test_records_of_another_baseline_are_compared_by_their_speedups_over_eager(self) -> None:
+        eager = timed(1e-3, seed=3)
+        assert eager.timing is not None
+        own = estimate(1.25, 1.24, 1.26).to_json()
+        timing = {
+            **eager.timing,
+            "baseline": "compile",
+            "speedup": own,
+            "baselines": {"eager": eager.timing["speedup"]},
+        }
+        compiled = record(Status.passed, speedup=1.25, timing=timing)
+        for pair in ((timed(1e-3), compiled), (compiled, timed(1e-3))):
+            found = compare_records(*pair)
+            assert (found.outcome, found.regressed) == (Outcome.same, False)
+            assert found.before_speedup == pytest.approx(2.0, rel=1e-3)
+            assert found.after_speedup == pytest.approx(2.0, rel=1e-3)
+        failed = record(Status.passed, speedup=None, timing={**timing, "speedup": None})
+        assert compare_records(compiled, failed).outcome is Outcome.same, "compile has no time, eager has"
+
+    def test_a_speedup_inside_its_noise_floor_is_told_as_the_same(self) -> None:
+        near = timed(2e-3)
+        assert near.timing is not None
+        quiet = record(Status.passed, speedup=near.speedup, timing={**near.timing, "noise_floor": {"log_width": 0.005}})
+        found = compare_records(quiet, timed(1e-3, seed=2))
+        assert found.before_same_within == pytest.approx(0.005, rel=0.01)
+        assert found.after_same_within is None
+        assert differences.cells(found)[4:6] == ["same", "2.00x"]
+
     @pytest.mark.parametrize("junk", [7, "x", [], [[]], [["a"]], [[0.0]], [[-1.0]], [[math.inf]], [3], {"a": 1}])
     def test_samples_of_another_shape_are_passed_over(self, junk: Any) -> None:
         timing = {"reference": {"samples_s": junk}, "solution": {"samples_s": junk}, "speedup": junk}
@@ -242,11 +270,18 @@ class TestCommand:
         assert main(["compare", base, slow]) == 1
         assert "1 slower; 1 got worse" in capsys.readouterr().out
         assert main(["compare", base, slow, "--tolerance", "0.2"]) == 0
+        assert "1 slower; nothing got slower by more than that (tolerance 20 %)" in capsys.readouterr().out
         assert main(["compare", base, broken]) == 1
         capsys.readouterr()
         assert main(["compare", base, other]) == 2
         assert "--force compares times" in capsys.readouterr().err
         assert main(["compare", base, other, "--force"]) == 0
+        untold = written(tmp_path / "untold", [record(Status.harness_error)])
+        capsys.readouterr()
+        assert main(["compare", base, untold]) == 2
+        assert "no solution has a verdict in both (passed, then harness_error)" in capsys.readouterr().err
+        assert main(["compare", f"{base}/records.jsonl", slow]) == 2
+        assert f"a run is named by its folder, {base}" in capsys.readouterr().err
         assert main(["compare", base, str(tmp_path / "nowhere")]) == 2
         assert main(["compare", base, base, "--tolerance", "2"]) == 2
 

@@ -309,6 +309,30 @@ def test_a_solution_beyond_the_limit_of_arithmetic_is_held_against_that_of_memor
     assert "takes 20 % of that, so it does less work than the reference" in text
     assert "Moving the least bytes takes 100 µs: of that limit it reaches 50 %." in text
     assert "Close to the limit" not in text
+    further = feedback(timed(5e-4, census=[OWN]))
+    assert "of that limit it reaches 20 %" in further
+    assert "Far from" not in further, "it is beyond the limit that bounds the problem"
+
+
+def test_speedups_are_told_against_the_baseline_that_they_are_of_and_the_same_is_no_speedup() -> None:
+    compiled = {"baseline": "compile", "speedup": {"low": 1.19, "high": 1.21}, "noise_floor": {"log_width": 0.005}}
+    rows = {
+        "compile": {"speedup": 1.2, "low": 1.19, "high": 1.21, "outcome": "measured"},
+        "compile_max_autotune": {"speedup": 1.003, "low": 1.001, "high": 1.005, "outcome": "measured"},
+        "eager_tf32": {"speedup": None, "outcome": "wrong", "reason": "secret of a compiler"},
+        "eager": {"speedup": 1.5, "low": 1.49, "high": 1.51},
+    }
+    text = feedback(failing(Status.passed, speedup=1.2, timing=compiled | {"baselines": rows}))
+    assert "faster than compile: 1.20x (1.19 to 1.21)" in text
+    assert "Against eager: 1.50x (1.49 to 1.51)." in text
+    assert "Against compile_max_autotune: same as compile_max_autotune (within 0.50 %)." in text
+    assert "Against eager_tf32: no speedup, since the reference is not right that way." in text
+    assert "Against compile:" not in text
+
+    lacking = compiled | {"speedup": None, "baselines": rows | {"compile": {"speedup": None, "outcome": "failed"}}}
+    text = feedback(failing(Status.passed, speedup=None, timing=lacking))
+    assert "faster than eager: 1.50x" in text
+    assert "Against compile: no speedup, since the reference did not compile or run that way." in text
 
 
 def test_a_short_call_alone_is_told_what_a_launch_takes() -> None:
@@ -358,6 +382,10 @@ def test_the_time_of_a_short_call_without_its_launch_is_told_where_both_have_it(
 
     assert "Inside one CUDA graph, its launch apart: 2.00 µs, eager's 4.00 µs (2.00x)." in text
     assert "CUDA graph, its" not in feedback(record)
+    both["reference"] |= {"graph_s": 2.02e-6}
+    noise = {"noise_floor": {"log_width": 0.05}}
+    text = feedback(replace(record, timing={**record.timing, **both, **noise}))
+    assert "2.00 µs, eager's 2.02 µs (the same)." in text
 
 
 def test_few_wrong_values_are_told_where_to_look() -> None:

@@ -46,6 +46,9 @@ def test_an_interval_stands_beside_its_speedup() -> None:
     assert show.speedup_with_interval(1.31, None, None) == "1.31x"
     assert show.speedup_with_interval(None, 1.0, 2.0) == "-"
     assert show.speedup_with_interval(1.002, 0.999, 1.003, 0.004) == "same as the reference (within 0.40 %)"
+    assert (
+        show.speedup_with_interval(1.002, 0.999, 1.003, 0.004, baseline="compile") == "same as compile (within 0.40 %)"
+    )
 
 
 def test_shares() -> None:

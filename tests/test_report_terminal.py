@@ -67,6 +67,18 @@ def test_a_speedup_inside_the_noise_is_the_same() -> None:
     assert "1.00x (1.00 to 1.01)" in " ".join(shown.split())
 
 
+def test_a_speedup_is_told_with_the_interval_and_the_name_of_its_own_baseline() -> None:
+    eager = {"speedup": 1.5, "low": 1.49, "high": 1.51}
+    timing = {"baseline": "compile", "speedup": {"low": 1.19, "high": 1.21}, "baselines": {"eager": eager}}
+    own = replace(PASSED, speedup=1.2, timing=timing, labels=())
+    assert terminal.result_of(own) == "1.20x (1.19 to 1.21) over compile"
+    near = timing | {"speedup": {"low": 1.0, "high": 1.002}, "noise_floor": {"log_width": 0.005}}
+    assert terminal.result_of(replace(own, speedup=1.001, timing=near)) == "same as compile (within 0.50 %)"
+    lacking = timing | {"speedup": None}
+    shown = terminal.result_of(replace(own, speedup=None, timing=lacking))
+    assert shown == "1.50x (1.49 to 1.51) over eager; compile has no time"
+
+
 def test_a_line_of_a_failure_gives_the_reason_and_no_speedup() -> None:
     shown = text_of(terminal.record_line(FAILED, number=1, total=1))
     assert 'x.cu:12: expected ";"' in shown

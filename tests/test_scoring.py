@@ -240,6 +240,17 @@ class TestDenominators:
         without = score(entries_of([*records, record(problem="level1/99", speedup=2.0)]))
         assert without.low is None
 
+    def test_a_mean_inside_the_noise_of_its_sessions_is_the_same(self) -> None:
+        timing: dict[str, object] = {"noise_floor": {"log_width": 0.005}}
+        near = [record(problem=f"level1/{n}", speedup=1.004, half=0.001, timing=timing) for n in range(4)]
+        (row,) = leaderboard(near)
+        assert row.same_within == pytest.approx(0.005, abs=1e-4)
+        assert row.to_json()["same_within"] == row.same_within
+        (row,) = leaderboard([*near, record(problem="level1/9", speedup=1.5, half=0.001, timing=timing)])
+        assert row.same_within is None
+        (row,) = leaderboard([record(speedup=1.004, half=0.001)])
+        assert row.same_within is None, "no noise floor was measured"
+
 
 class TestRanks:
     def test_overlapping_intervals_share_a_rank(self) -> None:
@@ -347,6 +358,7 @@ class TestRanks:
             "device", "processor", "workload", "baseline", "rank", "author", "problem", "solution", "status", "speedup",
             "speedup_low", "speedup_high", "sol_fraction", "results", "passed", "untimed", "disqualified", "unjudged",
             "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason", "precision",
+            "same_within",
         ]  # fmt: skip
 
     def test_no_records(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from harness.feedback import feedback
 from harness.model import Record, Status
 from harness.rewards import DEFAULT_POLICY, RewardPolicy, reward_of
-from harness.scoring import EAGER, baselines_of, entries_of
+from harness.scoring import EAGER, baselines_of, entries_of, main_baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Result:
     @property
     def speedups(self) -> dict[str, float]:
         """Against every baseline that was asked for and has a time, by name."""
-        named = ((self.record.timing or {}).get("baseline") or EAGER, *baselines_of(self.record), EAGER)
+        named = (main_baseline(self.record), *baselines_of(self.record), EAGER)
         found = {name: entries_of([self.record], baseline=name)[0].speedup for name in named}
         return {name: speedup for name, speedup in found.items() if speedup is not None}
 

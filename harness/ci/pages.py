@@ -72,7 +72,7 @@ def _row(item: Scored) -> str:
     record = item.record
     mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
     (entry,) = entries_of([record])
-    speed = show.speedup_with_interval(record.speedup, entry.low, entry.high, entry.same_within)
+    speed = show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within)
     before = show.speedup(item.difference.before_speedup) if item.difference else item.change
     rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
     cells = [mark, _cell(item.path), _cell(record.problem), record.status.value, speed, before, rules]

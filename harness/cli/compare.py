@@ -32,7 +32,7 @@ from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, 
 from harness.model import Record
 from harness.report import differences
 from harness.report import format as show
-from harness.runs import StoreError
+from harness.runs import StoreError, is_run
 from harness.store import RunStore
 
 
@@ -61,8 +61,8 @@ def compare_command(
     """Say of each solution whether it got faster, slower, stayed the same, or can't be told, with intervals.
 
     Only like is compared with like: GPU, driver, torch, workload, precision, problem. The ratio is how many times
-    faster the later one is, by speedups against the reference measured beside each. Exit code 1 where something got
-    slower than the tolerance, or no longer passes; 2 where nothing could be compared.
+    faster the later one is, by speedups against the reference (eager) measured beside each. Exit code 1 where something
+    got slower than the tolerance, or no longer passes; 2 where nothing could be compared.
 
     Two solution files of one problem are evaluated first, one after the other on one device, into a run of their own.
 
@@ -76,6 +76,8 @@ def compare_command(
     for path in (before, after):
         if not path.exists():
             raise StoreError(f"{path}: no such run or solution")
+        if path.is_file() and path.suffix != ".py" and is_run(path.parent):
+            raise StoreError(f"{path}: a run is named by its folder, {path.parent}")
     if before.is_file() != after.is_file():
         raise StoreError(f"{before} and {after}: compare two runs (folders) or two solutions (files)")
     if before.is_file():
@@ -140,6 +142,10 @@ def _nothing_compared(found: Differences, sides: tuple[Path, Path]) -> str:
     if unlike is not None:
         differs = "; ".join(show.line(item, 120) for item in unlike.unlike)
         return f"{sides[0]} and {sides[1]} were measured under other conditions ({differs}); --force compares times"
+    unjudged = next((row for row in found.rows if row.outcome is Outcome.unjudged), None)
+    if unjudged is not None:
+        why = show.line(differences.remark_of(unjudged), 120)
+        return f"{sides[0]} and {sides[1]}: no solution has a verdict in both ({why}); evaluate them again"
     return f"{sides[0]} and {sides[1]} have no solution in common: nothing to compare"
 
 

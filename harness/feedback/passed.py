@@ -12,6 +12,7 @@ from harness.feedback import evidence as read
 from harness.feedback import kernels
 from harness.model import DeviceKind, Record
 from harness.report import format as show
+from harness.scoring import EAGER, Entry, entries_of, main_baseline
 from harness.stats import same_within
 
 Section = tuple[str, Sequence[str]]
@@ -29,6 +30,9 @@ BEYOND = 1.05
 
 SHORT_LAUNCHES = 20
 """Up to so many times what an empty kernel takes, a call is told what that is."""
+
+LACKS = {"failed": "did not compile or run", "wrong": "is not right"}
+"""Why a baseline has no time, by its outcome."""
 
 BOUNDS = {
     "memory": "moving the least bytes between memory and chip",
@@ -53,20 +57,19 @@ def sections(record: Record) -> list[Section]:
 def _result(record: Record) -> list[str]:
     lines = []
     timing = read.mapping(record.timing)
-    speed = read.mapping(timing, "speedup")
-    if record.speedup is None:
+    entry = _deciding(record)
+    if entry.speedup is None:
         cpu = record.device is DeviceKind.HOST
         lines.append("Right. Not timed, since GPU code ran on the CPU." if cpu else "Right. Not timed.")
     else:
-        floor = read.number(read.mapping(timing, "noise_floor"), "log_width")
-        lines.append(f"Right, and {_ratio(record.speedup, speed, floor)}.")
+        lines.append(f"Right, and {_ratio(entry)}.")
         own, reference = _device(timing, "solution"), _device(timing, "reference")
         if (mine := read.number(own, "median_s")) is not None:
             took = f"A call takes {show.duration(mine)}"
             if (theirs := read.number(reference, "median_s")) is not None:
                 took += f", eager's {show.duration(theirs)}"
             lines.append(f"{took} (median of {read.whole(own, 'samples') or 'some'} calls, {_clock(timing)}).")
-        lines += _without_launches(timing) + _baselines(timing)
+        lines += _without_launches(timing) + _baselines(record, entry.group.baseline)
     variants = read.mapping(record.evidence, "variants")
     calls = sum(read.whole(read.mapping(row), "calls") or 0 for row in variants.values())
     if calls:
@@ -94,14 +97,25 @@ def _audit(record: Record) -> list[str]:
     return ([f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
 
 
-def _ratio(speedup: float, speed: Mapping[str, Any], floor: float | None) -> str:
-    low, high = read.number(speed, "low"), read.number(speed, "high")
-    if floor is not None and (same := same_within(speedup, low, high, floor=floor)) is not None:
-        return f"the {show.speedup_with_interval(speedup, low, high, same)}"
-    shown = show.speedup_with_interval(speedup, low, high)
-    if low is not None and high is not None and low <= 1.0 <= high:
-        return f"as fast as eager: {shown}, and the 95 % interval holds 1"
-    return f"{'faster' if speedup > 1 else 'slower'} than eager: {shown}, the 95 % interval in brackets"
+def _deciding(record: Record) -> Entry:
+    """Against the baseline that the record's speedup is against, or eager where that one has no time."""
+    own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
+    return eager if own.speedup is None else own
+
+
+def _shown(entry: Entry) -> str:
+    baseline = entry.group.baseline
+    return show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline)
+
+
+def _ratio(entry: Entry) -> str:
+    shown, name = _shown(entry), show.line(entry.group.baseline, 60)
+    if entry.same_within is not None:
+        return f"the {shown}"
+    if entry.low is not None and entry.high is not None and entry.low <= 1.0 <= entry.high:
+        return f"as fast as {name}: {shown}, and the 95 % interval holds 1"
+    how = "faster" if (entry.speedup or 0.0) > 1.0 else "slower"
+    return f"{how} than {name}: {shown}, the 95 % interval in brackets"
 
 
 def _clock(timing: Mapping[str, Any]) -> str:
@@ -112,13 +126,15 @@ def _device(timing: Any, side: str) -> Mapping[str, Any]:
     return read.mapping(timing, side, "device")
 
 
-def _baselines(timing: Mapping[str, Any]) -> list[str]:
+def _baselines(record: Record, told: str) -> list[str]:
+    """A line for each baseline but the one that was `told` of: the speedup over it, or why there is none."""
     lines = []
-    for name, row in read.mapping(timing, "baselines").items():
-        held = read.mapping(row)
-        if (ratio := read.number(held, "speedup")) is not None:
-            shown = show.speedup_with_interval(ratio, read.number(held, "low"), read.number(held, "high"))
-            lines.append(f"Against {show.line(name, 60)}: {shown}.")
+    for name, row in read.mapping(record.timing, "baselines").items():
+        entry, shown = entries_of([record], baseline=name)[0], show.line(name, 60)
+        if entry.speedup is not None and name != told:
+            lines.append(f"Against {shown}: {_shown(entry)}.")
+        elif entry.speedup is None and (why := LACKS.get(read.text(read.mapping(row), "outcome"))):
+            lines.append(f"Against {shown}: no speedup, since the reference {why} that way.")
     return lines
 
 
@@ -127,9 +143,11 @@ def _without_launches(timing: Mapping[str, Any]) -> list[str]:
     mine, theirs = (read.number(read.mapping(timing, side), "graph_s") for side in ("solution", "reference"))
     if not mine or not theirs:
         return []
+    floor = read.number(read.mapping(timing, "noise_floor"), "log_width") or 0.0
+    ratio = theirs / mine
+    told = "the same" if same_within(ratio, None, None, floor=floor) is not None else show.speedup(ratio)
     return [
-        f"Inside one CUDA graph, its launch apart: {show.duration(mine)}, eager's {show.duration(theirs)} "
-        f"({show.digits(theirs / mine)}x)."
+        f"Inside one CUDA graph, its launch apart: {show.duration(mine)}, eager's {show.duration(theirs)} ({told})."
     ]
 
 
@@ -162,12 +180,17 @@ def _limit(record: Record) -> list[str]:
     return lines
 
 
+def _beyond(record: Record) -> bool:
+    """Whether it is evidently faster than its limit allows: the limit's own bound is none then."""
+    return (read.number(read.mapping(record.timing, "speed_of_light"), "fraction") or 0.0) >= BEYOND
+
+
 def _reached(record: Record) -> float | None:
     """The share of the limit that counts for this solution: of memory's alone where it went beyond that of arithmetic;
     None where no limit is known."""
     light = read.mapping(record.timing, "speed_of_light")
     fraction = read.number(light, "fraction")
-    if fraction is None or fraction < BEYOND:
+    if fraction is None or not _beyond(record):
         return fraction
     memory_s, took_s = read.number(light, "memory_s"), read.number(_device(record.timing, "solution"), "median_s")
     return memory_s / took_s if memory_s and took_s and read.text(light, "bound") == "compute" else None
@@ -231,7 +254,7 @@ def _suggestions(record: Record) -> list[str]:
         lines.append("No kernel of its own ran in the call that was looked at: the time is torch's or the processor's.")
     elif reached is not None and reached >= NEAR_LIMIT:
         lines.append("Close to the limit: what is left to gain needs another algorithm or fewer bytes.")
-    elif reached is not None and reached < FAR_FROM_LIMIT:
+    elif reached is not None and reached < FAR_FROM_LIMIT and not _beyond(record):
         lines += _far(bound, reached)
     if any(_spilled(row) for row in read.rows(record.build, "kernels")):
         lines.append("Registers spill to memory: smaller tiles a thread, or a launch bound, may avoid that.")

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from harness.model import DeviceKind, Status
 from harness.report import format as show
+from harness.report.narrow import Fitting
 from harness.scoring import DECLARED, By, LeaderboardRow, LikeGroup
 
 MAX_ROWS = 200
@@ -28,7 +29,7 @@ Cell = Callable[[LeaderboardRow], str]
 def _speedup(row: LeaderboardRow) -> str:
     if row.speedup is None and row.untimed:
         return "not timed"
-    return show.speedup_with_interval(row.speedup, row.low, row.high, row.same_within)
+    return show.speedup_with_interval(row.speedup, row.low, row.high, row.same_within, baseline=row.group.baseline)
 
 
 def _text(name: str) -> Cell:
@@ -121,7 +122,7 @@ def table(rows: Sequence[LeaderboardRow], by: By) -> RenderableType:
             made.add_column(name, overflow="fold", justify="right" if name == "rank" else "left")
         for row in held[:MAX_ROWS]:
             made.add_row(*(Text(cell(row)) for cell in CELLS[by].values()))
-        parts.append(made)
+        parts.append(Fitting(made))
         if len(held) > MAX_ROWS:
             parts.append(Text(f"… {len(held) - MAX_ROWS} more rows: --csv or --json has them"))
     return Group(*parts) if parts else Text("no records to rank")

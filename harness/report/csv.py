@@ -15,6 +15,8 @@ as everywhere, and can't be taken for formulas by a spreadsheet.
     reason                                  of the record, or of a disqualification
     precision                               "declared" (each problem's own class), or the class that the run was told to
                                             use instead; rows that differ here are never ranked together
+    same_within                             filled where the speedup, widened by its noise floor, is none: the share
+                                            within which solution and baseline are as fast (0.005 is 0.5 %)
 
 `author` rows have neither problem nor solution, `problem` rows have their best solution's author and name. Boards by
 author and by problem end, in each group, with one row a disqualified solution: status `disqualified`, no rank.
@@ -57,6 +59,7 @@ COLUMNS = (
     "fast_2",
     "reason",
     "precision",
+    "same_within",
 )
 
 

@@ -15,8 +15,10 @@ from rich.text import Text
 from harness.comparing import WORDS, Difference, Differences, Outcome
 from harness.report import format as show
 from harness.report.board import escape_markdown, markdown_row
+from harness.report.narrow import Fitting
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
+"""Speedups are against eager; one inside its session's noise floor is `same`."""
 
 STYLES = {
     Outcome.faster: "green",
@@ -52,6 +54,12 @@ def remark_of(row: Difference) -> str:
     if row.outcome in (Outcome.failing, Outcome.fixed, Outcome.unjudged) and row.before and row.after:
         return row.after.value if row.before is row.after else f"{row.before.value}, then {row.after.value}"
     parts = ["beyond the tolerance"] if row.regressed else []
+    if row.outcome is Outcome.slower and not row.regressed:
+        parts = ["within the tolerance"]
+    if row.outcome is Outcome.untimed:
+        parts = [_untimed(row)]
+    if row.outcome is Outcome.unclear and row.low is None:
+        parts = ["no interval is recorded"]
     if row.unlike:
         parts.append("differs in " + "; ".join(show.line(item, 120) for item in row.unlike))
     if row.basis == "time":
@@ -59,12 +67,25 @@ def remark_of(row: Difference) -> str:
     return "; ".join(parts)
 
 
+def _untimed(row: Difference) -> str:
+    """Which of the two has nothing to compare."""
+    lacking = [name for name, held in (("before", row.before_speedup), ("after", row.after_speedup)) if held is None]
+    return f"right, with no time {lacking[0]}" if len(lacking) == 1 else "right, not timed"
+
+
+def _speed(ratio: float | None, same: float | None) -> str:
+    return show.speedup(ratio) if same is None else "same"
+
+
 def cells(row: Difference) -> list[str]:
     """One row's texts, in the order of `COLUMNS`."""
     name = show.line(row.solution, 100)
     if row.later_solution != row.solution:
         name = f"{name} → {show.line(row.later_solution, 100)}"
-    speeds = (show.speedup(row.before_speedup), show.speedup(row.after_speedup))
+    speeds = (
+        _speed(row.before_speedup, row.before_same_within),
+        _speed(row.after_speedup, row.after_same_within),
+    )
     return [show.line(row.problem, 40), name, word(row.outcome), ratio_of(row), *speeds, remark_of(row)]
 
 
@@ -73,6 +94,8 @@ def closing(found: Differences) -> str:
     counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items()) or "nothing"
     number = len(found.regressions)
     worse = f"{number} got worse" if number else "nothing got worse"
+    if not number and any(row.outcome is Outcome.slower for row in found.rows):
+        worse = "nothing got slower by more than that"
     return f"{counted}; {worse} (tolerance {found.tolerance * 100:.3g} %)."
 
 
@@ -84,7 +107,7 @@ def table(found: Differences) -> RenderableType:
     for row in found.rows:
         style = STYLES.get(row.outcome, "")
         made.add_row(*(Text(text, style=style if place == 2 else "") for place, text in enumerate(cells(row))))
-    return Group(*([made] if found.rows else []), Text(closing(found)))
+    return Group(*([Fitting(made)] if found.rows else []), Text(closing(found)))
 
 
 def markdown(found: Differences) -> str:

@@ -114,11 +114,19 @@ def speedup(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"{digits(ratio)}x"
 
 
-def speedup_with_interval(ratio: float | None, low: float | None, high: float | None, same: float | None = None) -> str:
-    """`1.31x (1.29 to 1.33)`: the interval is the 95 % one. `same as the reference (within 0.4 %)` where `same` is the
-    share within which the two are as fast."""
+def speedup_with_interval(
+    ratio: float | None,
+    low: float | None,
+    high: float | None,
+    same: float | None = None,
+    *,
+    baseline: str = "eager",
+) -> str:
+    """`1.31x (1.29 to 1.33)`: the interval is the 95 % one. `same as the reference (within 0.4 %)`, or `same as compile
+    (within 0.4 %)`, where `same` is the share within which solution and baseline are as fast."""
     if same is not None:
-        return f"same as the reference (within {digits(100 * same, 2)} %)"
+        other = "the reference" if baseline == "eager" else line(baseline, 40)
+        return f"same as {other} (within {digits(100 * same, 2)} %)"
     if ratio is None or low is None or high is None:
         return speedup(ratio)
     return f"{speedup(ratio)} ({digits(low)} to {digits(high)})"

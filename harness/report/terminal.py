@@ -21,7 +21,7 @@ from harness.doctor import Diagnosis
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.report import format as show
 from harness.report.details import details
-from harness.scoring import entries_of
+from harness.scoring import EAGER, entries_of, main_baseline
 
 STATUS_WIDTH = max(len(item.value) for item in Status)
 
@@ -48,17 +48,29 @@ def result_of(record: Record) -> str:
     """The outcome in a few words: the speedup and what it is of, or why there is none."""
     if record.status is not Status.passed:
         return show.line(record.reason, 160)
-    if record.speedup is None:
+    if (shown := _speedup_of(record)) is None:
         return (
             "right; not timed, since GPU code ran on the CPU"
             if record.device is DeviceKind.HOST
             else "right; not timed"
         )
     where = " on the CPU" if record.device is DeviceKind.HOST else ""
-    (entry,) = entries_of([record])
-    shown = show.speedup_with_interval(record.speedup, entry.low, entry.high, entry.same_within) + where
     labels = f"  [{', '.join(show.line(item, 40) for item in record.labels)}]" if record.labels else ""
-    return shown + labels
+    return shown + where + labels
+
+
+def _speedup_of(record: Record) -> str | None:
+    """Against the baseline that decides, named unless it is eager; against eager where that baseline has no time."""
+    main = main_baseline(record)
+    for baseline in dict.fromkeys((main, EAGER)):
+        (entry,) = entries_of([record], baseline=baseline)
+        if entry.speedup is not None:
+            shown = show.speedup_with_interval(
+                entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline
+            )
+            over = "" if main == EAGER or entry.same_within is not None else f" over {show.line(baseline, 40)}"
+            return shown + over + ("" if baseline == main else f"; {show.line(main, 40)} has no time")
+    return None
 
 
 def record_line(record: Record, *, number: int, total: int) -> Text:

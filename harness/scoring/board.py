@@ -38,7 +38,7 @@ class LeaderboardRow:
 
     Boards of authors and of problems end with a row for each disqualified solution, with its name, status and reason.
     For an author `speedup` is the geometric mean over the problems solved; for a problem it is its best solution's,
-    whose author and name stand beside it, with the noise floor of its session (a difference of logs) and the share
+    whose author and name stand beside it. `floor` is its noise floor (a difference of logs), `same_within` the share
     within which it is as fast as the baseline, where it is. `to_json` gives the columns of the CSV, in order; they are
     a promise.
     """
@@ -86,6 +86,7 @@ class LeaderboardRow:
             **{f"fast_{p:g}": self.fast_p.get(p) for p in THRESHOLDS},
             "reason": self.reason,
             "precision": self.group.precision,
+            "same_within": self.same_within,
         }
 
 
@@ -138,6 +139,8 @@ def _author_rows(
             speedup=figures.geomean,
             low=figures.low,
             high=figures.high,
+            floor=figures.floor,
+            same_within=figures.same_within,
             sol_fraction=figures.sol_fraction,
             results=figures.results,
             passed=figures.passed,

@@ -172,7 +172,7 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
     """Speedup against the baseline with its interval, of a passed record."""
     if record.status is not Status.passed:
         return None, None, None
-    if baseline != _main_baseline(record):
+    if baseline != main_baseline(record):
         held = _inner(_inner(record.timing, "baselines"), baseline)
         speedup = _number(held, "speedup")
         return (None, None, None) if speedup is None else (speedup, _number(held, "low"), _number(held, "high"))
@@ -186,7 +186,7 @@ def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None,
     return record.speedup, low, high
 
 
-def _main_baseline(record: Record) -> str:
+def main_baseline(record: Record) -> str:
     """The baseline that the record's own speedup is against."""
     named = (record.timing or {}).get("baseline")
     return named if isinstance(named, str) else EAGER
@@ -195,7 +195,7 @@ def _main_baseline(record: Record) -> str:
 def baselines_of(record: Record) -> tuple[str, ...]:
     """Baselines beside eager that a record has a speedup against."""
     held = _inner(record.timing, "baselines") or {}
-    main = [_main_baseline(record)] if record.speedup is not None else []
+    main = [main_baseline(record)] if record.speedup is not None else []
     others = [name for name in held if _number(_inner(held, name), "speedup") is not None]
     return tuple(name for name in (*main, *others) if name != EAGER)
 
@@ -245,7 +245,8 @@ class Score:
     """Figures over entries of one group. Shares are None where nothing could be counted.
 
     `results` are those judged; of them `passed`, `untimed` passes, and `disqualified`. `unjudged` come on top.
-    `low` and `high` bound the geometric mean, as far as the single speedups have intervals.
+    `low` and `high` bound the geometric mean, as far as the single speedups have intervals. `floor` is its noise floor,
+    a difference of logs: the mean of the single ones, which may all lie on one side.
     """
 
     results: int
@@ -257,8 +258,16 @@ class Score:
     geomean: float | None
     low: float | None
     high: float | None
+    floor: float
     sol_fraction: float | None
     pass_at_k: Mapping[int, float | None]
+
+    @property
+    def same_within(self) -> float | None:
+        """The share within which the mean is 1; None where it is not, or no noise floor tells."""
+        if self.geomean is None or self.floor == 0.0:
+            return None
+        return same_within(self.geomean, self.low, self.high, floor=self.floor)
 
 
 def score(
@@ -293,6 +302,7 @@ def score(
         geomean=mean,
         low=low,
         high=high,
+        floor=math.fsum(entry.floor for entry in timed) / len(timed) if timed else 0.0,
         sol_fraction=geometric_mean(e.sol_fraction for e in timed if e.sol_fraction is not None),
         pass_at_k={k: _mean_pass_at_k(entries, k) for k in ks},
     )
