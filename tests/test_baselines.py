@@ -445,6 +445,37 @@ class TestTheProcess:
         assert second.entries[Baseline.EAGER_TF32] == BaselineStore(tmp_path).get(key)
         bench.close()
 
+    def test_of_those_a_keeper_lacks_one_that_is_late_or_deadly_costs_the_others_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits = {Baseline.COMPILE: 0.05, Baseline.EAGER_TF32: 100.0, Baseline.EAGER_NO_TF32: 101.0}
+        monkeypatch.setattr(Request, "timeout_s", property(lambda held: limits[held.baselines[0]]))
+        ends = "import os; torch.backends.cudnn.allow_tf32 or os._exit(7); return torch.softmax"
+        bench = made_bench(LINEAR.replace("return torch.softmax", ends), DeviceKind.HOST)
+        keeper = Keeper((Baseline.EAGER_NO_TF32, Baseline.COMPILE, Baseline.EAGER_TF32), bench.device, tmp_path)
+        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        found = keeper.entries
+        assert found[Baseline.EAGER_TF32].outcome is Outcome.measured
+        assert found[Baseline.COMPILE].outcome is Outcome.failed
+        assert found[Baseline.COMPILE].reason == "it did not compile and run within 0 s"
+        assert found[Baseline.EAGER_NO_TF32].outcome is Outcome.failed
+        assert "died or hangs" in str(found[Baseline.EAGER_NO_TF32].reason)
+        kept = BaselineStore(tmp_path)
+        keys = {b: key_for(b, bench.problem, bench.workload, bench.device) for b in found}
+        assert [b for b, key in keys.items() if kept.get(key) is not None] == [Baseline.EAGER_TF32]
+        bench.close()
+
+    def test_what_the_others_left_no_time_for_is_not_begun(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("harness.baselines.keeper.LONGEST_S", 0.0)
+        bench = made_bench(LINEAR, DeviceKind.HOST)
+        keeper = Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
+        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        assert "not begun" in str(keeper.entries[Baseline.EAGER_TF32].reason)
+        assert not (tmp_path / "log").exists(), "no process was started"
+        bench.close()
+
     def test_eager_alone_needs_no_keeping(self, tmp_path: Path) -> None:
         bench = made_bench(LINEAR, DeviceKind.HOST)
         assert not Keeper((Baseline.EAGER,), bench.device, tmp_path).lacks(bench)

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.baselines.entry import Entry, failed_entry
 from harness.baselines.measuring import eager_now_s
-from harness.baselines.starting import BaselineProcess, BaselinesLost, Request
+from harness.baselines.starting import LONGEST_S, BaselineProcess, BaselinesLost, Request
 from harness.baselines.store import BaselineStore, key_for
 from harness.bench import Bench
 from harness.devices import Device
@@ -65,36 +65,52 @@ class Keeper:
             self.checks[baseline] = check = spot_check(entry, now_s, self._device.kind)
             if not check["drifted"]:
                 self.entries[baseline] = entry
-        if missing := [baseline for baseline in self.wanted if baseline not in self.entries]:
-            self.entries |= self._measured(bench, missing, log_path)
+        missing = [baseline for baseline in self.wanted if baseline not in self.entries]
+        self.entries |= self._measured(bench, missing, log_path)
         self._held_for = _identity(bench)
         return time.perf_counter() - begin
 
     def _measured(self, bench: Bench, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, Entry]:
-        problem, workload = bench.problem, bench.workload
+        """Each asked for by itself, the quick ones first, and kept as it is done: one that hangs, or ends the process,
+        costs the others nothing but their share of `LONGEST_S`."""
         found: dict[Baseline, Entry] = {}
+        deadline = time.monotonic() + LONGEST_S
+        requests = [
+            Request(
+                problem=bench.problem, workload=bench.workload, baselines=[baseline], budget_s=BUDGET_S, refresh=True
+            )
+            for baseline in missing
+        ]
+        process: BaselineProcess | None = None
+        try:
+            for request in sorted(requests, key=lambda item: item.timeout_s):
+                (baseline,) = request.baselines
+                limit_s = min(request.timeout_s, deadline - time.monotonic())
+                try:
+                    if limit_s <= 0.0:
+                        raise BaselinesLost(f"not begun: the others took the {LONGEST_S:.0f} s that there are for all")
+                    process = process or self._started(log_path)
+                    (found[baseline],) = process.measure(request, timeout_s=limit_s)
+                except BaselinesLost as lost:
+                    late = f"it did not compile and run within {limit_s:.0f} s"
+                    found[baseline] = failed_entry(baseline, bench.problem, late if lost.late_s else str(lost))
+                    if process is not None:  # it may be dead, or still busy
+                        process.close()
+                        process = None
+        finally:
+            if process is not None:
+                process.close()
+        return found
+
+    def _started(self, log_path: Path) -> BaselineProcess:
         on_gpu = self._device.kind is DeviceKind.CUDA
-        with BaselineProcess(
+        return BaselineProcess(
             self._device.kind,
             self._cache_dir,
             log_path,
             threads=min(MOST_THREADS, cpu_count()) if on_gpu else 1,
             device_index=self._device.torch_device.index or 0,
-        ) as process:
-            try:
-                request = Request(
-                    problem=problem,
-                    workload=workload,
-                    baselines=missing,
-                    budget_s=BUDGET_S * len(missing),
-                    refresh=True,
-                )
-                for baseline, entry in zip(missing, process.measure(request), strict=True):
-                    found[baseline] = entry
-            except BaselinesLost as lost:
-                for baseline in missing:
-                    found[baseline] = failed_entry(baseline, problem, str(lost))
-        return found
+        )
 
 
 def _identity(bench: Bench) -> tuple[object, ...]:

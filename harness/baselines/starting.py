@@ -31,7 +31,7 @@ AUTOTUNE_TIMEOUT_S = 400.0
 """What one baseline may take, compiled and measured; several add up, to at most `LONGEST_S`."""
 
 LONGEST_S = 500.0
-"""An executor waits 600 s beyond a solution's own limit."""
+"""For all baselines of one problem: an executor waits 600 s beyond a solution's own limit."""
 
 COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
