@@ -119,9 +119,9 @@ def evaluate_run(
     jobs = plan(config)
     settings = config.to_json()
     store = (
-        RunStore.resume(config.run_dir, config=settings)
+        RunStore.resume(config.run_dir, config=settings, solutions=len(jobs))
         if config.resume and config.run_dir.exists()
-        else RunStore.create(config.run_dir, config=settings, environment=environment.to_json())
+        else RunStore.create(config.run_dir, config=settings, environment=environment.to_json(), solutions=len(jobs))
     )
     with store:
         finished = store.finished() if config.resume else {}

@@ -1,6 +1,6 @@
-"""Results on disk: append-only records, what a run was, its logs; resume and merge.
+"""Results on disk: append-only records, what a run was, its logs; resume.
 
-    <out>/<run-id>/run.yaml         format, when it started, configuration, environment
+    <out>/<run-id>/run.yaml         format, when it started, how many solutions, configuration, environment
     <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is written
     <out>/<run-id>/logs/            one file a solution
 
@@ -20,7 +20,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,7 +30,7 @@ from harness.disk import FULL_OR_BROKEN, replace_whole
 from harness.model import RUN_FORMAT, Record, Status
 from harness.runs import Identity, StoreError, StoreUnavailable, is_run, log_name, read_head, read_records, timestamp
 
-SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked")
+SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
 
 MIN_FREE_BYTES = 2**20
@@ -52,11 +51,16 @@ class RunStore:
         self._end = os.fstat(descriptor).st_size if descriptor is not None else 0
 
     @classmethod
-    def create(cls, folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunStore:
-        """Start a new run in `folder`, which must not hold one yet. Raises `StoreError`."""
+    def create(
+        cls, folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any], **also: Any
+    ) -> RunStore:
+        """Start a new run in `folder`, which must not hold one yet. Raises `StoreError`.
+
+        `also` goes into `run.yaml`: `solutions`, how many the run is about; `merged_from`, what other runs were.
+        """
         if is_run(folder):
             raise StoreError(f"{folder}: holds a run already; name another, or continue the run with eval --resume")
-        head = {"config": dict(config), "environment": dict(environment)}
+        head = {"config": dict(config), "environment": dict(environment), **also}
         there, descriptor = folder.exists(), None
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -75,9 +79,12 @@ class RunStore:
         return cls(folder, lines=[], notes=(), descriptor=descriptor)
 
     @classmethod
-    def resume(cls, folder: Path, *, config: Mapping[str, Any]) -> RunStore:
-        """Continue the run in `folder`. Raises `StoreError` where there is none, where another process is
-        writing it, or where a setting that decides verdicts differs from the run's."""
+    def resume(cls, folder: Path, *, config: Mapping[str, Any], **also: Any) -> RunStore:
+        """Continue the run in `folder`; `also` takes the place of what `create` was given.
+
+        Raises `StoreError` where there is none, where another process is writing it, or where a setting that decides
+        verdicts differs from the run's.
+        """
         if not is_run(folder):
             raise StoreError(f"{folder}: no run to resume; leave out --resume to start one")
         head = read_head(folder)
@@ -97,6 +104,7 @@ class RunStore:
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
             head.setdefault("format", RUN_FORMAT)
+            head |= also
             head["resumed_at"] = [*_entries(head, "resumed_at"), timestamp()]
             _write_run_yaml(folder, head)
         except BaseException as error:
@@ -209,52 +217,14 @@ class RunStore:
         self.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeReport:
-    """What `merge` did: `records` written, `superseded` left out because a newer one had the same
-    identity."""
-
-    records: int
-    superseded: int
-    notes: tuple[str, ...]
-
-
-def merge(runs: Sequence[Path], into: Path) -> MergeReport:
-    """Make one new run `into` of several. Where two hold the same identity, the one that finished later
-    counts.
-
-    Logs come along. The sources are left as they are. Raises `StoreError`.
-    """
-    opened = [RunStore.open(item) for item in runs]
-    if not opened:
-        raise StoreError("nothing to merge: name at least one run")
-    chosen: dict[Identity, tuple[Record, RunStore]] = {}
-    total = 0
-    for store in opened:
-        for record in store.records():
-            total += 1
-            held = chosen.get(record.identity)
-            if held is None or record.finished_at >= held[0].finished_at:
-                chosen[record.identity] = (record, store)
-    sources = [{"run_id": item.folder.name, **item.head} for item in opened]
-    same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
-    with whole_run(into, config=same["config"], environment=same["environment"]) as merged:
-        _write_run_yaml(into, {**merged.head, "merged_from": sources})
-        for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
-            log = store.log_path(record.solution)
-            if log.is_file():
-                shutil.copyfile(log, merged.log_path(record.solution))
-            merged.append(record)
-    notes = tuple(f"{item.folder}: {note}" for item in opened for note in item.notes)
-    return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=notes)
-
-
 @contextmanager
-def whole_run(folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[RunStore]:
+def whole_run(
+    folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any], **also: Any
+) -> Iterator[RunStore]:
     """A new run, as `RunStore.create` makes it, that the block fills: where it raises, no part is left that could pass
     for the whole. Raises `StoreError`, for an `OSError` of the block, too."""
     there = folder.exists()
-    with RunStore.create(folder, config=config, environment=environment) as made:
+    with RunStore.create(folder, config=config, environment=environment, **also) as made:
         try:
             yield made
         except BaseException as error:
@@ -287,12 +257,6 @@ def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:
     """A full or broken disk is the machine's fault; a folder that this user may not write is the call's."""
     kind = StoreUnavailable if error.errno in FULL_OR_BROKEN else StoreError
     return kind(f"{folder}: can't be written: {error.strerror or error}; {hint}")
-
-
-def _shared(values: Any) -> dict[str, Any]:
-    """The entries that all these mappings agree on."""
-    first, *rest = [item if isinstance(item, dict) else {} for item in values]
-    return {name: value for name, value in first.items() if all(name in o and o[name] == value for o in rest)}
 
 
 def _open_locked(folder: Path, flags: int) -> int:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from harness.model import DeviceKind, Record, Status
 from harness.runs import StoreError
-from harness.store import RunStore, merge, write_whole
+from harness.store import RunStore, write_whole
 
 
 def record(solution: str = "a/level1/16_x.py", **changes: Any) -> Record:
@@ -196,7 +196,8 @@ FULL = """
 import errno, os, sys
 from pathlib import Path
 from harness.runs import StoreUnavailable
-from harness.store import merge, RunStore, write_whole
+from harness.merging import merge
+from harness.store import RunStore, write_whole
 
 where = Path(sys.argv[1])
 (where / "page.html").write_text("before")
@@ -297,9 +298,11 @@ def test_a_run_is_not_started_twice_nor_resumed_where_there_is_none(tmp_path: Pa
 
 
 def test_a_resumption_must_judge_as_the_run_did(tmp_path: Path) -> None:
-    create(tmp_path / "r", device="host", workload="small", jobs=1).close()
+    create(tmp_path / "r", device="host", workload="small", allow_degenerate=False, jobs=1).close()
     with pytest.raises(StoreError, match="was run with workload small, not full"):
         RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "full", "jobs": 8})
+    with pytest.raises(StoreError, match="was run with allow_degenerate False, not True"):
+        RunStore.resume(tmp_path / "r", config={"device": "host", "allow_degenerate": True})
     with RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "small", "jobs": 8}) as store:
         assert len(store.head["resumed_at"]) == 1
 
@@ -322,29 +325,6 @@ def test_a_folder_that_can_not_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="choose another folder"):
         create(tmp_path / "file" / "r")
-
-
-def test_merge_takes_the_later_record_and_brings_logs(tmp_path: Path) -> None:
-    early, late = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
-    with create(tmp_path / "one", device="host", jobs=1) as store:
-        store.append(record("0.py", reason="early", finished_at=early))
-        store.append(record("1.py", reason="late", finished_at=late))
-        store.log_path("1.py").write_text("log of one")
-    with create(tmp_path / "two", device="host", jobs=2) as store:
-        store.append(record("0.py", reason="late", finished_at=late))
-        store.append(record("1.py", reason="early", finished_at=early))
-        store.log_path("1.py").write_text("log of two")
-    report = merge([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
-    assert (report.records, report.superseded) == (2, 2)
-    merged = RunStore.open(tmp_path / "both")
-    assert {item.reason for item in merged.records()} == {"late"}
-    assert merged.log_path("1.py").read_text() == "log of one"
-    assert merged.head["config"] == {"device": "host"}
-    assert [item["run_id"] for item in merged.head["merged_from"]] == ["one", "two"]
-    with pytest.raises(StoreError, match="holds a run already"):
-        merge([tmp_path / "one"], tmp_path / "both")
-    with pytest.raises(StoreError, match="nothing to merge"):
-        merge([], tmp_path / "none")
 
 
 def test_lines_are_plain_json(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from harness.cli.output import Json, one_form, option, print_json, print_text, put, say
 from harness.feedback import feedback as feedback_text
+from harness.merging import merge
 from harness.model import Record
 from harness.parsing import parse_baselines
 from harness.report import board, terminal
@@ -22,7 +23,7 @@ from harness.report import csv as report_csv
 from harness.runs import StoreError, find_runs
 from harness.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
 from harness.sources import SourceFinder
-from harness.store import RunStore, merge, write_whole
+from harness.store import RunStore, write_whole
 
 
 def show_command(
