@@ -7,6 +7,7 @@ import errno
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -741,6 +742,36 @@ def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) 
     assert out == "unwound\n"
     assert child.returncode == code, err
     assert "Traceback" not in err
+    assert re.search(r"what is finished is in results/.* --resume --run-id \S+ continues", err)
+
+
+UNREAD_RUN = """
+import sys
+from test_cli import Pipeline
+from harness.cli import main
+
+sys.exit(main(["eval", "solutions", "--device", "host", "--run-id", "r"], run=Pipeline()))
+"""
+
+
+def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path) -> None:
+    unread, writing = os.pipe()
+    os.close(unread)
+    done = subprocess.run(
+        [sys.executable, "-c", UNREAD_RUN],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 128 + signal.SIGPIPE, done.stderr
+    assert "nobody reads the output" in done.stderr
+    assert "--resume --run-id r continues" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(RunStore.open(place / "results" / "r").records()) == 1
 
 
 def test_warmup_prepares_the_device_that_eval_would_take(

@@ -9,7 +9,7 @@ import dataclasses
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -292,14 +292,26 @@ def eval_command(
 
 
 def carry_out(run: Evaluate | None, settled: RunConfig, found: Environment, *, quiet_stdout: bool) -> Ran:
-    """Evaluate with `run` (by default the pipeline), shown as it goes. Interrupted by the user, the command ends."""
+    """Evaluate with `run` (by default the pipeline), shown as it goes. The command ends where the user interrupts it, a
+    signal asks for it (128 and its number), or the output has no reader (as by SIGPIPE)."""
     view = _Shown(quiet_stdout=quiet_stdout)
+    again = (
+        f"what is finished is in {settled.run_dir}, and the same call with --resume --run-id {settled.run_id} continues"
+    )
     try:
         with _ended_by_signals(), view.progress:
             return (run or evaluate)(settled, found, view)
     except KeyboardInterrupt:
-        again = f"--resume --run-id {settled.run_id} continues"
-        fail(f"interrupted; what is finished is in {settled.run_dir}, and the same call with {again}", INTERRUPTED)
+        fail(f"interrupted; {again}", INTERRUPTED)
+    except SystemExit as ended:
+        # rich ends the process, with 1, when nobody reads what it prints any more.
+        code = ended.code if isinstance(ended.code, int) and ended.code > 128 else 128 + signal.SIGPIPE
+        number = signal.Signals(code - 128)
+        unread = number is signal.SIGPIPE
+        why = "nobody reads the output any more, so the run ends" if unread else f"ended by {number.name}"
+        with suppress(OSError, SystemExit):  # the terminal may be gone, too
+            say(f"harness: {why}; {again}")
+        raise typer.Exit(code) from None
 
 
 def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
