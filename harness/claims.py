@@ -85,7 +85,8 @@ they are copied to. Where calls count by the clock it is c' (42 to 95 us for thr
 does not wait there, spares itself what the harness does for a call in its process, and so has W = N t. A device that
 tells the end of queued calls too early gains what copying them aside may differ by, divided by N. The largest false
 speedup is t / (t - u). At t much above u the rule is tight: with the defaults, N = 8, c = 0.2 ms and s = 10 us, u is
-0.26 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us it proves nothing, and rules 2, 4,
+0.26 ms + 3 % of t: at t = 9 ms a lie of 6 % is caught. Longer calls are made four at a time, for which u is 0.39 ms +
+3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us it proves nothing, and rules 2, 4,
 5 and 6 have to do the work. (`calls_needed` says how many calls a burst would need; for short ones no number suffices.)
 """
 

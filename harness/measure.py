@@ -211,8 +211,8 @@ class Limits:
     """When rounds end. Seconds by the referee's clock; the deadline moves while others are waited for. With `FEW_SETS`
     or fewer, half of `min_samples` are enough.
 
-    Where a call of the solution takes `long_s` or more, flush included, rounds after the first make no more calls than
-    an ordinary one times: such calls are even, and dear.
+    Where a call of the solution takes `long_s` or more, flush included, rounds are over `LONG_SETS` sets, and a third
+    of `min_samples` are enough: such calls are even, and dear.
     """
 
     min_samples: int
@@ -223,7 +223,11 @@ class Limits:
 
 LONG_S = 10e-3
 """On a GPU nothing needs to be warmed up for calls so long: in 11 bursts of calls of 17 ms that were not, on an H200,
-the first took what the others took within 0.8 %, and a burst counts by its median."""
+the first took what the others took within 0.8 %, and no burst counts by its slowest call."""
+
+LONG_SETS = 4
+"""Sets of a round whose calls are so long. Three calls of each burst in four rounds would have given the speedups of 14
+slow kernels in committed runs (12 to 35 ms) within 0.35 % of those by all calls."""
 
 MAX_ROUNDS = 40
 """Rounds after which a speedup that still will not settle is reported as it is."""
@@ -240,8 +244,11 @@ def run_rounds(
     limits: Limits,
     secret: random.Random,
     look: Callable[[], Callable[[], bool]],
+    call_s: float = 0.0,
 ) -> Rounds:
     """Alternate bursts until enough is known.
+
+    `call_s` is what a call of the solution took so far, flush included; 0 where that is not known.
 
     `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
     `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
@@ -250,12 +257,13 @@ def run_rounds(
     """
     rounds = Rounds()
     begin = time.perf_counter()
-    # Calls over inputs so large are long and even, and to verify one of them takes a tenth of a second.
-    least = limits.min_samples // 2 if sets <= FEW_SETS else limits.min_samples
     redraw = bench.traits.mutates_inputs
     while True:
-        sparing = sets > FEW_SETS and bool(rounds.held) and rounds.held[0].call_wall_s >= limits.long_s
-        indices = range(sets - 1 - LATENCY_CALLS if sparing else sets)
+        call_s = rounds.held[0].call_wall_s if rounds.held else call_s
+        sparing = sets > FEW_SETS and call_s >= limits.long_s
+        # Calls over inputs so large are long and even, and to verify one of them takes a tenth of a second.
+        least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
+        indices = range(LONG_SETS if sparing else sets)
         for index in indices:
             bench.draw(index)
         bench.hold_back(indices)

@@ -102,6 +102,7 @@ class Session(Conversation):
         self._stages = stages
         self._labels: list[str] = []
         self._answered: list[int] = []
+        self._call_s = 0.0
         self._first_set = first_set
         self._side = side
         self.owes = False
@@ -258,7 +259,8 @@ class Session(Conversation):
             bench.mask(drawn)
             bench.device.synchronize()
             turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
-            done, _ = self._burst(turns)
+            done, wall_s = self._burst(turns)
+            self._call_s = wall_s / len(turns)  # of the last burst: the first call loads and allocates
             self._answered = [turn.index for turn in turns]
             findings += verifier.check(turns, done, with_reference=True)
             self._expect_still()
@@ -328,6 +330,7 @@ class Session(Conversation):
             ),
             secret=self._secret,
             look=watch.look,
+            call_s=self._call_s,
         )
         self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
         self._evidence["timed_calls_verified"] = len(findings)
