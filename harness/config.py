@@ -86,9 +86,9 @@ class Machine:
 class TimingConfig:
     """How long to measure.
 
-    `min_samples` timed calls at least (fewer where they are long: `measure.Limits`), in bursts over `sets_per_burst` distinct input sets, until the half
-    width of the speedup's 95 % interval is below `relative_half_width` of the speedup, or `budget_s` seconds
-    are spent.
+    `min_samples` timed calls at least (fewer where they are long: `measure.Limits`), in bursts over `sets_per_burst`
+    distinct input sets, until the half width of the speedup's 95 % interval is below `relative_half_width` of the
+    speedup, or `budget_s` seconds are spent.
     """
 
     min_samples: int
