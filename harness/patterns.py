@@ -30,6 +30,16 @@ LEAST = 4
 EVERYTHING = 0.999
 """Share of wrong places from which on "everything" is the pattern."""
 
+DENSE, SPARSE = 0.5, 0.1
+"""Shares of a grid's places that must be wrong for the grid to be the pattern: some are right by luck, or not wrong
+enough. The lower one counts where there are `OFTEN` wrong places for each row and column, which chance does not do."""
+
+OFTEN = 4
+
+NEAR = 0.1
+"""How far counts of wrong places are off those of a triangle at most, in the mean and as a share of its side; counts
+that are the same everywhere are off by a quarter."""
+
 
 class Marginals:
     """Counts wrong places along each dimension of `shape`, chunk by chunk, in flat order."""
@@ -39,6 +49,7 @@ class Marginals:
         self.wrong = 0
         self.first: int | None = None
         self.last: int | None = None
+        self._steps: set[int] = set()
         self._counts: list[torch.Tensor | None] = [None] * len(self.shape)
 
     def add(self, mask: torch.Tensor, offset: int) -> None:
@@ -48,8 +59,14 @@ class Marginals:
             return
         places = places + offset
         self.wrong += places.numel()
-        self.first = int(places[0]) if self.first is None else self.first
-        self.last = int(places[-1])
+        ends = places[[0, -1]].tolist()
+        if self.last is not None:
+            self._steps.add(ends[0] - self.last)
+        if places.numel() > 1 and len(self._steps) < 2:
+            steps = places.diff()
+            self._steps.update(torch.stack((steps.min(), steps.max())).tolist())
+        self.first = ends[0] if self.first is None else self.first
+        self.last = ends[1]
         stride = math.prod(self.shape)
         for dim, size in enumerate(self.shape):
             stride //= size
@@ -62,7 +79,8 @@ class Marginals:
     def describe(self) -> str:
         """The pattern in words; empty where none is seen."""
         counts = [None if held is None else held.cpu().numpy() for held in self._counts]
-        return describe_counts(self.shape, counts, wrong=self.wrong, first=self.first, last=self.last)
+        step = next(iter(self._steps)) if len(self._steps) == 1 else None
+        return describe_counts(self.shape, counts, wrong=self.wrong, first=self.first, last=self.last, step=step)
 
 
 def describe_pattern(mask: torch.Tensor) -> str:
@@ -79,36 +97,90 @@ def describe_counts(
     wrong: int,
     first: int | None,
     last: int | None,
+    step: int | None = None,
 ) -> str:
     """Words for wrong places given how many lie at each coordinate of each dimension.
 
-    `counts[d]` has `shape[d]` entries (None where not kept); `first` and `last` are flat indices.
+    `counts[d]` has `shape[d]` entries (None where not kept); `first` and `last` are flat indices, `step` how far each
+    lies behind the one before, where that is the same for all.
     """
     total = math.prod(shape)
     if wrong == 0 or first is None or last is None:
         return ""
     if wrong >= EVERYTHING * total:
         return "everything" if total > 1 else ""
-    borders = _borders(shape, counts, wrong)
-    if borders:
+    if borders := _borders(shape, counts, wrong):
         return borders
     if wrong < LEAST:
         return ""
+    if triangle := _triangle(shape, counts, wrong):
+        return triangle
+    run = last - first + 1 == wrong
+    grid, filled, lines = _grid(shape, counts)
+    if grid and wrong >= DENSE * filled and not (run and wrong < filled):
+        return grid
+    if run:
+        return _run(wrong, total, to_the_end=last == total - 1)
+    if step is not None:
+        if len(shape) == 2 and step == shape[1] + 1:
+            return "the diagonal" if first == 0 else "a diagonal"
+        return f"every {_ordinal(step)} element in memory order, from element {first}"
+    if grid and wrong >= max(SPARSE * filled, OFTEN * lines):
+        return grid
+    return f"scattered over {_share(wrong / total)} of the places"
+
+
+def _grid(
+    shape: Sequence[int], counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None]
+) -> tuple[str, int, int]:
+    """The rows and columns (and slices) in which wrong places lie, in words; in how many places those cross, and how
+    many there are of the most numerous kind that is named."""
     parts = []
+    filled, lines = 1, 0
     for dim in reversed(range(len(shape))):
         held = counts[dim]
-        if held is None or shape[dim] < 2:
-            continue
-        hit = np.flatnonzero(held)
-        if hit.size == shape[dim]:
-            continue
-        if words := _describe_hits(hit, shape[dim], _name(dim, len(shape))):
+        hit = None if held is None or shape[dim] < 2 else np.flatnonzero(held)
+        filled *= shape[dim] if hit is None else int(hit.size)
+        if (
+            hit is not None
+            and hit.size < shape[dim]
+            and (words := _describe_hits(hit, shape[dim], _name(dim, len(shape))))
+        ):
             parts.append(words)
-    if parts:
-        return " of ".join(parts)
-    if last - first + 1 == wrong:
-        return "one unbroken run" + (" up to the end" if last == total - 1 else "")
-    return f"scattered over {_share(wrong / total)} of the places"
+            lines = max(lines, int(hit.size))
+    return " of ".join(parts), filled, lines
+
+
+def _run(wrong: int, total: int, *, to_the_end: bool) -> str:
+    """One stretch of memory that is no whole number of rows."""
+    if not to_the_end:
+        return "one unbroken run"
+    tile = next((tile for tile in TILES if wrong == total % tile and total > tile), None)
+    if tile is None:
+        return "one unbroken run up to the end"
+    return f"the last {wrong} elements in memory order (the last partial tile of {tile})"
+
+
+def _triangle(
+    shape: Sequence[int], counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None], wrong: int
+) -> str:
+    """Above or below the diagonal of square matrices: no other places have such counts along both dimensions."""
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < LEAST:
+        return ""
+    rows, columns = counts[-2], counts[-1]
+    if rows is None or columns is None:
+        return ""
+    size, matrices = shape[-1], math.prod(shape[:-2])
+    on = wrong > matrices * size * (size - 1) / 2
+    rising = np.arange(size) + on
+    share = wrong / (matrices * float(rising.sum()))
+    if not SPARSE <= share <= 1.0:
+        return ""
+    for words, across, down in (("above", rising[::-1], rising), ("below", rising, rising[::-1])):
+        off = [np.abs(held / matrices - share * wanted).mean() for held, wanted in ((rows, across), (columns, down))]
+        if max(off) <= NEAR * share * size:
+            return f"{'on and ' if on else ''}{words} the diagonal"
+    return ""
 
 
 def _borders(
@@ -149,9 +221,24 @@ def _describe_hits(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: in
         start = f", from {name} {low}" if low else ""
         stop = f" to {high}" if high + step < size else ""
         return f"every {_ordinal(step)} {name}{start}{stop}"
+    if repeated := _repeated(hit, size, name):
+        return repeated
     if count <= 4:
         return f"{name}s {', '.join(str(int(place)) for place in hit)}"
     return f"{count} of {size} {name}s" if count < size // 2 else ""
+
+
+def _repeated(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: int, name: str) -> str:
+    """Stretches of one length at one distance from beginning to end: half of each warp, the edge of each tile."""
+    breaks = np.flatnonzero(np.diff(hit) > 1)
+    starts = hit[np.concatenate(([0], breaks + 1))]
+    lengths = np.diff(np.concatenate(([-1], breaks, [hit.size - 1])))
+    period = int(starts[1] - starts[0]) if starts.size > 1 else 0
+    low, length = int(starts[0]), int(lengths[0])
+    whole = period and (np.diff(starts) == period).all() and (lengths[:-1] == length).all() and lengths[-1] <= length
+    if not whole or low >= period or int(starts[-1]) + period < size:
+        return ""
+    return f"{length} {name}s in every {period}" + (f", from {name} {low}" if low else "")
 
 
 def _name(dim: int, dims: int) -> str:

@@ -27,6 +27,15 @@ def mark(*places: object) -> Callable[[torch.Tensor], None]:
 
 
 ALL = slice(None)
+LAST_TILE = "the last 116 elements in memory order (the last partial tile of 256)"
+
+
+def upper(size: int, above: int) -> torch.Tensor:
+    return torch.ones(size, size, dtype=torch.bool).triu(above)
+
+
+def chance(share: float, *shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0)) < share
 
 
 @pytest.mark.parametrize(
@@ -57,6 +66,23 @@ ALL = slice(None)
         ((7, 10, 10), mark(slice(4, 6)), "dimension-0 slices 4 to 5"),
         ((1000,), mark(slice(992, None)), "the last 8 elements (the last partial tile of 32)"),
         ((1000,), mark(slice(0, None, 4)), "every 4th element"),
+        ((64, 64), lambda held: held.fill_diagonal_(True), "the diagonal"),
+        ((64, 64), lambda held: held.view(-1)[3::65].fill_(True), "a diagonal"),
+        ((64, 64), lambda held: held.logical_or_(upper(64, 1)), "above the diagonal"),
+        ((64, 64), lambda held: held.logical_or_(upper(64, 0)), "on and above the diagonal"),
+        ((3, 64, 64), lambda held: held.logical_or_(upper(64, 1).T), "below the diagonal"),
+        ((128, 128), lambda held: held.logical_or_(upper(128, 1) & chance(0.4, 128, 128)), "above the diagonal"),
+        ((37, 100), lambda held: held.view(-1)[3584:].fill_(True), LAST_TILE),
+        ((37, 100), lambda held: held.view(-1)[3:250].fill_(True), "one unbroken run"),
+        (
+            (37, 100),
+            lambda held: held.view(-1)[3:3001:7].fill_(True),
+            "every 7th element in memory order, from element 3",
+        ),
+        ((1024,), lambda held: held.view(-1, 32)[:, 16:].fill_(True), "16 elements in every 32, from element 16"),
+        ((8, 256), lambda held: held.view(8, 4, 64)[:, :, 60:].fill_(True), "4 columns in every 64, from column 60"),
+        ((8, 250), mark((ALL, slice(0, 10)), (ALL, slice(64, 74))), "20 of 250 columns"),
+        ((64, 300), lambda held: held[:, 40:].logical_or_(chance(0.2, 64, 260)), "the last 260 columns"),
     ],
 )
 def test_patterns(shape: tuple[int, ...], spoil: Callable[[torch.Tensor], object], words: str) -> None:
@@ -65,8 +91,13 @@ def test_patterns(shape: tuple[int, ...], spoil: Callable[[torch.Tensor], object
 
 
 def test_scattered_places_say_how_many() -> None:
-    held = torch.rand(200, 200, generator=torch.Generator().manual_seed(0)) < 0.1
+    held = chance(0.1, 200, 200)
     assert describe_pattern(held) in {f"scattered over {share} % of the places" for share in ("9.9", "10")}
+
+
+@pytest.mark.parametrize("share", [0.0003, 0.001, 0.003, 0.01, 0.03])
+def test_rows_and_columns_that_chance_hit_are_no_pattern(share: float) -> None:
+    assert describe_pattern(chance(share, 300, 500)).startswith("scattered over ")
 
 
 def test_chunks_add_up_to_the_whole() -> None:
@@ -78,6 +109,20 @@ def test_chunks_add_up_to_the_whole() -> None:
     assert marginals.describe() == describe_pattern(held)
     assert marginals.wrong == int(held.sum())
     assert (marginals.first, marginals.last) == (0, 63 * 33 + 32)
+
+
+def test_a_step_is_the_same_in_chunks_and_an_odd_place_in_one_of_them_breaks_it() -> None:
+    def described(flat: torch.Tensor) -> str:
+        marginals = Marginals((50, 50))
+        for start in range(0, 2500, 170):
+            marginals.add(flat[start : start + 170], start)
+        return marginals.describe()
+
+    flat = torch.zeros(2500, dtype=torch.bool)
+    flat[::51] = True
+    assert described(flat) == "the diagonal"
+    flat[1200] = True
+    assert described(flat).startswith("scattered")
 
 
 @pytest.mark.parametrize("shape", [(3, 40, 50), (40, 50), (2000,)])

@@ -207,6 +207,8 @@ def _advice(record: Record) -> list[str]:
         advice.append("Update the state in forward as the reference does, under the same names.")
     elif "all zero" in patterns:
         advice.append("All is zero: the kernel may not have run, or its result is not stored.")
+    elif "diagonal" in patterns:
+        advice.append("The wrong places follow the diagonal: look at the comparison of row and column, < against <=.")
     elif "partial tile" in patterns or "the last" in patterns:
         advice.append("The wrong places lie at a border: look at the bounds check of the last tile.")
     elif "transposed" in patterns:
