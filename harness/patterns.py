@@ -236,7 +236,9 @@ def _repeated(hit: np.ndarray[tuple[int, ...], np.dtype[np.intp]], size: int, na
     period = int(starts[1] - starts[0]) if starts.size > 1 else 0
     low, length = int(starts[0]), int(lengths[0])
     whole = period and (np.diff(starts) == period).all() and (lengths[:-1] == length).all() and lengths[-1] <= length
-    if not whole or low >= period or int(starts[-1]) + period < size:
+    # Two stretches are a rule only where neither is cut short and more than one line is left out between them.
+    often = starts.size > 2 or (lengths[-1] == length and period > length + 1)
+    if not whole or not often or low >= period or int(starts[-1]) + period < size:
         return ""
     return f"{length} {name}s in every {period}" + (f", from {name} {low}" if low else "")
 

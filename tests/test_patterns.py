@@ -81,6 +81,8 @@ def chance(share: float, *shape: int) -> torch.Tensor:
         ),
         ((1024,), lambda held: held.view(-1, 32)[:, 16:].fill_(True), "16 elements in every 32, from element 16"),
         ((8, 256), lambda held: held.view(8, 4, 64)[:, :, 60:].fill_(True), "4 columns in every 64, from column 60"),
+        ((8, 30), mark((ALL, slice(0, 13)), (ALL, slice(14, 27)), (ALL, slice(28, 30))), "13 columns in every 14"),
+        ((8, 26), mark((ALL, slice(0, 13)), (ALL, slice(14, 26))), "scattered over 96 % of the places"),
         ((8, 250), mark((ALL, slice(0, 10)), (ALL, slice(64, 74))), "20 of 250 columns"),
         ((64, 300), lambda held: held[:, 40:].logical_or_(chance(0.2, 64, 260)), "the last 260 columns"),
     ],
