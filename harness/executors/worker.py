@@ -7,6 +7,7 @@ does, by whatever means, and with it all that it started.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import select
@@ -15,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,8 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
     preload, log_path = (*PRELOADED, *extra), Path(start["log_path"])
     with ExitStack() as stack, Zygote(preload=preload, log_path=log_path) as zygote:
+        if config.device is DeviceKind.CUDA and open_device is None:
+            threading.Thread(target=_wake_driver, args=(config.device_index,), name="wake", daemon=True).start()
         auditor = stack.enter_context(_open_auditor(config, preload, log_path)) if config.sanitizer else None
         # Only now, so that this process and its zygote import torch at the same time (3 to 5 s each).
         from harness import devices, health
@@ -69,6 +72,18 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
         gc.freeze()  # looking through all that torch has made takes 50 ms, which may fall into a burst
         channel.send({"type": "ready"})
         _serve(channel, referee, zygote)
+
+
+def _wake_driver(index: int) -> None:
+    """Make the GPU's primary context, which torch takes over, while torch is being imported: some tenths of a second.
+
+    Where that fails nothing is said: torch meets the same lack, and words it.
+    """
+    with suppress(OSError, AttributeError):
+        driver = ctypes.CDLL("libcuda.so.1")
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), index) == 0:
+            driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 
 
 def _open_auditor(config: RefereeConfig, preload: tuple[str, ...], log_path: Path) -> Auditor:

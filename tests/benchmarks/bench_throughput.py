@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--workers", default="1")
     parser.add_argument("--eval-options", default="", help="more for harness eval, as '--audit never'")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path, help="a folder for the runs' records")
     given = parser.parse_args()
     from harness.config import cache_root
 
@@ -167,6 +168,9 @@ def main() -> None:
             print(f"warm cache, {workers} at once:", flush=True)
             done = evaluate(folder, folder / "solutions", options, workers, f"warm-{workers}")
             measured.append(done)
+            if given.keep:
+                kept = given.keep / f"warm-{workers}"
+                shutil.copytree(folder / "results" / f"warm-{workers}", kept, ignore=shutil.ignore_patterns("logs"))
             growth = (done.rss_late_bytes - done.rss_early_bytes) / 2**20
             print(
                 f"  {done.solutions} solutions, {done.passed} passed, in {done.wall_s} s: {done.per_hour} an hour, "
