@@ -12,24 +12,23 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildCache
 from harness.config import RunConfig
 from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.opening import open_executor
 from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle
-from harness.model import Problem, Record, Solution, Status, one_line
+from harness.model import Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
 from harness.runs import StoreUnavailable
 from harness.schedule import Ready, Schedule
-from harness.signature import signature
+from harness.signature import Signatures
 from harness.store import RunStore
 from harness.tasks import Outcome
 
@@ -177,10 +176,7 @@ class _Run:
         )
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._losses: dict[str, int] = {}
-        self._cache: BuildCache | None = None
-        self._signatures: dict[str, Mapping[str, Any] | None] = {}
-        self._asking = threading.Lock()
-        # Not the same: finding a signature out may take seconds, for which no slot should wait.
+        self._signatures = Signatures(config.cache_dir, config.cache_limit_bytes)
         self._counting = threading.Lock()
         self._judging = 0
         self._done = 0
@@ -270,14 +266,7 @@ class _Run:
                 self._messages.put(_Message(record=unbuilt))
                 self._schedule.settled()
                 continue
-            built = self._executor.build(
-                Order(
-                    source=job.solution.source,
-                    filename=job.solution.path.name,
-                    arguments=self._signature(job.problem),
-                    log_path=self._store.log_path(job.solution.label),
-                )
-            )
+            built = self._executor.build(self._order(job))
             failed = built.failure is not None
             event = BuildFinished(solution=job.solution, wall_s=built.wall_s, failed=failed)
             if failed:
@@ -290,15 +279,17 @@ class _Run:
                 self._messages.put(_Message(event=event))
                 self._schedule.built(Ready(job=job, problem=problem, built=built))
 
-    def _signature(self, problem: Problem) -> Mapping[str, Any] | None:
-        """What `ModelNew` is constructed with and called with, as shapes, so that builds find all they need."""
-        with self._asking:
-            if self._cache is None:
-                self._cache = BuildCache(self._config.cache_dir, self._config.cache_limit_bytes)
-            if problem.digest not in self._signatures:
-                expected = self._executor.expect_builds
-                self._signatures[problem.digest] = signature(problem, self._cache, on_miss=expected)
-            return self._signatures[problem.digest]
+    def _order(self, job: Job) -> Order:
+        """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they
+        need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile."""
+        order = Order(
+            source=job.solution.source,
+            filename=job.solution.path.name,
+            arguments=None,
+            log_path=self._store.log_path(job.solution.label),
+        )
+        arguments = self._signatures.of(job.problem, on_miss=lambda: self._executor.expect(order))
+        return replace(order, arguments=arguments)
 
     def _judge_all(self, slot: Slot) -> None:
         """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.audit import Auditor, find_sanitizer
-from harness.build import PRELOAD, BuildCache, Toolchain, build_solution, default_root, open_toolchain
+from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
 from harness.devices import open_device
 from harness.environment import find_nvcc
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
@@ -115,7 +115,7 @@ class Court:
     def judge(self, name: str, source: str) -> Outcome:
         log = self._folder / f"{name.replace(' ', '_')}.log"
         built = build_solution(
-            source, "solution.py", zygote=self._builder, toolchain=self._toolchain, cache=self._cache,
+            source, "solution.py", zygotes=self._builders, toolchain=self._toolchain, cache=self._cache,
             log_path=log, timeout_s=300.0, sandbox="auto", arguments=None,
         )  # fmt: skip
         assert built.failure is None, built.failure
@@ -155,7 +155,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     with (
         Auditor(executable, preload=preload, logs=folder, sandbox="auto", memory_limit_bytes=16 * 2**30) as auditor,
         Zygote(preload=preload, log_path=folder / "contestants.log") as contestants,
-        Zygote(preload=PRELOAD, log_path=folder / "builders.log") as builders,
+        BuilderZygotes(folder / "builders.log") as builders,
         Referee(config, contestants, device=open_device(DeviceKind.CUDA, 0), auditor=auditor) as referee,
     ):
         yield Court(folder, referee, builders, open_toolchain(DeviceKind.CUDA, default_root()))

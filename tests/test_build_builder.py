@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from harness.build import (
-    PRELOAD,
     BuildCache,
+    BuilderZygotes,
     BuildOutcome,
     Diagnostics,
     ExtensionSpec,
@@ -27,7 +27,6 @@ from harness.build import (
     build_solution,
 )
 from harness.model import Status
-from harness.zygote import Zygote
 
 TINY = """
 #include <Python.h>
@@ -52,14 +51,14 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(PRELOAD) as started:
-        yield started
+def zygotes() -> Iterator[BuilderZygotes]:
+    with BuilderZygotes() as held:
+        yield held
 
 
 class Builder:
-    def __init__(self, zygote: Zygote, folder: Path) -> None:
-        self.zygote = zygote
+    def __init__(self, zygotes: BuilderZygotes, folder: Path) -> None:
+        self.zygotes = zygotes
         self.cache = BuildCache(folder / "cache")
         self.toolchain = NvccToolchain(None, folder / "cache")
         self.log_path = folder / "logs" / "solution.log"
@@ -68,7 +67,7 @@ class Builder:
         return build_solution(
             HEAD + textwrap.dedent(body),
             "solution.py",
-            zygote=options.pop("zygote", self.zygote),
+            zygotes=options.pop("zygotes", self.zygotes),
             toolchain=self.toolchain,
             cache=self.cache,
             log_path=self.log_path,
@@ -78,8 +77,8 @@ class Builder:
 
 
 @pytest.fixture
-def build(zygote: Zygote, tmp_path: Path) -> Builder:
-    return Builder(zygote, tmp_path)
+def build(zygotes: BuilderZygotes, tmp_path: Path) -> Builder:
+    return Builder(zygotes, tmp_path)
 
 
 RUN = """
@@ -152,13 +151,13 @@ def test_threads_build_equal_extensions_once(build: Builder) -> None:
 TOGETHER = """
 import sys
 from pathlib import Path
-from harness.build import PRELOAD, BuildCache, NvccToolchain, build_solution
-from harness.zygote import Zygote
+from harness.build import BuildCache, BuilderZygotes, NvccToolchain, build_solution
 root, log = Path(sys.argv[1]), Path(sys.argv[2])
 source = sys.stdin.read()
-with Zygote(PRELOAD) as zygote:
-    zygote.wait_ready()
-    outcome = build_solution(source, "s.py", zygote=zygote, toolchain=NvccToolchain(None, root),
+with BuilderZygotes() as zygotes:
+    zygotes.start()
+    zygotes.torch.wait_ready()
+    outcome = build_solution(source, "s.py", zygotes=zygotes, toolchain=NvccToolchain(None, root),
                              cache=BuildCache(root), log_path=log, timeout_s=120)
 assert outcome.failure is None, outcome.failure
 print(outcome.cache_hits, outcome.modules[0].path)
@@ -324,9 +323,10 @@ def test_a_harvest_that_fails_builds_nothing(build: Builder) -> None:
 
 
 def test_a_dead_zygote_is_the_harnesss_fault(build: Builder) -> None:
-    with Zygote(PRELOAD) as dead:
-        dead.wait_ready()
-    outcome = build("ext = build(1)", zygote=dead)
+    with BuilderZygotes() as dead:
+        dead.start()
+        dead.torch.wait_ready()
+    outcome = build("ext = build(1)", zygotes=dead)
     assert outcome.failure is not None
     assert outcome.failure.status is Status.harness_error
 
@@ -396,7 +396,7 @@ def test_sources_can_not_include_what_is_not_theirs(build: Builder, tmp_path: Pa
 def test_a_module_whose_initialiser_never_ends_is_left_to_the_run(
     build: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.build.compiling._LOAD_S", 1.0)
+    monkeypatch.setattr("harness.build.attempt._LOAD_S", 1.0)
     outcome = build('ext = build(1, extra="struct S { S() { for (;;) asm volatile(\\"\\"); } } s;")')
     assert (outcome.failure, len(outcome.modules)) == (None, 1)
 
@@ -406,18 +406,18 @@ STARVING = Path(__file__).parent / "sandboxed"
 
 def test_a_machine_without_memory_is_not_the_files_fault(tmp_path: Path) -> None:
     """The zygote sees the kernel kill for want of memory, and its child was killed, far from any limit of its own."""
-    with Zygote([*PRELOAD, "starving"], env={"PYTHONPATH": str(STARVING)}) as own:
+    with BuilderZygotes(preload=["starving"], env={"PYTHONPATH": str(STARVING)}) as own:
         failure = Builder(own, tmp_path)("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)").failure
     assert failure is not None
     assert failure.status is Status.harness_error, failure
     assert "ran out of memory" in failure.reason
 
 
-def test_a_compiler_that_was_killed_is_not_the_sources_fault(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_compiler_that_was_killed_is_not_the_sources_fault(zygotes: BuilderZygotes, tmp_path: Path) -> None:
     """Of a job that is out of memory the kernel may end the one process that is at work; here it is out of time."""
     flags = ["-wrapper", "prlimit,--cpu=1:1", "-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=2000000000"]
     slow = "constexpr long f() { long s = 0; for (long i = 0; i < 1000000000; ++i) s += i; return s; }"
-    failure = Builder(zygote, tmp_path)(
+    failure = Builder(zygotes, tmp_path)(
         f"build(1, extra='{slow} static_assert(f() > 0);', extra_cflags={flags})"
     ).failure
     assert failure is not None

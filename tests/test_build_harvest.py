@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.build import PRELOAD
+from harness.build import BuilderZygotes
 from harness.build.arguments import describe
 from harness.build.harvesting import Harvest, harvest
 from harness.model import Status
@@ -27,8 +27,8 @@ class ModelNew(nn.Module):
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    with Zygote(PRELOAD) as started:
-        yield started
+    with BuilderZygotes() as held:
+        yield held.torch
 
 
 class Harvester:

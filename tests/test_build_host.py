@@ -14,10 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import PRELOAD, BuildCache, BuildOutcome, ExtensionSpec, HostToolchain, SourceFile, build_solution
+from harness.build import (
+    BuildCache,
+    BuilderZygotes,
+    BuildOutcome,
+    ExtensionSpec,
+    HostToolchain,
+    SourceFile,
+    build_solution,
+)
 from harness.hostcuda.build import default_cache
 from harness.model import Status
-from harness.zygote import Zygote
 
 KERNEL = """
 #include <torch/extension.h>
@@ -47,8 +54,8 @@ class ModelNew(nn.Module):
 
 
 class Builder:
-    def __init__(self, zygote: Zygote, folder: Path) -> None:
-        self.zygote = zygote
+    def __init__(self, zygotes: BuilderZygotes, folder: Path) -> None:
+        self.zygotes = zygotes
         self.folder = folder
         self.toolchain = HostToolchain(default_cache(), checked=False)
         self.cache = BuildCache(folder / "cache")
@@ -57,7 +64,7 @@ class Builder:
         return build_solution(
             HEAD + textwrap.dedent(body),
             "solution.py",
-            zygote=self.zygote,
+            zygotes=self.zygotes,
             toolchain=self.toolchain,
             cache=self.cache,
             log_path=self.folder / "log",
@@ -66,14 +73,14 @@ class Builder:
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(PRELOAD) as started:
-        yield started
+def zygotes() -> Iterator[BuilderZygotes]:
+    with BuilderZygotes() as held:
+        yield held
 
 
 @pytest.fixture
-def build(zygote: Zygote, tmp_path: Path) -> Builder:
-    return Builder(zygote, tmp_path)
+def build(zygotes: BuilderZygotes, tmp_path: Path) -> Builder:
+    return Builder(zygotes, tmp_path)
 
 
 RUN = """

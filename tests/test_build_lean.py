@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import PRELOAD, BuildCache, BuildOutcome, ExtensionSpec, NvccToolchain, build_solution
+from harness.build import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpec, NvccToolchain, build_solution
 from harness.build import headers as headers_module
 from harness.build.diagnostics import kernel_resources
 from harness.build.headers import SharedHeaders, variant_for
 from harness.build.lean import SHADOWED, LeanHeaders
 from harness.build.torchinfo import find_torch
 from harness.environment import MachineError, find_gxx, find_nvcc
-from harness.zygote import Zygote
 
 TORCH = find_torch()
 
@@ -240,11 +239,11 @@ else:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildOutcome]:
     root = tmp_path_factory.mktemp("cache")
-    with Zygote(PRELOAD) as zygote:
+    with BuilderZygotes() as zygotes:
         outcome = build_solution(
             SOLUTION,
             "rich.py",
-            zygote=zygote,
+            zygotes=zygotes,
             toolchain=NvccToolchain(None, root),
             cache=BuildCache(root),
             log_path=root / "log",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from harness.build import BuildCache
+from harness.build import BuilderZygotes
+from harness.build.zygotes import LateZygote
 from harness.catalog import load_problems
-from harness.executors.building import LateZygote
-from harness.signature import signature
+from harness.model import Problem
+from harness.signature import Signatures
 from harness.zygote import ZygoteError
 
 PROBLEM = """
@@ -29,6 +32,7 @@ def get_init_inputs():
 def test_a_zygote_starts_when_it_is_expected_and_once(tmp_path: Path) -> None:
     zygote = LateZygote(("json",), tmp_path / "log")
     try:
+        assert not zygote.started
         zygote.start()
         pid = zygote.pid
         zygote.start()
@@ -41,15 +45,39 @@ def test_a_zygote_starts_when_it_is_expected_and_once(tmp_path: Path) -> None:
         zygote.start()
 
 
-def test_builds_are_expected_where_a_problems_shapes_are_not_remembered(tmp_path: Path) -> None:
+def test_what_compiles_does_not_wait_for_torch(tmp_path: Path) -> None:
+    with BuilderZygotes(tmp_path / "log") as zygotes:
+        zygotes.light.start()
+        zygotes.light.wait_ready()
+        maps = Path(f"/proc/{zygotes.light.pid}/maps").read_text()
+        assert not zygotes.torch.started
+        assert "libtorch" not in maps
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
     folder = tmp_path / "problems" / "level1"
     folder.mkdir(parents=True)
     (folder / "19_relu.py").write_text(PROBLEM)
-    problem = load_problems(tmp_path / "problems")["level1/19"]
-    cache = BuildCache(tmp_path / "cache", 2**20)
+    return load_problems(tmp_path / "problems")["level1/19"]
+
+
+def test_builds_are_expected_where_a_problems_shapes_are_not_remembered(problem: Problem, tmp_path: Path) -> None:
     missed: list[int] = []
-    first = signature(problem, cache, on_miss=lambda: missed.append(1))
-    again = signature(problem, cache, on_miss=lambda: missed.append(2))
-    assert first is not None
-    assert first == again
+    first = Signatures(tmp_path / "cache", 2**20)
+    found = first.of(problem, on_miss=lambda: missed.append(1))
+    assert found is not None
+    assert first.of(problem, on_miss=lambda: missed.append(2)) == found
+    another_run = Signatures(tmp_path / "cache", 2**20)
+    assert another_run.of(problem, on_miss=lambda: missed.append(3)) == found
     assert missed == [1]
+
+
+def test_every_build_that_waits_for_shapes_is_expected_before_it_waits(problem: Problem, tmp_path: Path) -> None:
+    """None stands behind another that is finding them out: each gets past here only when all have come."""
+    together = threading.Barrier(4, timeout=60)
+    signatures = Signatures(tmp_path / "cache", 2**20)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: signatures.of(problem, on_miss=lambda: together.wait() and None), range(4)))
+    assert found[0] is not None
+    assert found == [found[0]] * 4

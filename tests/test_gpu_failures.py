@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import PRELOAD, BuildCache, Toolchain, build_solution, default_root, open_toolchain
+from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.model import DeviceKind, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
@@ -102,7 +102,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, To
         memory_limit_bytes=32 * 2**30,
     )
     with (
-        Zygote(preload=PRELOAD, log_path=logs / "builders") as builders,
+        BuilderZygotes(logs / "builders") as builders,
         Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=logs / "contestants") as contestants,
         Referee(config, contestants) as referee,
     ):
@@ -117,7 +117,7 @@ def evaluate(
     built = build_solution(
         source,
         "19_relu.py",
-        zygote=builders,
+        zygotes=builders,
         toolchain=toolchain,
         cache=cache,
         log_path=tmp_path / "build",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.build import PRELOAD, BuildCache, HostToolchain, build_solution
+from harness.build import BuildCache, BuilderZygotes, HostToolchain, build_solution
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.hostcuda.build import default_cache, prepare_headers
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
@@ -103,8 +103,8 @@ class ModelNew(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def builders() -> Iterator[Zygote]:
-    with Zygote(PRELOAD) as started:
-        yield started
+    with BuilderZygotes() as held:
+        yield held
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ class Judge:
         built = build_solution(
             source,
             "solution.py",
-            zygote=self.builders,
+            zygotes=self.builders,
             toolchain=self.toolchain,
             cache=self.cache,
             log_path=self.folder / "build.log",

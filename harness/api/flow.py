@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.api.result import Result
-from harness.build import BuildCache
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.judging import judge, record_of_build, record_unbuilt
-from harness.model import Problem, Record
+from harness.model import Record
 from harness.planning import Job
 from harness.schedule import choose
-from harness.signature import signature
+from harness.signature import Signatures
 
 AHEAD = 32
 """Solutions built and not yet judged, beyond one a builder."""
@@ -62,9 +60,7 @@ class Flow:
         self._unsettled: set[Work] = set()
         self._closing = False
         self._lost: list[str] = []
-        self._asking = threading.Lock()
-        self._cache: BuildCache | None = None
-        self._signatures: dict[str, Mapping[str, Any] | None] = {}
+        self._signatures = Signatures(config.cache_dir, config.cache_limit_bytes)
         self._builders = ThreadPoolExecutor(max(1, executor.builders), thread_name_prefix="harness-build")
         self._judges = [
             threading.Thread(target=self._judge_all, args=(slot,), name=f"harness-judge-{slot.name}", daemon=True)
@@ -117,14 +113,7 @@ class Flow:
             work.has_room = True
             with self._changed:
                 self._check_open()
-            work.built = self._executor.build(
-                Order(
-                    source=work.job.solution.source,
-                    filename=work.job.solution.path.name,
-                    arguments=self._signature(work.job.problem),
-                    log_path=work.log_path,
-                )
-            )
+            work.built = self._executor.build(self._order(work))
             with self._changed:
                 self._check_open()  # what a killed builder says is no verdict
             if work.built.failure is not None:
@@ -152,13 +141,15 @@ class Flow:
         if len(self._lost) == len(self._judges):
             raise ExecutorError(f"no device is left: {'; '.join(self._lost)}")
 
-    def _signature(self, problem: Problem) -> Mapping[str, Any] | None:
-        with self._asking:
-            if self._cache is None:
-                self._cache = BuildCache(self._config.cache_dir, self._config.cache_limit_bytes)
-            if problem.digest not in self._signatures:
-                self._signatures[problem.digest] = signature(problem, self._cache)
-            return self._signatures[problem.digest]
+    def _order(self, work: Work) -> Order:
+        order = Order(
+            source=work.job.solution.source,
+            filename=work.job.solution.path.name,
+            arguments=None,
+            log_path=work.log_path,
+        )
+        arguments = self._signatures.of(work.job.problem, on_miss=lambda: self._executor.expect(order))
+        return replace(order, arguments=arguments)
 
     def _judge_all(self, slot: Slot) -> None:
         while (work := self._take(slot)) is not None:

@@ -4,6 +4,10 @@ Trusted side; imports the rest of `build`, `zygote` and the vocabulary. No text 
 to a shell here, and a module's bytes are copied, never loaded. Called from many threads and processes at once:
 equal extensions are compiled once.
 
+Decision: what the solution's text says is compiled while a harvest still finds out what the solution asks for, which
+needs torch and takes seconds where nothing is warm. The harvest alone decides what is built: a guess that it confirms
+has a head start, any other is ended and leaves no trace in a verdict (pinned by `tests/test_build_ahead.py`).
+
 Decision: an extension that does not build is not a verdict yet, because some solutions catch the error and go another
 way. So the harvest is repeated with that error in place of the extension; only if it comes back out of the
 solution is it `compile_error` (pinned by `test_a_caught_compile_error_is_no_verdict`).
@@ -15,34 +19,33 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.build import harvesting
 from harness.build.cache import BuildCache, CacheError
+from harness.build.compilations import Compilations
 from harness.build.compiling import Compiler, Tried, harness_error, read_log
 from harness.build.diagnostics import CompilerError
 from harness.build.outcome import BuildOutcome
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Toolchain
 from harness.build.torchinfo import find_torch
+from harness.build.zygotes import BuilderZygotes
 from harness.model import Failure, Status, digest_text, one_line
 from harness.sandbox import Mode
-from harness.zygote import Zygote, ZygoteError
+from harness.zygote import ZygoteError
 
 _MAX_ROUNDS = 4
 """Harvests of one solution; each but the first follows an extension that did not build."""
-_PARALLEL = 4
-"""Extensions of one solution that compile at a time."""
 
 
 def build_solution(
     source: str,
     filename: str,
     *,
-    zygote: Zygote,
+    zygotes: BuilderZygotes,
     toolchain: Toolchain,
     cache: BuildCache,
     log_path: Path,
@@ -51,32 +54,36 @@ def build_solution(
     arguments: Mapping[str, Any] | None = None,
     import_timeout_s: float = 60.0,
     seed: int = 0,
+    begun: Compilations | None = None,
 ) -> BuildOutcome:
     """Everything that can be built before a solution runs, or why it can't run at all.
 
     `arguments` describes the constructor's arguments and one call's inputs (`arguments.describe`); without it a
     constructor that needs arguments is not run, and what it would ask for is built where the solution runs.
     `timeout_s` is for compiling one extension, `import_timeout_s` for importing and constructing. All output is
-    appended to `log_path`. The zygote must have `torch` preloaded, and had better have `PRELOAD`.
+    appended to `log_path`. `begun` is what was begun of it already (`begin_ahead`); it is closed in the end.
 
     A fault of the submission is the outcome's `failure`; one of the harness (a dead zygote) is a `harness_error` there.
     Raises `SandboxUnavailable` (a strict sandbox that can't be had), `CacheError`, `MachineError`.
     """
     begin = time.monotonic()
+    if begun is None:
+        begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
     try:
         work = cache.scratch()
     except OSError as error:
+        begun.close()
         raise CacheError(f"the build cache {cache.root} can't be written: {error.strerror or error}") from error
     try:
         work.chmod(0o755)
         build = _Build(
             source=source,
             filename=filename,
-            zygote=zygote,
+            zygotes=zygotes,
+            compilations=begun,
             toolchain=toolchain,
             cache=cache,
             log_path=log_path,
-            timeout_s=timeout_s,
             sandbox=sandbox,
             arguments=arguments,
             import_timeout_s=import_timeout_s,
@@ -89,7 +96,33 @@ def build_solution(
             raise CacheError(lack)
         return build.outcome(failure, time.monotonic() - begin)
     finally:
+        begun.close()
         shutil.rmtree(work, ignore_errors=True)
+
+
+def begin_ahead(
+    source: str,
+    *,
+    zygotes: BuilderZygotes,
+    toolchain: Toolchain,
+    cache: BuildCache,
+    timeout_s: float,
+    sandbox: Mode = "auto",
+) -> Compilations:
+    """Begin, in the background, with what the solution's text says, for a `build_solution` to come with the same
+    arguments. To be closed where none comes."""
+    begun = _compilations(source, zygotes, toolchain, cache, timeout_s, sandbox)
+    begun.foresee()
+    return begun
+
+
+def _compilations(
+    source: str, zygotes: BuilderZygotes, toolchain: Toolchain, cache: BuildCache, timeout_s: float, sandbox: Mode
+) -> Compilations:
+    compiler = Compiler(
+        zygotes=zygotes, toolchain=toolchain, cache=cache, sandbox=sandbox, timeout_s=timeout_s, source=source
+    )
+    return Compilations(compiler)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,11 +131,11 @@ class _Build:
 
     source: str
     filename: str
-    zygote: Zygote
+    zygotes: BuilderZygotes
+    compilations: Compilations
     toolchain: Toolchain
     cache: BuildCache
     log_path: Path
-    timeout_s: float
     sandbox: Mode
     arguments: Mapping[str, Any] | None
     import_timeout_s: float
@@ -163,6 +196,7 @@ class _Build:
             known = None if held["failure"] is None else Failure.from_json(held["failure"])
             return [ExtensionSpec.from_json(value) for value in held["specs"]], known
         log_path = self.work / "harvest.log"
+        self.compilations.foresee()
         try:
             found = harvesting.harvest(
                 self.source,
@@ -170,10 +204,11 @@ class _Build:
                 arguments=self.arguments,
                 refused=sentences,
                 seed=self.seed,
-                zygote=self.zygote,
+                zygote=self.zygotes.torch,
                 sandbox=self.sandbox,
                 log_path=log_path,
                 timeout_s=self.import_timeout_s,
+                on_extension=self.compilations.begin,
             )
         except ZygoteError as error:
             return (), harness_error(error)
@@ -204,25 +239,16 @@ class _Build:
         )
 
     def _build_all(self, specs: Sequence[ExtensionSpec]) -> list[Tried]:
-        compiler = Compiler(
-            zygote=self.zygote,
-            toolchain=self.toolchain,
-            cache=self.cache,
-            sandbox=self.sandbox,
-            timeout_s=self.timeout_s,
-            work=self.work,
-            source=self.source,
-            write_log=self._log,
-        )
-        numbers = range(len(self.tried), len(self.tried) + len(specs))
         begin = time.monotonic()
-        if len(specs) < 2:
-            tried = [compiler.build(spec, number) for spec, number in zip(specs, numbers, strict=True)]
-        else:
-            with ThreadPoolExecutor(min(_PARALLEL, len(specs)), thread_name_prefix="extension") as pool:
-                tried = list(pool.map(compiler.build, specs, numbers))
+        self.compilations.keep({spec.digest for spec in specs})
+        for spec in specs:
+            self.compilations.begin(spec)
+        tried = [self.compilations.result(spec) for spec in specs]
         if any(held.compile_s for held in tried):
             self.compile_s += time.monotonic() - begin
+        for held in tried:
+            if held.said is not None:
+                self._log(*held.said)
         return tried
 
     def _log(self, what: str, data: bytes) -> None:

@@ -9,30 +9,22 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from harness.build.attempt import DISK_BYTES, MEMORY_BYTES, Abandon, Attempt, Ended
 from harness.build.cache import BuildCache, CachedModule
 from harness.build.diagnostics import MAX_LOG_CHARS, CompilerError, Diagnostics, undefined_symbol
 from harness.build.outcome import BuiltModule
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED, BuildReport, Plan, Toolchain
+from harness.build.zygotes import BuilderZygotes
 from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import ExitReport, Mode, SandboxPolicy
-from harness.wire import FrameTimeout, WireError
-from harness.zygote import Zygote, ZygoteError
+from harness.sandbox import Mode
+from harness.zygote import ZygoteError
 
 FORMAT = 2
 """Version of what an entry of the cache says about a build; part of its key."""
-
-JOB = "harness.build.job:main"
-_LOAD_S = 30.0
-"""Time for trying to load a module, its static initialisers included."""
-_END_S = 5.0
-_MEMORY_BYTES = 12 * 2**30
-_DISK_BYTES = 4 * 2**30
 
 _COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
 _MAX_REMEMBERED_CHARS = 200_000
@@ -44,7 +36,10 @@ _KILLED = re.compile(r"^Killed signal terminated|died due to signal 9\b")
 
 @dataclass(slots=True)
 class Tried:
-    """What became of one extension: a module, an error of its author's, or a failure."""
+    """What became of one extension: a module, an error of its author's, or a failure.
+
+    `said` is what the solution's log should tell of it: a heading, and the compilers' output.
+    """
 
     spec: ExtensionSpec
     module: BuiltModule | None = None
@@ -52,34 +47,31 @@ class Tried:
     error: CompilerError | None = None
     failure: Failure | None = None
     compile_s: float = 0.0
+    said: tuple[str, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """Builds the extensions of one solution. `work` is a folder for its files; output goes to `write_log`.
+    """Builds the extensions of one solution, whose text is `source`. Safe to be used by several threads."""
 
-    Safe to be used by several threads, each with a `number` of its own.
-    """
-
-    zygote: Zygote
+    zygotes: BuilderZygotes
     toolchain: Toolchain
     cache: BuildCache
     sandbox: Mode
     timeout_s: float
-    work: Path
     source: str
-    write_log: Callable[[str, bytes], None]
 
-    def build(self, spec: ExtensionSpec, number: int) -> Tried:
-        """From the cache, or compiled now. Raises `CacheError`, `MachineError`, `SandboxUnavailable`."""
+    def build(self, spec: ExtensionSpec, abandon: Abandon) -> Tried:
+        """From the cache, or compiled now. Raises `CacheError`, `MachineError`, `SandboxUnavailable`, `Abandoned`."""
         if (failure := self.toolchain.refuse(spec)) is not None:
             return Tried(spec, failure=failure)
         key = digest_text("module", str(FORMAT), self.toolchain.key(spec))
         if (known := self._known(spec, key)) is not None:
             return known
         with self.cache.building(key):
+            abandon.heed()
             # Somebody else may have built it while this waited.
-            return self._known(spec, key) or self._compile(spec, key, number)
+            return self._known(spec, key) or self._compile(spec, key, abandon)
 
     def _known(self, spec: ExtensionSpec, key: str) -> Tried | None:
         """What the cache says: a module, or a compiler's log that ends in an error."""
@@ -89,75 +81,51 @@ class Compiler:
             log = str(remembered["log"])
             error = self.toolchain.interpret(spec, log, solution=self.source).error
             if error is not None:
-                self.write_log(
-                    f"building extension {spec.name} (the compiler's output of an earlier run)", log.encode()
-                )
-                return Tried(spec, error=error)
+                heading = f"building extension {spec.name} (the compiler's output of an earlier run)"
+                return Tried(spec, error=error, said=(heading, log.encode()))
         return None
 
-    def _compile(self, spec: ExtensionSpec, key: str, number: int) -> Tried:
-        folder, log_path = self.work / f"build{number}", self.work / f"build{number}.log"
-        folder.mkdir()
-        plan = self.toolchain.prepare(spec, folder)
-        begin = time.monotonic()
+    def _compile(self, spec: ExtensionSpec, key: str, abandon: Abandon) -> Tried:
+        work = self.cache.scratch()
         try:
-            ended = self._run_job(spec, plan, folder, log_path)
-        except ZygoteError as error:
-            return Tried(spec, failure=harness_error(error))
-        wall_s = time.monotonic() - begin
-        data = read_log(log_path)
-        self.write_log(f"building extension {spec.name}", data)
-        log = data.decode("utf-8", "replace")
-        diagnostics = self.toolchain.interpret(spec, log, solution=self.source)
-        try:
-            tried = self._verdict(spec, ended, diagnostics)
-            if tried is None:
-                report = BuildReport(wall_s=wall_s, headers=_headers(plan, ended, log), diagnostics=diagnostics)
-                tried = _built(spec, self.cache.put(key, folder / plan.product, report.to_json()), cached=False)
-            elif _is_final(ended, tried.error):
-                self.cache.put(_refusal(key), None, {"log": log[:_MAX_REMEMBERED_CHARS]}).release()
-        except ValueError as error:
-            tried = Tried(spec, error=CompilerError(tool="build", message=str(error)))
+            work.chmod(0o755)  # the sandbox has another user
+            folder, log_path = work / "build", work / "log"
+            folder.mkdir()
+            plan = self.toolchain.prepare(spec, folder)
+            begin = time.monotonic()
+            try:
+                ended = Attempt(
+                    zygotes=self.zygotes,
+                    sandbox=self.sandbox,
+                    timeout_s=self.timeout_s,
+                    spec=spec,
+                    plan=plan,
+                    folder=folder,
+                    log_path=log_path,
+                    abandon=abandon,
+                ).run()
+            except ZygoteError as error:
+                return Tried(spec, failure=harness_error(error))
+            wall_s = time.monotonic() - begin
+            data = read_log(log_path)
+            log = data.decode("utf-8", "replace")
+            diagnostics = self.toolchain.interpret(spec, log, solution=self.source)
+            try:
+                tried = self._verdict(spec, ended, diagnostics)
+                if tried is None:
+                    report = BuildReport(wall_s=wall_s, headers=_headers(plan, ended, log), diagnostics=diagnostics)
+                    tried = _built(spec, self.cache.put(key, folder / plan.product, report.to_json()), cached=False)
+                elif _is_final(ended, tried.error):
+                    self.cache.put(_refusal(key), None, {"log": log[:_MAX_REMEMBERED_CHARS]}).release()
+            except ValueError as error:
+                tried = Tried(spec, error=CompilerError(tool="build", message=str(error)))
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
         tried.compile_s = wall_s
+        tried.said = (f"building extension {spec.name}", data)
         return tried
 
-    def _run_job(self, spec: ExtensionSpec, plan: Plan, folder: Path, log_path: Path) -> _Ended:
-        policy = SandboxPolicy(
-            mode=self.sandbox,
-            writable=(folder,),
-            readable=plan.readable,
-            max_memory_bytes=_MEMORY_BYTES,
-            max_disk_bytes=_DISK_BYTES,
-            max_log_bytes=MAX_LOG_CHARS,
-            env=plan.environ,
-        )
-        ended = _Ended()
-        with self.zygote.spawn(JOB, policy, log_path) as child:
-            end = deadline = time.monotonic() + self.timeout_s
-            try:
-                child.channel.send(
-                    {
-                        "folder": str(folder),
-                        "commands": [list(command) for command in plan.commands],
-                        "second_try": [list(command) for command in plan.second_try],
-                        "product": plan.product,
-                        "name": spec.name,
-                        "is_python_module": spec.is_python_module,
-                        "environ": dict(plan.environ),
-                    }
-                )
-                while not ended.take(child.channel.receive(max(0.0, deadline - time.monotonic())).message):
-                    deadline = time.monotonic() + _LOAD_S if ended.exit_code == 0 else end
-            except FrameTimeout:
-                ended.late = True
-            except (WireError, ValueError):
-                pass  # the job ended, or its module's initialisers did; the exit report says how
-            ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
-        return ended
-
-    def _verdict(self, spec: ExtensionSpec, ended: _Ended, diagnostics: Diagnostics) -> Tried | None:
+    def _verdict(self, spec: ExtensionSpec, ended: Ended, diagnostics: Diagnostics) -> Tried | None:
         """What a job that brought no usable module means; None after a success."""
         if ended.exit_code == 0:
             # Late or dead while loading: the contestant finds out.
@@ -181,9 +149,9 @@ class Compiler:
             reason = f"this machine ran out of memory while {spec.name} was compiled: take fewer --jobs, or free some"
             return Tried(spec, failure=harness_error(reason))
         if report.cause == "memory_limit":
-            message = f"the compiler takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
+            message = f"the compiler takes more than {MEMORY_BYTES / 2**30:.0f} GiB of memory"
         elif report.cause == "disk_limit":
-            message = f"the compiler writes more than {_DISK_BYTES / 2**30:.0f} GiB"
+            message = f"the compiler writes more than {DISK_BYTES / 2**30:.0f} GiB"
         elif diagnostics.fault is not None:
             return Tried(spec, failure=harness_error(f"preparing {spec.name} for the CPU failed: {diagnostics.fault}"))
         elif diagnostics.not_emulated:
@@ -199,30 +167,6 @@ class Compiler:
         else:
             message = f"the compiler failed with exit code {ended.exit_code} and no message that can be read"
         return Tried(spec, error=CompilerError(tool="build", message=message))
-
-
-@dataclass(slots=True)
-class _Ended:
-    """What a job said and how it ended."""
-
-    exit_code: int | None = None
-    second_try: bool = False
-    load_error: str | None = None
-    late: bool = False
-    report: ExitReport | None = None
-
-    def take(self, message: Mapping[str, Any]) -> bool:
-        """Take a frame in; True after the last. Raises `ValueError` on what no job sends."""
-        if message.get("type") == "built" and type(message.get("exit_code")) is int:
-            self.exit_code = message["exit_code"]
-            return self.exit_code != 0
-        if message.get("type") == "again":
-            self.exit_code, self.second_try = None, True
-            return False
-        if message.get("type") == "loaded" and isinstance(message.get("error"), str | None):
-            self.load_error = message["error"]
-            return True
-        raise ValueError("no frame of a job")
 
 
 def read_log(path: Path) -> bytes:
@@ -251,7 +195,7 @@ def _refusal(key: str) -> str:
     return digest_text("refusal", key)
 
 
-def _is_final(ended: _Ended, error: CompilerError | None) -> bool:
+def _is_final(ended: Ended, error: CompilerError | None) -> bool:
     """Whether the same sources would give that error again."""
     by_itself = ended.report is not None and ended.report.cause == "exited" and ended.exit_code not in (None, 0)
     return by_itself and error is not None and error.tool in _COMPILERS and not _PASSING.search(error.message)
@@ -271,7 +215,7 @@ def _load_error(error: str | None, spec: ExtensionSpec) -> str | None:
     return None
 
 
-def _headers(plan: Plan, ended: _Ended, log: str) -> dict[str, str]:
+def _headers(plan: Plan, ended: Ended, log: str) -> dict[str, str]:
     """How each unit was built in the end."""
     lines = f"\n{log}"
     return {

@@ -7,7 +7,7 @@ the harvest's frames are checked and bounded.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,15 @@ def harvest(
     sandbox: Mode,
     log_path: Path,
     timeout_s: float,
+    on_extension: Callable[[ExtensionSpec], None] = lambda spec: None,
 ) -> Harvest:
-    """Import, construct and try a solution in a sandbox. `refused` maps digests of extensions to their build errors.
+    """Import, construct and try a solution in a sandbox. `refused` maps digests of extensions to their build errors;
+    `on_extension` is told of each that is asked for when it is, which may come to nothing.
 
     Raises `SandboxUnavailable` and `ZygoteError`; everything that the submission does is in the result.
     """
     begin = time.monotonic()
-    reader = _Reader(timeout_s)
+    reader = _Reader(timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
         try:
@@ -114,7 +116,7 @@ def harvest(
 class _Reader:
     """What has arrived so far."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, on_extension: Callable[[ExtensionSpec], None]) -> None:
         self.specs: dict[str, ExtensionSpec] = {}
         self.notes: list[str] = []
         self.failure: Failure | None = None
@@ -122,6 +124,7 @@ class _Reader:
         self._phase = "parse"
         self._touched = False
         self._timeout_s = timeout_s
+        self._on_extension = on_extension
 
     def take(self, message: Mapping[str, Any]) -> bool:
         """Take one frame in; True after the last. Raises `ValueError` on what no harvest sends."""
@@ -135,6 +138,7 @@ class _Reader:
                 raise SpecError(f"more than {MAX_EXTENSIONS} extensions")
             spec = ExtensionSpec.from_json(message.get("spec"))
             self.specs[spec.digest] = spec
+            self._on_extension(spec)
         elif kind == "done":
             notes = message.get("notes")
             if type(notes) is not list or any(type(note) is not str for note in notes):

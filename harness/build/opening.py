@@ -13,14 +13,6 @@ from harness.build.toolchain import Toolchain
 from harness.environment import MachineError, query_gpus
 from harness.model import DeviceKind
 
-PRELOAD = (
-    "torch",
-    "harness.build.quiet",
-    "harness.build.harvest",
-    "harness.build.job",
-)
-"""What the zygote of the builders should have imported."""
-
 
 def open_toolchain(
     device: DeviceKind, cache: Path, *, checked: bool = False, capability: tuple[int, int] | None = None

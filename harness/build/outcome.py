@@ -21,13 +21,18 @@ from harness.tasks import SourcePart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
-    """One extension, built: its address, the file, and how that came about (`cached`: found, not made)."""
+    """One extension, built: its address, the file, and how that came about.
+
+    `cached`: found, not made. `begun_from_text`: what the solution's text says was right, and compiled while it was
+    still being found out what the solution asks for.
+    """
 
     key: str
     path: Path
     spec: ExtensionSpec
     report: BuildReport
     cached: bool
+    begun_from_text: bool = False
 
     @property
     def name(self) -> str:
@@ -57,7 +62,8 @@ class BuildOutcome:
     Where `failure` is None, `modules` are the extensions that could be built ahead; the solution may still ask for
     others, which are then built where it runs. `refused` are those that did not build, but whose error the solution
     catches: it must meet that error again when it runs. `resources` is what the kernels of all modules use.
-    `wall_s` is all of it, `harvest_s` finding out what to build, `compile_s` the compilers (0 from a warm cache).
+    `wall_s` is all of it, `harvest_s` finding out what to build, `compile_s` waiting for the compilers once that was
+    known (0 from a warm cache); how long they took stands beside each module.
     """
 
     modules: tuple[BuiltModule, ...] = ()
@@ -124,6 +130,7 @@ class BuildOutcome:
                     "name": module.name,
                     "key": module.key,
                     "cached": module.cached,
+                    "begun_from_text": module.begun_from_text,
                     "headers": dict(module.report.headers),
                     "compile_s": round(module.report.wall_s, 3),
                 }

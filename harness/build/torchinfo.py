@@ -27,6 +27,10 @@ _PYBIND_TAGS = ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
 """Macros by which torch up to 2.8 makes extensions share its pybind11 types."""
 
 
+Parameter = tuple[str, bool, object]
+"""A parameter's name, whether it must be given, and its default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchBuild:
     """One installed torch. `cuda` is the CUDA version it was built for (None: a CPU build)."""
@@ -40,6 +44,8 @@ class TorchBuild:
     tags_pybind: bool
     names_th: bool
     """Whether the folders of the old TH and THC headers are searched (torch 2.6 does)."""
+    inline_parameters: tuple[Parameter, ...] = ()
+    """Those of `load_inline`, in order; none where its text could not be read."""
 
     @property
     def include(self) -> Path:
@@ -94,6 +100,7 @@ def find_torch() -> TorchBuild:
         cxx11_abi=_cxx11_abi(folder) if "_GLIBCXX_USE_CXX11_ABI" in text else None,
         tags_pybind="_PYBIND11_" in text,
         names_th="'THC')" in text,
+        inline_parameters=inline_parameters_of(text),
     )
 
 
@@ -109,6 +116,21 @@ def nvcc_flags_of(text: str) -> tuple[str, ...]:
     if found is None:
         raise MachineError("this torch's extension builder has no COMMON_NVCC_FLAGS; use torch 2.6 to 2.13")
     return tuple(str(flag) for flag in ast.literal_eval(found[1]))
+
+
+def inline_parameters_of(text: str) -> tuple[Parameter, ...]:
+    """The parameters of `load_inline` in torch's extension builder; empty where that is not what it was so far."""
+    found = re.search(r"^def load_inline\(.*?\)(?: *->.*?)?:$", text, re.MULTILINE | re.DOTALL)
+    try:
+        given = ast.parse(f"{found[0]} pass").body[0].args if found else None  # type: ignore[attr-defined]
+        if given is None or given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
+            return ()
+        required = len(given.args) - len(given.defaults)
+        defaults = [*([None] * required), *(ast.literal_eval(item) for item in given.defaults)]
+    except (SyntaxError, ValueError):
+        return ()
+    names = [item.arg for item in given.args]
+    return tuple((name, index < required, held) for index, (name, held) in enumerate(zip(names, defaults, strict=True)))
 
 
 def _cxx11_abi(folder: Path) -> bool:

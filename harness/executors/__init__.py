@@ -80,8 +80,11 @@ class Executor(Protocol):
         """How many builds should be under way at once."""
         ...
 
-    def expect_builds(self) -> None:
-        """Begin what builds need, in the background: some of those to come are likely to be new. Idempotent."""
+    def expect(self, order: Order) -> None:
+        """Begin, in the background, what this order's build will need, since it is likely to be new.
+
+        Its `arguments` may be missing as yet; `build` comes with the same otherwise. No more than a hint.
+        """
         ...
 
     def build(self, order: Order) -> Built:

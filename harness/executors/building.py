@@ -1,4 +1,4 @@
-"""Builds on this machine: sandboxed builders, forked from a zygote that starts with the first one that is needed.
+"""Builds on this machine: sandboxed builders, forked from zygotes that start with the first one that is needed.
 
 Trusted side. Where the cache holds all that is asked for, no zygote starts and nothing waits for its imports.
 """
@@ -12,11 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.build import PRELOAD, BuildCache, BuildOutcome, Toolchain, build_solution
+from harness.build import (
+    BuildCache,
+    BuilderZygotes,
+    BuildOutcome,
+    Compilations,
+    Toolchain,
+    begin_ahead,
+    build_solution,
+)
 from harness.executors import Order
 from harness.model import Status
-from harness.sandbox import Mode, SandboxPolicy
-from harness.zygote import Child, Zygote, ZygoteError
+from harness.sandbox import Mode
+from harness.zygote import ZygoteError
 
 TRIES = 2
 """Builds of one solution; a builder that was killed, or whose zygote was, says nothing about it."""
@@ -28,66 +36,54 @@ def was_killed(evidence: Mapping[str, Any]) -> bool:
     return evidence.get("signal") == signal.SIGKILL
 
 
-class LateZygote(Zygote):
-    """A zygote that starts when its first child is asked for, and anew where it has died."""
-
-    def __init__(self, preload: tuple[str, ...], log_path: Path) -> None:
-        self._preload, self._log_path = preload, log_path
-        self._starting = threading.Lock()
-        self._started = False
-        self._closed = False
-
-    def start(self) -> None:
-        """Have it begin with its imports, if it has not, or has died. Raises `ZygoteError` after `close`."""
-        with self._starting:
-            if self._closed:
-                raise ZygoteError("the builders have been ended")
-            if not self._started:
-                super().__init__(preload=self._preload, log_path=self._log_path)
-                self._started = True
-            elif not self.alive:
-                self.restart()
-
-    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: tuple[int, ...] = ()) -> Child:  # type: ignore[override]
-        self.start()
-        return super().spawn(target, policy, log_path, fds)
-
-    def close(self) -> None:
-        with self._starting:
-            self._closed = True
-            if self._started:
-                super().close()
-
-
 class LocalBuilders:
-    """Builds orders with one toolchain and one cache."""
+    """Builds orders with one toolchain and one cache. Safe for threads."""
 
     def __init__(self, toolchain: Toolchain, cache: BuildCache, *, timeout_s: float, sandbox: Mode, log: Path) -> None:
         self._toolchain = toolchain
         self._cache = cache
         self._timeout_s = timeout_s
         self._sandbox: Mode = sandbox
-        self._zygote = LateZygote(PRELOAD, log)
+        self._zygotes = BuilderZygotes(log)
+        self._lock = threading.Lock()
+        self._ahead: dict[tuple[Path, str], Compilations] = {}
+        """What was begun for orders that are expected, by their log and source."""
+        self._closed = False
 
-    def expect(self) -> None:
-        """Begin with the zygote's imports, in the background."""
-        with suppress(ZygoteError):  # at the end nobody needs it
-            self._zygote.start()
+    def expect(self, order: Order) -> None:
+        """As `Executor.expect`: begin with the zygotes' imports, and with what the order's source says."""
+        key = (order.log_path, order.source)
+        with suppress(ZygoteError), self._lock:  # at the end nobody needs it
+            if self._closed or key in self._ahead:
+                return
+            self._zygotes.start()
+            self._ahead[key] = begin_ahead(
+                order.source,
+                zygotes=self._zygotes,
+                toolchain=self._toolchain,
+                cache=self._cache,
+                timeout_s=self._timeout_s,
+                sandbox=self._sandbox,
+            )
 
     def build(self, order: Order) -> BuildOutcome:
         """What `build_solution` says; once more where a zygote died under it."""
+        with self._lock:
+            begun = self._ahead.pop((order.log_path, order.source), None)
         for left in reversed(range(TRIES)):
             outcome = build_solution(
                 order.source,
                 order.filename,
-                zygote=self._zygote,
+                zygotes=self._zygotes,
                 toolchain=self._toolchain,
                 cache=self._cache,
                 log_path=order.log_path,
                 timeout_s=self._timeout_s,
                 sandbox=self._sandbox,
                 arguments=order.arguments,
+                begun=begun,
             )
+            begun = None
             failure = outcome.failure
             if failure is None or not left:
                 break
@@ -97,5 +93,11 @@ class LocalBuilders:
         return outcome
 
     def close(self) -> None:
-        """End the zygote and every builder."""
-        self._zygote.close()
+        """End the zygotes and every builder."""
+        with self._lock:
+            self._closed = True
+            ahead = list(self._ahead.values())
+            self._ahead.clear()
+        self._zygotes.close()
+        for begun in ahead:
+            begun.close()

@@ -184,8 +184,8 @@ class LocalExecutor:
     def slots(self) -> Sequence[Slot]:
         return [slot for slot, _ in self._seats.values()]
 
-    def expect_builds(self) -> None:
-        self._builders.expect()
+    def expect(self, order: Order) -> None:
+        self._builders.expect(order)
 
     def build(self, order: Order) -> BuildOutcome:
         return self._builders.build(order)

@@ -225,7 +225,7 @@ class RayExecutor:
     def slots(self) -> Sequence[Slot]:
         return self._slots
 
-    def expect_builds(self) -> None:
+    def expect(self, order: Order) -> None:
         """Nothing to begin: each task starts what it needs where it runs."""
 
     def build(self, order: Order) -> RemoteBuilt:

@@ -1,0 +1,163 @@
+"""The processes of one build: compilers, then the loader, and both once more where lean headers lacked something.
+
+Trusted side. Imports the toolchain's interface, `build.zygotes` and the vocabulary. What the processes say is a claim.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.build.diagnostics import MAX_LOG_CHARS, NOTE
+from harness.build.spec import ExtensionSpec
+from harness.build.toolchain import Command, Plan
+from harness.build.zygotes import BuilderZygotes
+from harness.sandbox import ExitReport, Mode, SandboxPolicy
+from harness.wire import FrameTimeout, WireError
+from harness.zygote import Child
+
+JOB = "harness.build.job:main"
+LOADING = "harness.build.loading:main"
+_LOAD_S = 30.0
+"""Time for trying to load a module, its static initialisers included."""
+_END_S = 5.0
+MEMORY_BYTES = 12 * 2**30
+DISK_BYTES = 4 * 2**30
+_LEAN_MAY_LACK = re.compile(r"undefined symbol: (?:\w+ for )?(?:at|c10|torch|pybind11)::")
+"""A missing inline function of torch's own may come of lean headers; a missing function of the author's does not."""
+
+
+class Abandoned(Exception):
+    """Nobody wants the extension any more that was being built."""
+
+
+class Abandon:
+    """By which a build is ended from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self.asked = False
+
+    def ask(self) -> None:
+        """End the build's processes, those too that it would begin. Idempotent."""
+        with self._lock:
+            self.asked = True
+            child = self._child
+        if child is not None:
+            child.kill()
+
+    def heed(self, child: Child | None = None) -> None:
+        """For the build itself: this process is its own now. Raises `Abandoned` where it was asked to end."""
+        with self._lock:
+            self._child = child
+            if self.asked:
+                raise Abandoned
+
+
+@dataclass(slots=True)
+class Ended:
+    """How the commands of a plan ended, and what the loader said of what they made."""
+
+    exit_code: int | None = None
+    second_try: bool = False
+    load_error: str | None = None
+    late: bool = False
+    report: ExitReport | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """The processes of one build, one after another."""
+
+    zygotes: BuilderZygotes
+    sandbox: Mode
+    timeout_s: float
+    spec: ExtensionSpec
+    plan: Plan
+    folder: Path
+    log_path: Path
+    abandon: Abandon
+    ended: Ended = field(default_factory=Ended)
+
+    def run(self) -> Ended:
+        """Commands and the loader, and both again with the full headers where lean ones may have lacked something.
+
+        Raises `ZygoteError`, `SandboxUnavailable`, `Abandoned`.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        self._compile(self.plan.commands, deadline)
+        error = self._load()
+        if error is not None and self.plan.second_try and _LEAN_MAY_LACK.search(error):
+            with self.log_path.open("a", encoding="utf-8", errors="replace") as log:
+                log.write(f"{NOTE} the module can't be loaded ({error}); building it again with the full headers\n")
+            self.ended.second_try = True
+            self._compile(self.plan.second_try, deadline)
+            error = self._load()
+        self.ended.load_error = error
+        return self.ended
+
+    def _compile(self, commands: Sequence[Command], deadline: float) -> None:
+        policy = self._policy(writable=(self.folder,), readable=self.plan.readable)
+        ended = self.ended
+        ended.exit_code = None
+        self.abandon.heed()
+        with self.zygotes.light.spawn(JOB, policy, self.log_path) as child:
+            self.abandon.heed(child)
+            try:
+                child.channel.send(
+                    {
+                        "folder": str(self.folder),
+                        "commands": [list(command) for command in commands],
+                        "environ": dict(self.plan.environ),
+                    }
+                )
+                answer = child.channel.receive(max(0.0, deadline - time.monotonic())).message
+                if answer.get("type") == "built" and type(answer.get("exit_code")) is int:
+                    ended.exit_code = answer["exit_code"]
+            except FrameTimeout:
+                ended.late = True
+            except WireError:
+                pass  # the job ended before it could say how; the exit report does
+            ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
+        self.abandon.heed()
+
+    def _load(self) -> str | None:
+        """Why the module can't be loaded; None where it can, there is none, or nobody knows: the contestant then
+        finds out."""
+        if self.ended.exit_code != 0:
+            return None
+        policy = self._policy(writable=(), readable=(self.folder, *self.plan.readable))
+        error = None
+        with self.zygotes.torch.spawn(LOADING, policy, self.log_path) as child:
+            self.abandon.heed(child)
+            try:
+                child.channel.send(
+                    {
+                        "product": str(self.folder / self.plan.product),
+                        "name": self.spec.name,
+                        "is_python_module": self.spec.is_python_module,
+                    }
+                )
+                answer = child.channel.receive(_LOAD_S).message
+                if answer.get("type") == "loaded" and isinstance(answer.get("error"), str):
+                    error = answer["error"]
+            except (FrameTimeout, WireError):
+                pass  # its initialisers end the process, or don't end
+        self.abandon.heed()
+        return error
+
+    def _policy(self, *, writable: tuple[Path, ...], readable: tuple[Path, ...]) -> SandboxPolicy:
+        return SandboxPolicy(
+            mode=self.sandbox,
+            writable=writable,
+            readable=readable,
+            max_memory_bytes=MEMORY_BYTES,
+            max_disk_bytes=DISK_BYTES,
+            max_log_bytes=MAX_LOG_CHARS,
+            env=self.plan.environ,
+        )

@@ -1,0 +1,86 @@
+"""The two processes that builds fork from: one that is there at once, one with torch.
+
+Trusted side; imports `zygote`. Compilers need nothing of torch's in their process, and neither does reading a text: so
+they come from a process that has imported next to nothing, and need not wait for seconds of imports. Where a solution
+or its module is executed, torch is needed, and imported once for all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.sandbox import SandboxPolicy
+from harness.zygote import Child, Zygote, ZygoteError
+
+_LIGHT = ("harness.build.job", "harness.build.foresee")
+_WITH_TORCH = ("torch", "harness.build.quiet", "harness.build.harvest", "harness.build.loading")
+
+
+class LateZygote(Zygote):
+    """A zygote that starts when its first child is asked for, and anew where it has died."""
+
+    def __init__(
+        self, preload: Sequence[str], log_path: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._preload, self._log_path, self._env = tuple(preload), log_path, env
+        self._starting = threading.Lock()
+        self._started = False
+        self._closed = False
+
+    @property
+    def started(self) -> bool:
+        """Whether it was ever needed."""
+        return self._started
+
+    def start(self) -> None:
+        """Have it begin with its imports, if it has not, or has died. Raises `ZygoteError` after `close`."""
+        with self._starting:
+            if self._closed:
+                raise ZygoteError("the builders have been ended")
+            if not self._started:
+                super().__init__(preload=self._preload, env=self._env, log_path=self._log_path)
+                self._started = True
+            elif not self.alive:
+                self.restart()
+
+    def spawn(self, target: str, policy: SandboxPolicy, log_path: Path, fds: Sequence[int] = ()) -> Child:
+        self.start()
+        return super().spawn(target, policy, log_path, fds)
+
+    def close(self) -> None:
+        with self._starting:
+            self._closed = True
+            if self._started:
+                super().close()
+
+
+class BuilderZygotes:
+    """What builds fork from, each started when it is first needed. A context manager; safe for threads.
+
+    `light` runs compilers and reads texts; `torch` executes solutions (harvests) and loads modules. `log_path` gets
+    what both say on stderr. `preload` and `env` are added to what both have.
+    """
+
+    def __init__(
+        self, log_path: Path | None = None, *, preload: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> None:
+        self.light = LateZygote((*_LIGHT, *preload), log_path, env)
+        self.torch = LateZygote((*_WITH_TORCH, *preload), log_path, env)
+
+    def start(self) -> None:
+        """Have both begin with their imports, in the background. Idempotent. Raises `ZygoteError` after `close`."""
+        self.light.start()
+        self.torch.start()
+
+    def close(self) -> None:
+        """End both, and all that was forked from them."""
+        self.light.close()
+        self.torch.close()
+
+    def __enter__(self) -> BuilderZygotes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
