@@ -32,6 +32,23 @@ THROTTLE_REASONS: Mapping[int, str] = {
 """NVML's clock event reasons that no steady state has (nvml.h, nvmlClocksEventReasons). The software power cap (0x4) is
 not among them: it is where heavy kernels run all day long."""
 
+STEADY_REASONS: Mapping[int, str] = {
+    0x01: "idle",
+    0x02: "clock setting",
+    0x04: "power cap (software)",
+    0x10: "sync boost",
+    0x100: "display clock setting",
+}
+"""The others of that list."""
+
+
+def reasons_in_words(mask: int) -> str:
+    """The names of a mask's reasons; bits that have none by their number."""
+    names = {**STEADY_REASONS, **THROTTLE_REASONS}
+    known = [name for bit, name in sorted(names.items()) if mask & bit]
+    rest = mask & ~sum(names)
+    return ", ".join(known + ([f"{rest:#x}"] if rest else [])) or "none"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:

@@ -123,6 +123,25 @@ def test_a_record_page_holds_everything_with_units() -> None:
         assert expected in shown, expected
 
 
+def test_values_in_a_group_with_a_unit_have_that_unit_and_reasons_their_names() -> None:
+    timing = {
+        "burst_wall_s": {"reference": [0.0177, 0.0169], "pairs": {"ratio_share": 0.5}},
+        "peak_memory_bytes": {"solution": 67110400},
+        "gpu_after_rounds": [
+            {"sm_clock_hz": 1_980_000_000, "temperature_c": 46, "power_w": 312.5, "throttle_reasons": 0},
+            {"sm_clock_hz": 1_755_000_000, "temperature_c": 88, "power_w": 699.0, "throttle_reasons": 0x1064},
+        ],
+    }
+    kernel = {"name": "tiled", "total_s": 9e-4, "occupancy": {"share": 0.125, "limiter": "registers"}}
+    evidence = {"stages_s": {"load": 0.3485}, "census": {"kernels": [kernel, kernel]}}
+    shown = text_of(terminal.record_page(replace(PASSED, timing=timing, evidence=evidence), None))
+    for expected in ("17.7 ms, 16.9 ms", "64.0 MiB", "348 ms", "1.98 GHz", "46 °C", "312 W", "900 µs"):
+        assert expected in shown, expected
+    assert "power cap (software), temperature (software), temperature (hardware), 0x1000" in shown
+    assert [line.split() for line in shown.splitlines() if "limiter" in line] == [["limiter", "registers"]] * 2
+    assert "kernels 2" in shown
+
+
 def test_a_record_page_of_a_failure_says_what_to_do() -> None:
     shown = text_of(terminal.record_page(FAILED, None))
     assert "The compiler or linker refused the sources." in shown

@@ -1,6 +1,6 @@
 """Nested values of a record (evidence, timing, build, environment) laid out to be read, whatever they hold.
 
-Pure: JSON values in, rich renderables out. Imports `report.format`. What is shown may come from a submission: text is
+Pure: JSON values in, rich renderables out. Imports `disturbance` (what throttle reasons mean) and `report.format`. What is shown may come from a submission: text is
 escaped there and handed over as `Text`, which knows no markup.
 """
 
@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from harness.disturbance import reasons_in_words
 from harness.report import format as show
 
 MAX_DEPTH = 6
@@ -22,11 +23,17 @@ MAX_DEPTH = 6
 MAX_ROWS = 100
 """Rows of one table; `--json` has them all."""
 
+_HANDED_DOWN = ("_s", "_bytes")
+"""Units that a mapping's name gives to the values in it whose own names have none (`stages_s`: {`load`: 0.35})."""
+
 _UNITS = ("_unix_s", "_per_s", "_s", "_bytes", "_flops", "_hz", "_mhz", "_w", "_c")
 
 
-def details(values: Mapping[str, Any], depth: int = 0) -> RenderableType:
-    """Names and values one below another; mappings and lists of mappings as tables where they are alike."""
+def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> RenderableType:
+    """Names and values one below another; mappings and lists of mappings as tables where they are alike.
+
+    `unit` is the ending that names without a unit of their own are read with.
+    """
     parts: list[RenderableType] = []
     plain = Table.grid(padding=(0, 2))
     plain.add_column(style="dim", no_wrap=True)
@@ -36,10 +43,26 @@ def details(values: Mapping[str, Any], depth: int = 0) -> RenderableType:
         if rows is not None and depth < MAX_DEPTH:
             parts.append(_titled(name, _table(rows)))
         elif isinstance(held, Mapping) and held and depth < MAX_DEPTH:
-            parts.append(_titled(name, details(held, depth + 1)))
+            handed = next((ending for ending in _HANDED_DOWN if name.endswith(ending)), unit)
+            parts.append(_titled(name, details(held, depth + 1, handed)))
+        elif _are_mappings(held) and depth < MAX_DEPTH:
+            parts += [_titled(f"{name} {n}", details(row, depth + 1)) for n, row in enumerate(held[:MAX_ROWS], 1)]
+            if len(held) > MAX_ROWS:
+                parts.append(Text(f"… {len(held) - MAX_ROWS} more"))
         else:
-            plain.add_row(Text(label(name)), Text(show.value(name, held)))
+            plain.add_row(Text(label(name)), Text(_shown(name, held, unit)))
     return Group(*([plain] if plain.row_count else []), *parts)
+
+
+def _are_mappings(held: Any) -> bool:
+    return isinstance(held, (list, tuple)) and bool(held) and all(isinstance(row, Mapping) and row for row in held)
+
+
+def _shown(name: str, held: Any, unit: str = "") -> str:
+    """A plain value by its name, or by that of the mapping that it stands in."""
+    if name == "throttle_reasons" and isinstance(held, int) and not isinstance(held, bool):
+        return reasons_in_words(held)
+    return show.value(name if name.endswith(_UNITS) else f"{name}{unit}", held)
 
 
 def label(name: str) -> str:
@@ -84,7 +107,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
         numeric = all(isinstance(row.get(column, 0), (int, float)) for _, row in rows)
         table.add_column(Text(label(column)), justify="right" if numeric else "left", overflow="fold")
     for name, row in rows[:MAX_ROWS]:
-        cells = [Text(show.value(column, row.get(column))) for column in columns]
+        cells = [Text(_shown(column, row.get(column))) for column in columns]
         table.add_row(*([Text(label(name))] if named else []), *cells)
     if len(rows) > MAX_ROWS:
         table.add_row(Text(f"… {len(rows) - MAX_ROWS} more"))
