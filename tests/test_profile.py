@@ -134,11 +134,32 @@ def test_the_page_with_counters_and_without() -> None:
         reference=side("reference", counters_lack="this user may not read counters"),
     )
     text = "\n".join(lines_of(both))
-    assert "4.00 TB/s, 90 % of the peak" in text
-    assert "stalled: 21.5 warps waiting for data from global or local memory (long_scoreboard)" in text
+    rows = [line.split("  ") for line in text.splitlines()]
+    assert ["4.00 TB/s"] in [[cell for cell in row if cell.strip()][1:] for row in rows]
+    assert "long_scoreboard, 21.5 warps" in text
+    assert "long_scoreboard: waiting for data from global or local memory" in text
     assert "reference: no hardware counters: this user may not read counters" in text
     assert "labels: falls_back" in text
     json.dumps(both.to_json(), allow_nan=False)
+
+
+def test_what_was_counted_of_both_stands_side_by_side() -> None:
+    (own,) = ncu.parse(table(ROW))
+    others = ncu.parse(table({**ROW, "Kernel Name": "gemv", ncu.OCCUPANCY: "50"}, {**ROW, ncu.TIME: "5"}))
+    both = profiled(solution=counted(own), reference=side("reference", counters=others))
+    held = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines_of(both)]
+    assert ["by ncu, heaviest", "solution", "reference"] in held
+    assert ["kernel", "matvec", "gemv"] in held
+    assert ["achieved occupancy", "88 %", "50 %"] in held
+    assert ["stalled most", "long_scoreboard, 21.5 warps", "long_scoreboard, 21.5 warps"] in held
+    assert ["by ncu, heaviest 2", "solution", "reference"] in held
+    assert sum(cells[:1] == ["long_scoreboard: waiting for data from global or local memory"] for cells in held) == 1
+
+
+def test_two_calls_that_are_alike_are_not_called_faster() -> None:
+    alike = {"kernels": [], "device_s": 2.06e-3, "launches": 1}
+    (line,) = in_words_of(reference=side("reference", census=alike))
+    assert "takes 2.04 ms, about as long as the reference (2.06 ms)." in line
 
 
 def in_words_of(**changes: Any) -> list[str]:

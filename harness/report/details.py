@@ -1,7 +1,7 @@
 """Nested values of a record (evidence, timing, build, environment) laid out to be read, whatever they hold.
 
-Pure: JSON values in, rich renderables out. Imports `disturbance` (what throttle reasons mean) and `report.format`. What is shown may come from a submission: text is
-escaped there and handed over as `Text`, which knows no markup.
+Pure: JSON values in, rich renderables out. Imports `disturbance` (what throttle reasons mean) and `report.format`. What
+is shown may come from a submission: text is escaped there and handed over as `Text`, which knows no markup.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A profile as text: totals side by side, then each side's kernels, then what the hardware counted.
+"""A profile as text: totals side by side, then each side's kernels, then what the hardware counted, side by side.
 
 Pure: profile in, lines out. Names of kernels come from untrusted code and go through `format.line`.
 """
@@ -17,7 +17,7 @@ from harness.report.profile_words import in_words
 MAX_KERNELS = 12
 MAX_COUNTED = 3
 MAX_STALLS = 3
-NAME_WIDTH = 60
+NAME_WIDTH, COUNTED_NAME_WIDTH = 60, 40
 
 
 def lines_of(profile: Profile) -> list[str]:
@@ -26,8 +26,7 @@ def lines_of(profile: Profile) -> list[str]:
     lines += _together(profile)
     for side in (profile.solution, profile.reference):
         lines += ["", *_kernels(side)]
-    for side in (profile.solution, profile.reference):
-        lines += _counters(side)
+    lines += _counters((profile.solution, profile.reference))
     words = in_words(profile)
     return [*lines, "", "in words:", *(f"  {line}" for line in words)] if words else lines
 
@@ -118,34 +117,54 @@ def _occupancy(held: Mapping[str, Any] | None) -> str:
     return show.ABSENT if held is None else f"{show.share(held['share'])} ({held['limiter']})"
 
 
-def _counters(side: Side) -> list[str]:
-    if side.counters_lack is not None:
-        return ["", f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}"]
-    lines: list[str] = []
-    for launch in ncu.heaviest(side.counters, MAX_COUNTED):
-        lines += [
-            "",
-            f"{side.title}, {show.line(short_name(launch.name), NAME_WIDTH)}, counted by ncu:",
-            *_counted(launch),
-        ]
-    return lines
+def _counters(sides: Sequence[Side]) -> list[str]:
+    """The heaviest launches of both, the first beside the first and so on, with what their stalls mean."""
+    lacks = [side for side in sides if side.counters_lack is not None]
+    lines = [f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}" for side in lacks]
+    heaviest = [ncu.heaviest(side.counters, MAX_COUNTED) for side in sides]
+    reasons: list[str] = []
+    for place in range(max(map(len, heaviest))):
+        launches = [held[place] if place < len(held) else None for held in heaviest]
+        rows = [[f"by ncu, heaviest {place + 1}" if place else "by ncu, heaviest", *(side.title for side in sides)]]
+        columns = [[""] * len(FIGURES) if launch is None else _counted(launch) for launch in launches]
+        rows += [list(row) for row in zip(FIGURES, *columns, strict=True)]
+        lines += ["", *_columns(rows)]
+        reasons += [name for launch in launches if launch for name, _ in launch.stalls[:MAX_STALLS]]
+    words = [f"  {name}: {ncu.STALLS.get(name, name)}" for name in dict.fromkeys(reasons)]
+    lines += ["", "stalled warps, on average when an instruction was issued:", *words] if words else []
+    return ["", *lines] if lacks else lines
+
+
+FIGURES = (
+    "  kernel",
+    "  time",
+    "  memory bandwidth",
+    "  share of the memory's peak",
+    "  read, written",
+    "  hits in L2",
+    "  multiprocessors busy",
+    "  tensor cores active",
+    "  achieved occupancy",
+    *(f"  stalled {ordinal}" for ordinal in ("most", "second", "third")),
+)
+"""What is told of a launch that was counted, in the order of `_counted`."""
 
 
 def _counted(launch: ncu.Counters) -> list[str]:
-    bandwidth = launch.bytes_per_s
-    rows = [
-        ["  time", show.duration(launch.time_s)],
-        ["  memory bandwidth", f"{_rate(bandwidth)}, {show.share(launch.memory_share)} of the peak"],
-        ["  read, written", f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}"],
-        ["  hits in L2", show.share(launch.l2_hit_share)],
-        ["  multiprocessors busy", show.share(launch.compute_share)],
-        ["  tensor cores active", show.share(launch.tensor_share)],
-        ["  achieved occupancy", show.share(launch.occupancy)],
+    stalls = [f"{name}, {show.digits(warps)} warps" for name, warps in launch.stalls[:MAX_STALLS]]
+    return [
+        show.line(short_name(launch.name), COUNTED_NAME_WIDTH),
+        show.duration(launch.time_s),
+        _rate(launch.bytes_per_s),
+        show.share(launch.memory_share),
+        f"{show.size(launch.read_bytes)}, {show.size(launch.written_bytes)}",
+        show.share(launch.l2_hit_share),
+        show.share(launch.compute_share),
+        show.share(launch.tensor_share),
+        show.share(launch.occupancy),
+        *stalls,
+        *[show.ABSENT] * (MAX_STALLS - len(stalls)),
     ]
-    lines = _columns(rows)
-    for reason, warps in launch.stalls[:MAX_STALLS]:
-        lines.append(f"  stalled: {show.digits(warps)} warps {ncu.STALLS.get(reason, reason)} ({reason})")
-    return lines
 
 
 def _rate(bytes_per_s: float | None) -> str:

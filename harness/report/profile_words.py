@@ -15,6 +15,9 @@ BUSY = 0.6
 
 TENSOR_USED = 0.01
 
+ALIKE = 0.03
+"""Two profiled calls of one program differ by so much."""
+
 WASTE = 1.2
 """Bytes moved over the least ones from which on it is worth saying."""
 
@@ -34,8 +37,10 @@ def _compared(profile: Profile) -> list[str]:
     if not own or not other:
         return []
     launches = [side.census.get("launches", 0) for side in (profile.solution, profile.reference)]
-    how = "less" if own < other else "more"
-    line = f"The solution takes {show.duration(own)}, {show.share(abs(own / other - 1))} {how} than the reference"
+    how = f"{show.share(abs(own / other - 1))} {'less' if own < other else 'more'} than the reference"
+    if abs(own / other - 1) < ALIKE:
+        how = f"about as long as the reference ({show.duration(other)})"
+    line = f"The solution takes {show.duration(own)}, {how}"
     if launches[0] != launches[1]:
         line += f", in {launches[0]} launch{'' if launches[0] == 1 else 'es'} instead of {launches[1]}"
     return [f"{line}. This is one profiled call: harness eval measures speedups."]
