@@ -252,6 +252,13 @@ class TestDenominators:
         assert row.same_within is None, "no noise floor was measured"
 
 
+    def test_inside_the_noise_floor_nothing_is_faster_than_1x(self) -> None:
+        timing: dict[str, object] = {"noise_floor": {"log_width": 0.005}}
+        for floor, share in ((timing, 0.0), ({}, 1.0)):
+            found = score(entries_of([record(speedup=1.004, half=0.001, timing=floor)]))
+            assert (found.fast_p[1.0], found.fast_p[0.8]) == (share, 1.0)
+
+
 class TestRanks:
     def test_overlapping_intervals_share_a_rank(self) -> None:
         records = [

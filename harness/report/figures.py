@@ -211,12 +211,12 @@ def _speedups(timed: Sequence[Entry], over: str, colours: Mapping[str, str]) -> 
 
 def _fast_p(entries: Sequence[Entry], over: str, colours: Mapping[str, str]) -> Figure:
     judged = [entry for entry in entries if entry.judged]
-    speedups = [entry.speedup for entry in judged if entry.speedup is not None]
+    speedups = [entry.counted for entry in judged if entry.counted is not None]
     low, high = min([0.1, *speedups]), max([2.0, *speedups])
     figure = _figure(3.6)
     axes = figure.subplots()
     for place, (name, own) in enumerate(_by_author(judged, colours).items()):
-        held = sorted(entry.speedup for entry in own if entry.speedup is not None)
+        held = sorted(entry.counted for entry in own if entry.counted is not None)
         places = [low / 2, *held, high * 2]
         shares = [(len(held) - rank) / len(own) for rank in range(len(held) + 1)]
         axes.step(

@@ -12,10 +12,11 @@ not_emulated, unsupported) is in no denominator; its number is shown. A disquali
 without a rank. A pass without a time (CUDA sources on the host) counts for fast_0, which is correctness, and for no
 other p. Of several records of one solution on one machine the one that finished last counts.
 
-**Formulas.** fast_p is the share of problems solved with a speedup strictly above p, and the mean speedup is the
-geometric mean over correct ones (A. Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?", 2025,
-arXiv:2502.10517). pass@k is the unbiased estimator 1 - C(n-c, k) / C(n, k) of M. Chen et al., "Evaluating Large
-Language Models Trained on Code", 2021, arXiv:2107.03374, section 2.1.
+**Formulas.** fast_p is the share of problems solved with a speedup strictly above p, where one inside the noise floor
+that was measured beside it counts as 1; the mean speedup is the geometric mean over correct ones (A. Ouyang et al.,
+"KernelBench: Can LLMs Write Efficient GPU Kernels?", 2025, arXiv:2502.10517). pass@k is the unbiased estimator
+1 - C(n-c, k) / C(n, k) of M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021, arXiv:2107.03374,
+section 2.1.
 
 **Where figures are read from.** Against the baseline that `timing.baseline` names (eager where it names none):
 `speedup` of the record, its interval from `timing.speedup.low` and `.high` (or `timing.speedup_interval`). Against
@@ -116,6 +117,11 @@ class Entry:
         if self.speedup is None or self.floor == 0.0:
             return None
         return same_within(self.speedup, self.low, self.high, floor=self.floor)
+
+    @property
+    def counted(self) -> float | None:
+        """The speedup that fast_p counts: 1 where it is inside its noise floor, and so not above 1."""
+        return 1.0 if self.same_within is not None else self.speedup
 
     @property
     def passed(self) -> bool:
@@ -313,7 +319,7 @@ def shares(
 ) -> dict[float, float | None]:
     """fast_p of judged entries and `missing` failures. Where passes exist and none is timed, speed is unknown."""
     failures: list[float | None] = [None] * (missing + sum(1 for entry in judged if not entry.passed))
-    timed = [entry.speedup for entry in judged if entry.speedup is not None]
+    timed = [entry.counted for entry in judged if entry.counted is not None]
     untimed = sum(1 for entry in judged if entry.passed) - len(timed)
     passes: list[float | None] = [1.0] * (len(timed) + untimed)
     return {
