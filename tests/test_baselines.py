@@ -547,6 +547,11 @@ class TestFiles:
             ("level1/16", pytest.approx(20e-3)),
         ]
 
+    def test_a_ratio_to_eager_inside_the_noise_is_the_same(self) -> None:
+        for over, said in ((1.003, "same (within 1.3 %)"), (1.2, "1.20x (1.19 to 1.21)")):
+            row = pages.row_of(problem(number=16), FULL, entry(over=over), None)
+            assert pages.compared(row) == said
+
     def test_what_befell_a_compiled_reference_is_not_said_of_eager(self) -> None:
         lines = {
             str(cells[0]): [str(cell) for cell in cells]

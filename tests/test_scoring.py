@@ -251,7 +251,6 @@ class TestDenominators:
         (row,) = leaderboard([record(speedup=1.004, half=0.001)])
         assert row.same_within is None, "no noise floor was measured"
 
-
     def test_inside_the_noise_floor_nothing_is_faster_than_1x(self) -> None:
         timing: dict[str, object] = {"noise_floor": {"log_width": 0.005}}
         for floor, share in ((timing, 0.0), ({}, 1.0)):

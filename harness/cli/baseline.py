@@ -257,12 +257,12 @@ def _level(item: tuple[_Chosen, Sequence[Baseline]]) -> str:
 def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Row], wall_s: float) -> None:
     parts = []
     for row in rows:
-        time_s, over = pages.number(row, "device_s"), pages.number(row, "over_eager")
+        time_s = pages.number(row, "device_s")
         said = row["outcome"] if time_s is None else show.duration(time_s)
-        if over is not None and row["baseline"] != Baseline.EAGER.value:
-            said += f" ({over:.3g}x)"
+        if time_s is not None and row["baseline"] != Baseline.EAGER.value:
+            said += f", {pages.compared(row)}"
         parts.append(f"{row['baseline']} {said}")
-    say(f"[{number}/{total}] {problem.id} {problem.name}: {', '.join(parts)}; {wall_s:.1f} s")
+    say(f"[{number}/{total}] {problem.id} {problem.name}: {'; '.join(parts)}; {wall_s:.1f} s")
 
 
 def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:

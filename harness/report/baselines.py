@@ -31,8 +31,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from harness.comparing import WITHIN_RUN
 from harness.model import Baseline, Problem, Workload
 from harness.report import format as show
+from harness.stats import same_within
 
 if TYPE_CHECKING:
     from harness.baselines import Entry
@@ -212,18 +214,22 @@ def table(rows: Sequence[Row]) -> Table:
         light_s = number(any_row, "sol_time_s")
         share = show.share(light_s / eager_s) if light_s and eager_s else show.ABSENT
         time = show.duration(eager_s) if eager_s else _why(eager) if eager else show.ABSENT
-        cells = [problem, any_row["name"], time, share, *(_compared(own.get(name)) for name in names)]
+        cells = [problem, any_row["name"], time, share, *(compared(own.get(name)) for name in names)]
         held.add_row(*(Text(show.line(cell, 120)) for cell in cells))
     return held
 
 
-def _compared(row: Row | None) -> str:
+def compared(row: Row | None) -> str:
+    """How many times faster than eager, with the interval; that it is the same; or why there is no time."""
     if row is None:
         return show.ABSENT
     ratio = number(row, "over_eager")
     if ratio is None:
         return _why(row)
-    return show.speedup_with_interval(ratio, number(row, "over_eager_low"), number(row, "over_eager_high"))
+    low, high = number(row, "over_eager_low"), number(row, "over_eager_high")
+    if (same := same_within(ratio, low, high, floor=WITHIN_RUN)) is not None:
+        return f"same (within {show.digits(100 * same, 2)} %)"
+    return show.speedup_with_interval(ratio, low, high)
 
 
 def _why(row: Row) -> str:
