@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +35,17 @@ class Post:
 class Posts:
     """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss.
 
-    `most` is how many of one tool are worth having ready.
+    `most` is how many of each tool are worth having ready.
     """
 
     def __init__(
-        self, executable: str, *, preload: Sequence[str], logs: Path, most: int, again: Callable[[Tool], None]
+        self,
+        executable: str,
+        *,
+        preload: Sequence[str],
+        logs: Path,
+        most: Mapping[Tool, int],
+        again: Callable[[Tool], None],
     ) -> None:
         self._executable = executable
         self._preload = tuple(preload)
@@ -73,7 +79,7 @@ class Posts:
         """Begin one more, before it is asked for, unless there are enough; why there is none is told to whoever takes
         the next."""
         with self._changed:
-            if sum(post.tool is tool for post in self._all) >= self._most:
+            if sum(post.tool is tool for post in self._all) >= self._most[tool]:
                 return  # whoever could not wait has begun one
         with suppress(ZygoteError, OSError):
             self.give_back(self._begin(tool))

@@ -155,7 +155,11 @@ def test_waiting_for_silence_takes_nothing_of_the_solutions_time(court: Court, m
 def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tmp_path: Path) -> None:
     """Else each that is lost while audits wait for their turn would leave one zygote more than before."""
     posts = Posts(
-        str(tmp_path / "compute-sanitizer"), preload=("json",), logs=tmp_path, most=2, again=lambda tool: None
+        str(tmp_path / "compute-sanitizer"),
+        preload=("json",),
+        logs=tmp_path,
+        most=dict.fromkeys(Tool, 2),
+        again=lambda tool: None,
     )
     try:
         lost, other = posts.take(Tool.MEMCHECK), posts.take(Tool.MEMCHECK)
