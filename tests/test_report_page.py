@@ -312,6 +312,14 @@ def test_the_kernels_that_ran_have_a_table() -> None:
     assert page.count("ampere_sgemm_128x64") == 1
 
 
+def test_grouped_values_have_the_unit_of_their_group() -> None:
+    timing = {"peak_memory_bytes": {"solution": 67110400}, "gpu_after_rounds": [{"throttle_reasons": 4}]}
+    record = replace(RECORDS[0], evidence={"stages_s": {"load": 0.3485}}, timing=timing)
+    text = read(rendered([record])).text
+    for expected in ("load: 348 ms", "solution: 64.0 MiB", "throttle reasons: power cap (software)"):
+        assert expected in text, expected
+
+
 @pytest.mark.parametrize(
     "held", [None, 3, [], {"kernels": 3}, {"kernels": [3, {}]}, {"kernels": [{"grid": "x", "share": "y"}]}]
 )

@@ -43,14 +43,13 @@ def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> Render
         if rows is not None and depth < MAX_DEPTH:
             parts.append(_titled(name, _table(rows)))
         elif isinstance(held, Mapping) and held and depth < MAX_DEPTH:
-            handed = next((ending for ending in _HANDED_DOWN if name.endswith(ending)), unit)
-            parts.append(_titled(name, details(held, depth + 1, handed)))
+            parts.append(_titled(name, details(held, depth + 1, unit_inside(name, unit))))
         elif _are_mappings(held) and depth < MAX_DEPTH:
             parts += [_titled(f"{name} {n}", details(row, depth + 1)) for n, row in enumerate(held[:MAX_ROWS], 1)]
             if len(held) > MAX_ROWS:
                 parts.append(Text(f"… {len(held) - MAX_ROWS} more"))
         else:
-            plain.add_row(Text(label(name)), Text(_shown(name, held, unit)))
+            plain.add_row(Text(label(name)), Text(shown(name, held, unit)))
     return Group(*([plain] if plain.row_count else []), *parts)
 
 
@@ -58,8 +57,13 @@ def _are_mappings(held: Any) -> bool:
     return isinstance(held, (list, tuple)) and bool(held) and all(isinstance(row, Mapping) and row for row in held)
 
 
-def _shown(name: str, held: Any, unit: str = "") -> str:
-    """A plain value by its name, or by that of the mapping that it stands in."""
+def unit_inside(name: str, unit: str = "") -> str:
+    """The unit of values in the mapping `name`, which itself stands where that is `unit`."""
+    return next((ending for ending in _HANDED_DOWN if name.endswith(ending)), unit)
+
+
+def shown(name: str, held: Any, unit: str = "") -> str:
+    """A plain value by its name, or by that of the mapping that it stands in (`unit_inside`)."""
     if name == "throttle_reasons" and isinstance(held, int) and not isinstance(held, bool):
         return reasons_in_words(held)
     return show.value(name if name.endswith(_UNITS) else f"{name}{unit}", held)
@@ -107,7 +111,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
         numeric = all(isinstance(row.get(column, 0), (int, float)) for _, row in rows)
         table.add_column(Text(label(column)), justify="right" if numeric else "left", overflow="fold")
     for name, row in rows[:MAX_ROWS]:
-        cells = [Text(_shown(column, row.get(column))) for column in columns]
+        cells = [Text(shown(column, row.get(column))) for column in columns]
         table.add_row(*([Text(label(name))] if named else []), *cells)
     if len(rows) > MAX_ROWS:
         table.add_row(Text(f"… {len(rows) - MAX_ROWS} more"))

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from harness.model import Record
 from harness.report import format as show
+from harness.report.details import shown, unit_inside
 from harness.report.html.svg import strip
 from harness.report.html.tables import Table, census_table, kernel_table, tone_of
 from harness.report.terminal import result_of
@@ -122,19 +123,19 @@ def _evidence(record: Record) -> dict[str, Any]:
     return {name: value for name, value in held.items() if value}
 
 
-def _lines(held: Mapping[str, Any], depth: int = 0) -> str:
+def _lines(held: Mapping[str, Any], depth: int = 0, unit: str = "") -> str:
     """Names and values, one a line, deeper ones indented."""
     lines = []
     for name, value in held.items():
         indent = "  " * depth
-        shown = show.line(str(name).replace("_", " "), 60)
+        label = show.line(str(name).replace("_", " "), 60)
         if isinstance(value, Mapping) and value and depth < MAX_DEPTH:
-            lines += [f"{indent}{shown}", _lines(value, depth + 1)]
+            lines += [f"{indent}{label}", _lines(value, depth + 1, unit_inside(str(name), unit))]
         elif (
             isinstance(value, list) and value and depth < MAX_DEPTH and all(isinstance(item, Mapping) for item in value)
         ):
             for number, item in enumerate(value[:20]):
-                lines += [f"{indent}{shown} {number + 1}", _lines(item, depth + 1)]
+                lines += [f"{indent}{label} {number + 1}", _lines(item, depth + 1)]
         else:
-            lines.append(f"{indent}{shown}: {show.value(str(name), value)}")
+            lines.append(f"{indent}{label}: {shown(str(name), value, unit)}")
     return "\n".join(lines)
