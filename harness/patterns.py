@@ -24,6 +24,9 @@ MAX_MARGINAL = 2**24
 TILES = (256, 128, 64, 32, 16, 8)
 """Tile widths that kernels use; a remainder of one of them is called a partial tile."""
 
+PERIOD = 256
+"""Elements in memory after which what threads of a warp or block do wrong repeats; a power of two."""
+
 LEAST = 4
 """Fewer wrong places make no pattern: the first one's index says enough."""
 
@@ -50,6 +53,7 @@ class Marginals:
         self.first: int | None = None
         self.last: int | None = None
         self._steps: set[int] = set()
+        self._residues = np.zeros(PERIOD, dtype=np.bool_)
         self._counts: list[torch.Tensor | None] = [None] * len(self.shape)
 
     def add(self, mask: torch.Tensor, offset: int) -> None:
@@ -65,6 +69,7 @@ class Marginals:
         if places.numel() > 1 and len(self._steps) < 2:
             steps = places.diff()
             self._steps.update(torch.stack((steps.min(), steps.max())).tolist())
+        self._residues |= torch.bincount(places % PERIOD, minlength=PERIOD).cpu().numpy() > 0
         self.first = ends[0] if self.first is None else self.first
         self.last = ends[1]
         stride = math.prod(self.shape)
@@ -80,7 +85,15 @@ class Marginals:
         """The pattern in words; empty where none is seen."""
         counts = [None if held is None else held.cpu().numpy() for held in self._counts]
         step = next(iter(self._steps)) if len(self._steps) == 1 else None
-        return describe_counts(self.shape, counts, wrong=self.wrong, first=self.first, last=self.last, step=step)
+        return describe_counts(
+            self.shape,
+            counts,
+            wrong=self.wrong,
+            first=self.first,
+            last=self.last,
+            step=step,
+            residues=np.flatnonzero(self._residues).tolist(),
+        )
 
 
 def describe_pattern(mask: torch.Tensor) -> str:
@@ -98,11 +111,12 @@ def describe_counts(
     first: int | None,
     last: int | None,
     step: int | None = None,
+    residues: Sequence[int] = (),
 ) -> str:
     """Words for wrong places given how many lie at each coordinate of each dimension.
 
     `counts[d]` has `shape[d]` entries (None where not kept); `first` and `last` are flat indices, `step` how far each
-    lies behind the one before, where that is the same for all.
+    lies behind the one before, where that is the same for all, `residues` what they leave when divided by `PERIOD`.
     """
     total = math.prod(shape)
     if wrong == 0 or first is None or last is None:
@@ -125,6 +139,8 @@ def describe_counts(
         if len(shape) == 2 and step == shape[1] + 1:
             return "the diagonal" if first == 0 else "a diagonal"
         return f"every {_ordinal(step)} element in memory order, from element {first}"
+    if (lanes := _lanes(residues)) and wrong >= OFTEN * len(residues):
+        return lanes
     if grid and wrong >= max(SPARSE * filled, OFTEN * lines):
         return grid
     return f"scattered over {_share(wrong / total)} of the places"
@@ -159,6 +175,23 @@ def _run(wrong: int, total: int, *, to_the_end: bool) -> str:
     if tile is None:
         return "one unbroken run up to the end"
     return f"the last {wrong} elements in memory order (the last partial tile of {tile})"
+
+
+def _lanes(residues: Sequence[int]) -> str:
+    """Places that repeat in memory whatever the rows' length, as those of some threads of each warp or block do."""
+    held = set(residues)
+    for period in (2**power for power in range(1, PERIOD.bit_length())):
+        own = sorted({place % period for place in held})
+        if len(own) == period or len(own) * (PERIOD // period) != len(held):
+            continue
+        if len(own) == 1:
+            return f"element {own[0]} of every {period} in memory order"
+        if own[-1] - own[0] == len(own) - 1:
+            return f"elements {own[0]} to {own[-1]} of every {period} in memory order"
+        if len(own) <= 4:
+            return f"elements {', '.join(map(str, own))} of every {period} in memory order"
+        return ""
+    return ""
 
 
 def _triangle(

@@ -133,6 +133,24 @@ def test_unwritten_values_are_named_before_their_pattern() -> None:
     assert "may not have run" not in text
 
 
+def test_where_only_places_without_a_number_are_wrong_no_number_is_called_the_worst() -> None:
+    right = {"index": [0, 0], "got": 0.25, "expected": 0.25}
+    held = output(
+        first={"index": [3, 4], "got": "nan", "expected": 0.5}, worst=right, non_finite_mismatches=128, rms_error=0.0
+    )
+    for device, hint in ((DeviceKind.HOST, "all new memory is filled with it"), (DeviceKind.CUDA, "from 0 / 0")):
+        record = failing(Status.non_finite, device=device, evidence={"outputs": [held | {"max_error": 0.0}]})
+        text = feedback(record)
+        assert "first wrong at [3, 4]: got nan, expected about 0.5" in text
+        assert "worst wrong" not in text
+        assert "error over all finite values" in text
+        assert hint in text
+    worse = feedback(failing(Status.non_finite, evidence={"outputs": [held | {"max_error": 0.7}]}))
+    assert "worst wrong at [0, 0]" in worse
+    same = output(worst={"index": [0, 0], "got": 1.0, "expected": 2.345678}, max_error=0.7)
+    assert "worst wrong" not in feedback(failing(Status.wrong_value, evidence={"outputs": [same]}))
+
+
 def test_failing_on_one_kind_of_inputs_alone_says_what_that_suggests() -> None:
     variants = {"own": {"calls": 3, "failed": 0}, "structured": {"calls": 2, "failed": 2}}
     text = feedback(failing(Status.wrong_value, evidence={"variants": variants}))

@@ -27,6 +27,7 @@ def mark(*places: object) -> Callable[[torch.Tensor], None]:
 
 
 ALL = slice(None)
+HALF_WARPS = "elements 16 to 31 of every 32 in memory order"
 LAST_TILE = "the last 116 elements in memory order (the last partial tile of 256)"
 
 
@@ -78,6 +79,17 @@ def chance(share: float, *shape: int) -> torch.Tensor:
             (37, 100),
             lambda held: held.view(-1)[3:3001:7].fill_(True),
             "every 7th element in memory order, from element 3",
+        ),
+        ((67, 61), lambda held: held.view(-1)[16:].unfold(0, 16, 32).logical_or_(torch.tensor(True)), HALF_WARPS),
+        (
+            (67, 61),
+            lambda held: held.view(-1)[:4064].view(-1, 32)[:, 16:].logical_or_(chance(0.5, 127, 16)),
+            HALF_WARPS,
+        ),
+        (
+            (67, 61),
+            lambda held: held.view(-1)[5::64].logical_or_(chance(0.7, 64)),
+            "element 5 of every 64 in memory order",
         ),
         ((1024,), lambda held: held.view(-1, 32)[:, 16:].fill_(True), "16 elements in every 32, from element 16"),
         ((8, 256), lambda held: held.view(8, 4, 64)[:, :, 60:].fill_(True), "4 columns in every 64, from column 60"),

@@ -12,7 +12,7 @@ from typing import Any
 from harness.feedback import evidence as read
 from harness.feedback.reports import reports
 from harness.feedback.source import quoted
-from harness.model import Record, Status
+from harness.model import DeviceKind, Record, Status
 from harness.report import format as show
 
 Section = tuple[str, Sequence[str]]
@@ -122,9 +122,11 @@ def _output(held: Mapping[str, Any]) -> list[str]:
     lines = [f"{show.line(held.get('dtype', ''), 20)} {dims}: {wrong} of {count} values wrong"]
     if count and wrong:
         lines[0] += f" ({show.share(wrong / count)})"
-    for name in ("first", "worst"):
-        if place := read.mapping(held, name):
-            lines.append(f"{name} wrong at {place.get('index')}: {_values(place)}")
+    first, worst = read.mapping(held, "first"), read.mapping(held, "worst")
+    if first:
+        lines.append(f"first wrong at {first.get('index')}: {_values(first)}")
+    if worst and worst.get("index") != first.get("index") and not _within(held):
+        lines.append(f"worst wrong at {worst.get('index')}: {_values(worst)}")
     if pattern := read.text(held, "pattern"):
         lines.append(f"pattern: {show.line(pattern, 200)}")
     if clashes := read.whole(held, "non_finite_mismatches"):
@@ -133,6 +135,12 @@ def _output(held: Mapping[str, Any]) -> list[str]:
         lines.append(f"{unwritten} values were never written")
     lines += _errors(held)
     return lines
+
+
+def _within(held: Mapping[str, Any]) -> bool:
+    """Whether all numbers are close enough, so that only places that hold none are wrong."""
+    error, limit = read.number(held, "max_error"), read.number(read.mapping(held, "limits"), "max")
+    return error is not None and limit is not None and error <= limit
 
 
 def _values(place: Mapping[str, Any]) -> str:
@@ -149,7 +157,8 @@ def _errors(held: Mapping[str, Any]) -> list[str]:
     error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
     if error is None or limit is None:
         return []
-    lines = [f"error over all values: {error:.2g} of the output's size, allowed is {limit:.2g}"]
+    over = "all finite values" if read.whole(held, "non_finite_mismatches") else "all values"
+    lines = [f"error over {over}: {error:.2g} of the output's size, allowed is {limit:.2g}"]
     if (own := read.number(held, "reference_rms_error")) is not None:
         lines[0] += f"; the reference in float32 has {own:.2g}"
     rest, wrong = read.number(held, "rest_rms_error"), read.whole(held, "wrong")
@@ -221,6 +230,13 @@ def _advice(record: Record) -> list[str]:
         advice.append("The wrong places have no order: suspect a race; the host device (--device host) names races.")
     if record.status is Status.wrong_value and not advice and 0.0 < _share_wrong(outputs) <= FEW:
         advice.append("Few values are wrong: look at what is special there, the first or last term of a loop, an edge.")
+    if record.status is Status.non_finite and not unwritten:
+        advice.append(
+            "NaN comes from memory that nothing wrote (here all new memory is filled with it), from 0 / 0, or from "
+            "infinity less infinity."
+            if record.device is DeviceKind.HOST
+            else "NaN comes from memory that nothing wrote, from 0 / 0, or from infinity less infinity."
+        )
     if record.status is Status.low_precision:
         advice.append(ROUNDED.get(read.text(record.evidence, "reached"), ROUNDED["fp32"]))
     if record.status is Status.memory_error:
