@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--workers", default="1")
     parser.add_argument("--eval-options", default="", help="more for harness eval, as '--audit never'")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--warm", action="store_true", help="all is built: no run of one copy each before")
     parser.add_argument("--keep", type=Path, help="a folder for the runs' records")
     given = parser.parse_args()
     from harness.config import cache_root
@@ -160,9 +161,11 @@ def main() -> None:
         make_solutions(folder / "once", sources, min(given.count, each_once))
         options = ["--device", given.device, *given.eval_options.split()]
         counts = [int(text) for text in given.workers.split(",")]
-        print(f"{min(given.count, each_once)} solutions; first run, whatever the cache holds:", flush=True)
-        first = evaluate(folder, folder / "once", options, max(counts), "first")
-        print(f"  {first.wall_s} s")
+        before: list[Measured] = []
+        if not given.warm:
+            print(f"{min(given.count, each_once)} solutions; first run, whatever the cache holds:", flush=True)
+            before = [evaluate(folder, folder / "once", options, max(counts), "first")]
+            print(f"  {before[0].wall_s} s")
         measured: list[Measured] = []
         for workers in counts:
             print(f"warm cache, {workers} at once:", flush=True)
@@ -184,7 +187,7 @@ def main() -> None:
             )
             if given.json:
                 # Written after each run: what was measured is kept when the rest is cut off.
-                given.json.write_text(json.dumps([asdict(item) for item in (first, *measured)], indent=2) + "\n")
+                given.json.write_text(json.dumps([asdict(item) for item in (*before, *measured)], indent=2) + "\n")
     finally:
         shutil.rmtree(folder)
 
