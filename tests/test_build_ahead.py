@@ -5,10 +5,13 @@ The sources leave torch's headers out, as in `tests/test_build_builder.py`.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from harness.executors import Order
 from harness.executors.building import LocalBuilders
 from harness.model import Status
 from harness.sandbox import SandboxPolicy
+from harness.sandbox.limits import children_of
 
 SLOW = "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };"
 
@@ -106,6 +110,16 @@ class Builder:
 @pytest.fixture
 def build(zygotes: BuilderZygotes, tmp_path: Path) -> Builder:
     return Builder(zygotes, tmp_path)
+
+
+def zygotes_with(part: str) -> set[int]:
+    """The processes that this one has started as zygotes which imported that."""
+    found = set()
+    for pid in children_of(os.getpid()):
+        with suppress(OSError):
+            if part.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.add(pid)
+    return found
 
 
 def eventually(done: Any) -> None:
@@ -238,6 +252,24 @@ def test_an_order_that_is_expected_begins(build: Builder, builders: LocalBuilder
     outcome = builders.build(order)
     assert outcome.modules[0].begun_from_text
     assert len(jobs) == 1
+
+
+@pytest.mark.parametrize("part", ["harness.build.foresee", "harness.build.harvest"])
+def test_a_zygote_that_is_killed_under_a_compilation_is_replaced(
+    build: Builder, builders: LocalBuilders, jobs: list[str], part: str
+) -> None:
+    """One of these builders', under a compilation that takes long enough to be hit."""
+    ends = "template <int M> struct F<0, M> { static const int v = M; }; int x = F<13, 1>::v;"
+    source = RIGHT.replace("TINY,", f"TINY + '{SLOW} {ends}',")
+    order = Order(source=source, filename="solution.py", arguments=None, log_path=build.log_path)
+    before = zygotes_with(part)
+    builders.expect(order)
+    eventually(lambda: jobs and zygotes_with(part) - before)
+    for pid in zygotes_with(part) - before:
+        os.kill(pid, signal.SIGKILL)
+    outcome = builders.build(order)
+    assert outcome.failure is None
+    assert [module.name for module in outcome.modules] == ["tiny"]
 
 
 def test_an_order_that_does_not_come_ends_with_the_builders(

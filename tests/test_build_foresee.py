@@ -245,6 +245,12 @@ def test_no_more_is_read_than_asked_for(zygotes: BuilderZygotes) -> None:
     assert [spec.name for spec in foresee(text, zygote=zygotes.light, sandbox="auto", limit=3)] == ["e0", "e1", "e2"]
 
 
+def test_a_text_without_extensions_starts_nothing() -> None:
+    with BuilderZygotes() as fresh:
+        assert sandboxed(fresh, "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n") == []
+        assert not fresh.light.started
+
+
 def test_where_nothing_can_be_started_nothing_is_foreseen() -> None:
     with BuilderZygotes() as closed:
         pass
