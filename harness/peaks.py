@@ -1,7 +1,8 @@
 """What one GPU reaches in practice: measured once (about a second), kept in the cache folder, found again by its key.
 
-Edge, trusted side. Imports `datasheets`, `devices`, `environment` and torch; the GPU must be idle meanwhile. The peaks
-are for speed-of-light times. What convicts (`roofline.trust_floor`) keeps to the datasheet's generous ones.
+Edge, trusted side. Imports `datasheets`, `devices`, `disturbance`, `environment`, `gpustate` and torch. The GPU should
+be idle meanwhile; peaks during which it was not are not kept. They are for speed-of-light times. What convicts
+(`roofline.trust_floor`) keeps to the datasheet's generous ones.
 
 Measured are, each as the best of a few after a warm-up, by the clock that solutions are timed with
 (`Device.time_cold`): copying 1 GiB, summing 1 GiB, square products of size 8192 on normally distributed data (zeros
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -26,7 +28,9 @@ import torch
 
 from harness.datasheets import Peaks, datasheet
 from harness.devices import Device
+from harness.disturbance import disturbance
 from harness.environment import Environment, query_gpus, torch_build
+from harness.gpustate import GpuMonitor
 from harness.model import PrecisionClass
 
 FORMAT = 1
@@ -35,6 +39,9 @@ FORMAT = 1
 COPY_BYTES = 2**30
 PRODUCT_SIZE = 8192
 REPEATS = 5
+ATTEMPTS = 3
+"""How often peaks are measured, at most, until nothing disturbs it."""
+
 EMPTY_LAUNCHES = 25
 
 DTYPES = {
@@ -91,16 +98,23 @@ def held(key: PeaksKey, cache_dir: Path) -> Peaks | None:
 def ensure(device: Device, cache_dir: Path, *, refresh: bool = False) -> Peaks | None:
     """The peaks of this GPU, measured now if they never were (or on `refresh`); None on the host device.
 
-    A cache folder that can't be written costs the next run a second, and nothing else.
+    A cache folder that can't be written costs the next run a second, and nothing else. So do peaks of a GPU on which
+    others worked, or that was throttled, each time they were measured: they serve this run and are not kept.
     """
     key = key_of(device)
     if key is None:
         return None
-    found = None if refresh else held(key, cache_dir)
-    if found is None:
+    if not refresh and (known := held(key, cache_dir)) is not None:
+        return known
+    monitor = GpuMonitor(device.uuid)
+    for _ in range(ATTEMPTS):
+        before, since_s = monitor.reading(), time.time()
         found = measure(device)
-        with suppress(OSError):
-            _keep(key, found, cache_dir)
+        seen = monitor.look(since_s)
+        if disturbance(before, seen.reading, seen.around) is None:
+            with suppress(OSError):
+                _keep(key, found, cache_dir)
+            break
     return found
 
 

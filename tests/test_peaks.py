@@ -11,6 +11,8 @@ import torch
 from harness import peaks
 from harness.datasheets import Peaks, datasheet
 from harness.devices import open_device
+from harness.disturbance import Neighbours, Reading
+from harness.gpustate import Look
 from harness.model import DeviceKind, PrecisionClass
 from harness.peaks import PeaksKey
 from harness.roofline import speed_of_light
@@ -73,6 +75,41 @@ def test_a_file_of_another_method_does_not_count(tmp_path: Path) -> None:
 def test_the_host_device_has_none(tmp_path: Path) -> None:
     assert peaks.ensure(open_device(DeviceKind.HOST), tmp_path) is None
     assert not list(tmp_path.iterdir())
+
+
+class Watched:
+    """NVML on a GPU of which `disturbed` measurements see the clocks held down."""
+
+    def __init__(self, disturbed: int) -> None:
+        self.left = disturbed
+        self.now_s = 0.0
+
+    def __call__(self, uuid: str | None) -> Watched:
+        return self
+
+    def reading(self) -> Reading:
+        self.now_s += 1.0
+        return Reading(at_s=self.now_s, throttled_ns={"power brake": 0})
+
+    def look(self, since_s: float) -> Look:
+        self.now_s += 1.0
+        held_ns = 500_000_000 if self.left > 0 else 0
+        self.left -= 1
+        seen = Reading(at_s=self.now_s, throttled_ns={"power brake": held_ns})
+        return Look(state=None, reading=seen, around=Neighbours(known=False))
+
+
+@pytest.mark.parametrize(("disturbed", "measured", "kept"), [(0, 1, True), (1, 2, True), (9, peaks.ATTEMPTS, False)])
+def test_peaks_of_a_gpu_that_was_disturbed_are_measured_again_and_never_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disturbed: int, measured: int, kept: bool
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(peaks, "key_of", lambda device: KEY)
+    monkeypatch.setattr(peaks, "GpuMonitor", Watched(disturbed))
+    monkeypatch.setattr(peaks, "measure", lambda device: calls.append(device) or made())
+    assert peaks.ensure(open_device(DeviceKind.HOST), tmp_path) == made()
+    assert len(calls) == measured
+    assert (peaks.held(KEY, tmp_path) is not None) is kept
 
 
 def test_tf32_is_allowed_inside_and_as_before_outside() -> None:
