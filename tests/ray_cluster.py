@@ -7,10 +7,15 @@ of its own, so that Ray's threads and warnings stay out of the tests'.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ray.cluster_utils import Cluster
+from test_survival import descendants
 
 from harness.config import Machine, resolve
 from harness.environment import collect
@@ -18,11 +23,23 @@ from harness.executors.ray import RayExecutor
 from harness.model import DeviceKind
 from harness.pipeline import Event, Noted, SolutionFinished, evaluate_run
 
+CPUS = 1
+"""Of each node. After one is lost the other holds both judges and the builds, which must not wait for each other."""
+
+
+def kill_machine(cluster: Cluster, node: Any) -> int:
+    """End every process of a node at once, as a machine that is switched off does. How many there were."""
+    doomed = {pid for _, process in node.live_processes() for pid in descendants(process.pid)}
+    for pid in doomed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cluster.remove_node(node, allow_graceful=False)
+    return len(doomed)
+
 
 def main(folder: Path) -> None:
-    # Three processors a node: one for the slot, and after a node is lost one for each of two slots and one for builds.
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    nodes = [cluster.add_node(num_cpus=3) for _ in range(2)]
+    nodes = [cluster.add_node(num_cpus=CPUS) for _ in range(2)]
     config = resolve(
         machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
         run_id="run",
@@ -34,15 +51,17 @@ def main(folder: Path) -> None:
             "min_samples": 4,
             "relative_half_width": 0.9,
             "budget_s": 2.0,
-            "workers": 2,
             "ray_address": cluster.address,
         },
     )
     killed: list[str] = []
+    processes: list[int] = []
     notes: list[str] = []
     slots: list[str | None] = []
 
     with RayExecutor(config) as executor:
+        # Asked before anything is judged: an actor answers one question after another.
+        at = {slot.title: executor.node_of(slot) for slot in executor.slots}
 
         def watch(event: Event) -> None:
             if isinstance(event, Noted):
@@ -50,17 +69,17 @@ def main(folder: Path) -> None:
             if isinstance(event, SolutionFinished):
                 slots.append(event.slot)
                 if not killed:
-                    # The one that is judging something: so its solution is lost with it.
-                    busy = executor.node_of(next(slot for slot in executor.slots if slot.title == event.slot))
-                    victim = next(node for node in nodes if node.node_id == busy)
+                    # The one that has begun with its next solution, which is lost with it.
+                    busy = at[str(event.slot)]
                     killed.append(busy)
-                    cluster.remove_node(victim, allow_graceful=False)
+                    processes.append(kill_machine(cluster, next(node for node in nodes if node.node_id == busy)))
 
         summary = evaluate_run(config, environment=collect(), on_event=watch, executor=executor)
         left = sorted({executor.node_of(slot) for slot in executor.slots})
     cluster.shutdown()
-    said = {"records": len(summary.records), "killed": killed, "left": left, "notes": notes, "judged_by": slots}
-    sys.stdout.write(json.dumps(said) + "\n")
+    said = {"records": len(summary.records), "at": sorted(set(at.values())), "killed": killed, "left": left}
+    told = {"processes": processes, "notes": notes, "judged_by": slots}
+    sys.stdout.write(json.dumps({**said, **told}) + "\n")
 
 
 if __name__ == "__main__":

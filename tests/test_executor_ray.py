@@ -20,15 +20,18 @@ MACHINE = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**33)
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed (the extra ray)")
 def test_a_node_killed_in_the_middle_costs_no_record_and_no_verdict(tmp_path: Path) -> None:
-    make_tree(tmp_path)
+    # Slow to import, so that something is being judged when the node goes.
+    make_tree(tmp_path, at_import="time.sleep(0.5)")
     script = Path(__file__).parent / "ray_cluster.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout.strip().splitlines()[-1])
+    assert len(said["at"]) == 2, "each node has a slot"
     assert len(said["killed"]) == 1
-    assert said["left"]
-    assert said["killed"][0] not in said["left"], "a slot is still on the node that was killed"
+    assert said["processes"][0] > 2, "with the node go its actor and the referee"
+    assert said["left"] == [node for node in said["at"] if node not in said["killed"]]
     assert said["notes"] == []
+    assert len(set(said["judged_by"])) == 2
     assert len(lines(tmp_path)) == said["records"]
     complete(tmp_path)
 

@@ -7,29 +7,28 @@ node that runs them; they are never loaded by a process of Ray's.
 
 What is lost with a node is done again elsewhere: Ray repeats builds, and this module starts a lost actor anew and gives
 it the solution that it was judging. Where no node can take the actor the slot is lost, and its solution goes to
-another one. Each record says on which machine it came about, since that is known only once it has.
+another one. Each record says on which machine it came about, since that is known only once it has. What is built ahead
+is for the most frequent compute capability of the GPUs; a judge with another one has it built for that.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray import exceptions as ray_exceptions
 
-from harness.build import BuildCache, BuildOutcome, open_toolchain
+from harness.build import BuildOutcome
 from harness.config import RunConfig, cache_root
-from harness.environment import collect
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
-from harness.executors.building import LocalBuilders
-from harness.executors.local import LocalExecutor
+from harness.executors.cluster import check_answers, demand, nodes_of
+from harness.executors.node import Capability, Judge, build
 from harness.model import DeviceKind, Failure, Status, one_line
 from harness.tasks import Outcome, Task
 
@@ -43,20 +42,16 @@ minutes or not at all."""
 END_TIMEOUT_S = 5.0
 """How long an actor that is idle may take to end what it started."""
 
-BUILD_CPUS = {DeviceKind.CUDA: 2, DeviceKind.HOST: 1}
-"""A build for a GPU keeps two processors busy: nvcc and g++."""
-
-Modules = dict[str, tuple[bytes, dict[str, Any]]]
-"""The files of a build by their key, with the cache's metadata."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBuilt:
-    """A build somewhere in the cluster: what is known of it here, and where its modules' bytes are."""
+    """A build somewhere in the cluster: what is known of it here, where its modules' bytes are, and for which compute
+    capability (None: the host device)."""
 
     order: Order
     outcome: BuildOutcome
     modules: Any = field(repr=False)
+    capability: Capability | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -77,112 +72,38 @@ class RemoteBuilt:
         """Ray drops the bytes when nobody refers to them."""
 
 
-def _on_node(config: RunConfig, own_cache: bool) -> RunConfig:
-    """The configuration as it holds on the node that this runs on."""
-    return replace(config, executor="local", workers=1, cache_dir=cache_root() if own_cache else config.cache_dir)
-
-
-_opened: dict[str, tuple[LocalBuilders, BuildCache]] = {}
-_opening = threading.Lock()
-
-
-def _build(
-    order: Order, config: RunConfig, own_cache: bool, capability: tuple[int, int] | None
-) -> tuple[BuildOutcome, Modules, bytes]:
-    """A task: build here, and return the outcome, its modules and its log. The builders' zygote stays for the next."""
-    config = _on_node(config, own_cache)
-    folder = Path(tempfile.mkdtemp(prefix="harness-build-"))
+def _connect(address: str | None) -> None:
+    """Join the cluster, or start one of this machine alone. Raises `ExecutorError`."""
+    check_answers(address)
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM) if in_main else None
     try:
-        with _opening:
-            key = repr((config.cache_dir, config.device, config.checked, config.sandbox, capability))
-            if key not in _opened:
-                toolchain = open_toolchain(
-                    config.device, config.cache_dir, checked=config.checked, capability=capability
-                )
-                cache = BuildCache(config.cache_dir, config.cache_limit_bytes)
-                log = Path(tempfile.gettempdir()) / "harness-ray-builder.log"
-                _opened[key] = (
-                    LocalBuilders(
-                        toolchain, cache, timeout_s=config.compile_timeout_s, sandbox=config.sandbox, log=log
-                    ),
-                    cache,
-                )
-            builders, cache = _opened[key]
-        log_path = folder / "build.log"
-        outcome = builders.build(replace(order, log_path=log_path))
-        modules: Modules = {}
-        for module in outcome.modules:
-            held = cache.get(module.key)
-            if held is not None and held.path is not None:
-                modules[module.key] = (held.path.read_bytes(), dict(held.metadata))
-                held.release()
-        outcome.release()
-        log_bytes = log_path.read_bytes() if log_path.exists() else b""
-        return replace(outcome, leases=()), modules, log_bytes
+        ray.init(address=address or "local", log_to_driver=False, include_dashboard=None, logging_level="error")
+    except (ImportError, ConnectionError, RuntimeError, ValueError) as error:
+        raise ExecutorError(
+            f"no Ray cluster at {address!r}: {one_line(str(error))}; start one by `ray start --head`"
+        ) from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)  # Ray sets one of its own, which does not unwind the run
 
 
-class _Judge:
-    """An actor: one slot of one node."""
+def _told(error: ray_exceptions.RayError) -> Exception:
+    """What a task of a node raised there; `ExecutorError` where that is that it has no harness."""
+    cause = getattr(error, "cause", None)
+    text = str(error)
+    if isinstance(cause, ImportError) or "No module named 'harness" in text or "failed to import" in text:
+        return ExecutorError(
+            f"a node of the Ray cluster can't import the harness: install this version on every node ({one_line(text)})"
+        )
+    return cause if isinstance(cause, Exception) else error
 
-    def __init__(self, config: RunConfig, own_cache: bool) -> None:
-        self._config = _on_node(config, own_cache)
-        self._folder = Path(tempfile.mkdtemp(prefix="harness-judge-"))
-        self._environment = collect()
-        self._cache = BuildCache(self._config.cache_dir, self._config.cache_limit_bytes)
-        self._executor = LocalExecutor(self._config, self._environment, self._folder)
-        (self._slot,) = self._executor.slots
 
-    def about(self) -> dict[str, Any]:
-        """What every record of this node carries, its title, and what to compile for."""
-        gpu = next((gpu for gpu in self._environment.gpus if gpu.uuid == self._slot.environment["gpu_uuid"]), None)
-        return {
-            "environment": dict(self._slot.environment),
-            "title": self._slot.title,
-            "capability": gpu.compute_capability if gpu is not None else None,
-            "node": ray.get_runtime_context().get_node_id(),
-        }
+class _Judge(Judge):
+    """A judge that knows which node of the cluster it is on."""
 
-    def judge(self, task_json: Mapping[str, Any], built: BuildOutcome, modules: Modules) -> dict[str, Any]:
-        """The verdict and the output of the solution's process, or why this slot can give none."""
-        log_path = self._folder / "run.log"
-        log_path.unlink(missing_ok=True)
-        task = replace(Task.from_json(task_json), log_path=log_path)
-        leases = []
-        try:
-            placed = []
-            for module in built.modules:
-                held = self._cache.get(module.key) or self._put(module.key, modules)
-                assert held.path is not None
-                leases.append(held)
-                placed.append(replace(module, path=held.path))
-            runtime = (Path(self._executor.runtime),) if self._executor.runtime else ()
-            own = replace(built, modules=tuple(placed), runtime=runtime or built.runtime)
-            outcome = self._executor.judge(self._slot, task, own)
-            if outcome is None:
-                outcome = self._executor.settle(self._slot, task, own)
-        except SlotLost as lost:
-            return {"lost": str(lost)}
-        finally:
-            for held in leases:
-                held.release()
-        log = log_path.read_bytes() if log_path.exists() else b""
-        return {"outcome": outcome.to_json(), "log": log}
-
-    def close(self) -> None:
-        """End the referee, and leave no file behind."""
-        self._executor.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _put(self, key: str, modules: Modules) -> Any:
-        data, metadata = modules[key]
-        path = self._folder / "module.so"
-        path.write_bytes(data)
-        try:
-            return self._cache.put(key, path, metadata)
-        finally:
-            path.unlink()
+    def node(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
 
 
 class RayExecutor:
@@ -194,29 +115,24 @@ class RayExecutor:
         self._own_cache = config.cache_dir == cache_root()
         self._connected = not ray.is_initialized()
         if self._connected:
-            try:
-                ray.init(address=config.ray_address, log_to_driver=False, include_dashboard=None, logging_level="error")
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ExecutorError(
-                    f"no Ray cluster at {config.ray_address!r}: {one_line(str(error))}; start one by `ray start --head`"
-                ) from error
+            _connect(config.ray_address)
         self._lock = threading.Lock()
         self._closed = False
         self._actors: dict[str, Any] = {}
         self._environments: dict[str, dict[str, Any]] = {}
-        self._capability: tuple[int, int] | None = None
+        self._capabilities: dict[str, Capability | None] = {}
         try:
-            count = self._count()
+            asked = demand(nodes_of(ray.nodes()), config.device, workers=config.workers, model=config.accelerator_type)
+            self._judge_cpus = asked.judge_cpus
+            self.builders = asked.builders
+            self._task: Any = ray.remote(num_cpus=asked.build_cpus, max_retries=TRIES, num_returns=3)(build)
             self._slots = []
-            for number in range(count):
+            for number in range(asked.judges):
                 name = f"ray-{number}"
                 self._environments[name] = {}
                 self._slots.append(Slot(name=name, title=name, environment=self._environments[name]))
                 self._start(name)
-            self.builders = max(1, int(ray.cluster_resources().get("CPU", 1)) - count)
-            self._task: Any = ray.remote(num_cpus=BUILD_CPUS[config.device], max_retries=TRIES, num_returns=3)(_build)
-            if config.device is DeviceKind.CUDA:
-                self._capability = self._lowest_capability()
+            self._usual = self._most_frequent() if config.device is DeviceKind.CUDA else None
         except BaseException:
             self.close()
             raise
@@ -229,18 +145,21 @@ class RayExecutor:
         """Nothing to begin: each task starts what it needs where it runs."""
 
     def build(self, order: Order) -> RemoteBuilt:
-        outcome, modules, log = self._task.remote(order, self._config, self._own_cache, self._capability)
+        return self._build_for(self._usual, order)
+
+    def _build_for(self, capability: Capability | None, order: Order) -> RemoteBuilt:
+        outcome, modules, log = self._task.remote(order, self._config, self._own_cache, capability)
         try:
             known, log_bytes = ray.get([outcome, log])
         except ray_exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, Exception) else error from error
+            raise _told(error) from error
         except ray_exceptions.RayError as error:
             failure = Failure(status=Status.harness_error, reason=one_line(f"the cluster lost the build: {error}"))
-            return RemoteBuilt(order=order, outcome=BuildOutcome(failure=failure), modules=None)
+            return RemoteBuilt(order=order, outcome=BuildOutcome(failure=failure), modules=None, capability=capability)
         order.log_path.parent.mkdir(parents=True, exist_ok=True)
         with order.log_path.open("ab") as file:
             file.write(log_bytes)
-        return RemoteBuilt(order=order, outcome=known, modules=modules)
+        return RemoteBuilt(order=order, outcome=known, modules=modules, capability=capability)
 
     def await_slot(self, slot: Slot) -> None:
         """Nothing to wait for: `judge` begins nothing ahead."""
@@ -250,11 +169,16 @@ class RayExecutor:
         reason = ""
         for _ in range(TRIES):
             actor = self._ready(slot)
+            wanted = self._capabilities[slot.name]
+            if built.capability != wanted:
+                built = self._build_for(wanted, built.order)
+            if (failure := built.failure) is not None:
+                return Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
             try:
                 said = ray.get(actor.judge.remote(task.to_json(), built.outcome, built.modules))
             except (ray_exceptions.ObjectLostError, ray_exceptions.OwnerDiedError) as error:
                 reason = f"the modules were lost with their node: {error}"
-                built = self.build(built.order)
+                built = self._build_for(wanted, built.order)
                 continue
             except ray_exceptions.RayTaskError as error:
                 reason = f"the referee failed: {error}"
@@ -277,42 +201,27 @@ class RayExecutor:
 
     def node_of(self, slot: Slot) -> str:
         """Ray's id of the node that judges for a slot."""
-        return str(ray.get(self._ready(slot).about.remote())["node"])
+        return str(ray.get(self._ready(slot).node.remote()))
 
     def close(self) -> None:
         """End every actor, and the connection where this made it. Idempotent."""
         with self._lock:
             self._closed = True
-        for name, actor in list(self._actors.items()):
-            # One that is still judging, or on a lost node, is ended without its leave.
-            with suppress(ray_exceptions.RayError):
-                ray.get(actor.close.remote(), timeout=END_TIMEOUT_S)
+        # One that is still judging, or on a lost node, is ended without its leave.
+        with suppress(ray_exceptions.RayError):
+            leave = [actor.close.remote() for actor in self._actors.values()]
+            if leave:
+                ray.wait(leave, num_returns=len(leave), timeout=END_TIMEOUT_S)
+        for name in list(self._actors):
             self._end(name)
         if self._connected and ray.is_initialized():
             ray.shutdown()
-
-    def _count(self) -> int:
-        resources = ray.cluster_resources()
-        if self._config.device is DeviceKind.HOST:
-            nodes = sum(1 for node in ray.nodes() if node["Alive"])
-            return self._config.workers or nodes
-        model = self._config.accelerator_type
-        gpus = sum(
-            int(node["Resources"].get("GPU", 0))
-            for node in ray.nodes()
-            if node["Alive"] and (model is None or f"accelerator_type:{model}" in node["Resources"])
-        )
-        if not gpus:
-            known = sorted(name.removeprefix("accelerator_type:") for name in resources if "accelerator_type" in name)
-            what = "no GPU" if model is None else f"no GPU of accelerator type {model} (it has: {', '.join(known)})"
-            raise ExecutorError(f"the Ray cluster offers {what}; --device host runs on its CPUs")
-        return min(gpus, self._config.workers or gpus)
 
     def _start(self, name: str) -> Any:
         with self._lock:
             if self._closed:
                 raise SlotLost("the run has ended")
-            options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
+            options: dict[str, Any] = {"num_cpus": self._judge_cpus, "scheduling_strategy": "SPREAD"}
             if self._config.device is DeviceKind.CUDA:
                 options["num_gpus"] = 1
                 if self._config.accelerator_type is not None:
@@ -337,21 +246,31 @@ class RayExecutor:
                 reason = one_line(str(error))
                 self._end(slot.name)
                 continue
+            self._capabilities[slot.name] = about["capability"]
             self._environments[slot.name].update(about["environment"])
             return actor
         raise SlotLost(f"{slot.title}: its actor can't start: {reason}")
 
-    def _lowest_capability(self) -> tuple[int, int]:
-        """The compute capability that all slots' GPUs have: builds must run on each."""
-        known = []
-        for slot in self._slots:
-            about = ray.get(self._ready(slot).about.remote())
-            if about["capability"]:
-                major, minor = about["capability"].split(".")
-                known.append((int(major), int(minor)))
+    def _most_frequent(self) -> Capability | None:
+        """The compute capability that most of the slots' GPUs have, the lowest of several.
+
+        A slot that has no node in time says so when it is to judge; the others need not wait for it.
+        """
+        asked = [self._actors[slot.name].about.remote() for slot in self._slots]
+        there, _ = ray.wait(asked, num_returns=len(asked), timeout=PLACE_TIMEOUT_S)
+        known: Counter[Capability] = Counter()
+        reason = f"none was there within {PLACE_TIMEOUT_S:.0f} s"
+        for reply in there:
+            try:
+                found = ray.get(reply)["capability"]
+            except ray_exceptions.RayError as error:
+                reason = str(_told(error))
+                continue
+            if found is not None:
+                known[found] += 1
         if not known:
-            raise ExecutorError("no GPU of the cluster names its compute capability")
-        return min(known)
+            raise ExecutorError(f"no GPU of the cluster names its compute capability: {one_line(reason)}")
+        return min(known, key=lambda capability: (-known[capability], capability))
 
     def _end(self, name: str) -> None:
         with self._lock:
