@@ -446,6 +446,12 @@ class TestCommand:
         assert len(held) == len(records(Path(run) / "records.jsonl"))
         assert {item["feedback"].split("\n")[0].split(": ")[-1] for item in held} >= {"passed", "compile error"}
 
+    def test_a_run_without_records_says_so(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "records.jsonl").write_text("")
+        assert main(["show", str(tmp_path), "--feedback"]) == 0
+        held = capsys.readouterr()
+        assert (held.out, "no records in this run yet" in held.err) == ("", True)
+
     def test_a_folder_of_sources_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
         run = str(HERE.parent / "results" / "h200-examples")
         assert main(["show", run, "--feedback", "--solutions", "nowhere"]) == 2

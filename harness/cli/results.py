@@ -78,6 +78,8 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
         print_json([{"solution": item.solution, "status": item.status.value, "feedback": text} for item, text in texts])
     else:
         print_text("\n".join(text for _, text in texts))
+        if not texts:
+            say("no records in this run yet: there is nobody to write to")
 
 
 def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -> list[Path]:
