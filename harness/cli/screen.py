@@ -16,6 +16,7 @@ from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, s
 from harness.config import ConfigError
 from harness.model import Record, Status
 from harness.report.format import block
+from harness.report.terminal import speedup_of
 from harness.runs import is_run
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
 from harness.sources import SourceFinder
@@ -109,8 +110,8 @@ def _of_run(path: Path, solutions: Path) -> list[_Screened]:
     for record in RunStore.open(path).records():
         source = finder.source_of(record)
         held = screen(source) if source is not None else Screening(findings=(), unreadable=_why(record, solutions))
-        speedup = "" if record.speedup is None else f", {record.speedup:.3g}x"
-        found.append(_Screened(name=record.solution, held=held, status=f"{record.status.value}{speedup}"))
+        told = (record.status.value, speedup_of(record))
+        found.append(_Screened(name=record.solution, held=held, status=", ".join(filter(None, told))))
     return found
 
 

@@ -48,7 +48,7 @@ def result_of(record: Record) -> str:
     """The outcome in a few words: the speedup and what it is of, or why there is none."""
     if record.status is not Status.passed:
         return show.line(record.reason, 160)
-    if (shown := _speedup_of(record)) is None:
+    if (shown := speedup_of(record)) is None:
         return (
             "right; not timed, since GPU code ran on the CPU"
             if record.device is DeviceKind.HOST
@@ -59,7 +59,7 @@ def result_of(record: Record) -> str:
     return shown + where + labels
 
 
-def _speedup_of(record: Record) -> str | None:
+def speedup_of(record: Record) -> str | None:
     """Against the baseline that decides, named unless it is eager; against eager where that baseline has no time."""
     main = main_baseline(record)
     for baseline in dict.fromkeys((main, EAGER)):
