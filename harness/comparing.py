@@ -44,6 +44,9 @@ WITHIN_RUN = 0.005
 
 COMPARISON_FORMAT = 1
 
+UNKNOWN = "unknown"
+"""A condition that a record does not tell. Two that both don't are compared, and the reader is told."""
+
 
 class Outcome(StrEnum):
     """What became of one solution from the earlier result to the later."""
@@ -85,7 +88,7 @@ class Difference:
     `ratio` above 1: the later one is faster so many times, within `low` and `high` (95 %). `basis` is what it is the
     ratio of: `speedup` or `time`. `floor` is the noise floor that was applied, a difference of logs. Speedups are
     against eager, with the share within which they are none where their session's noise floor says so. Times are
-    seconds a call. `unlike` names the conditions that differ, `name: before, after`.
+    seconds a call. `unlike` names the conditions that differ, `name: before, after`; `unknown` what neither tells.
     """
 
     problem: str
@@ -107,6 +110,7 @@ class Difference:
     before_s: float | None = None
     after_s: float | None = None
     unlike: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -130,6 +134,7 @@ class Difference:
             "before_s": self.before_s,
             "after_s": self.after_s,
             "unlike": list(self.unlike),
+            "unknown": list(self.unknown),
             "reason": self.reason,
         }
 
@@ -249,6 +254,7 @@ def compare_records(
         "before": before.status,
         "after": after.status,
         "unlike": unlike,
+        "unknown": tuple(name for name, value in conditions(before).items() if value == UNKNOWN and not unlike),
         "reason": after.reason,
         **_speeds(before, after),
     }
@@ -295,7 +301,7 @@ def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Outcome
 def unlikeness(before: Record, after: Record) -> tuple[str, ...]:
     """The conditions in which two records differ, so that their speedups can't be compared: `name: before, after`."""
     a, b = conditions(before), conditions(after)
-    return tuple(f"{name}: {a[name]}, {b[name]}" for name in a if a[name] != b[name])
+    return tuple(f"{name}: {a[name]}, {b[name]}" for name in a if name in b and a[name] != b[name])
 
 
 def conditions(record: Record) -> dict[str, str]:
@@ -306,13 +312,15 @@ def conditions(record: Record) -> dict[str, str]:
         "problem": record.problem,
         "device": record.device.value,
         "processor": where.get("gpu" if gpu else "cpu"),
-        "driver": where.get("driver") if gpu else None,
+        "driver": where.get("driver"),
         "torch": where.get("torch"),
         "workload": record.workload,
         "precision": record.evidence.get("precision_override") or "declared",
         "problem text": record.problem_digest[:12],
     }
-    return {name: str(value) if value else "unknown" for name, value in held.items()}
+    if not gpu:
+        del held["driver"]
+    return {name: str(value) if value else UNKNOWN for name, value in held.items()}
 
 
 def estimate_of(record: Record) -> SpeedupEstimate | None:

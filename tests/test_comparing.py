@@ -135,6 +135,16 @@ class TestRecords:
         failed = record(Status.passed, speedup=None, timing={**timing, "speedup": None})
         assert compare_records(compiled, failed).outcome is Outcome.same, "compile has no time, eager has"
 
+    def test_conditions_that_neither_tells_are_compared_and_named(self) -> None:
+        bare = {"environment": {"gpu": "NVIDIA H200", "torch": "2.11"}}
+        found = compare_records(timed(1e-3, **bare), timed(1e-3, seed=2, **bare))
+        assert (found.outcome, found.unknown) == (Outcome.same, ("driver",))
+        assert differences.cells(found)[-1] == "driver unknown"
+        one = compare_records(timed(1e-3), timed(1e-3, seed=2, **bare))
+        assert (one.outcome, one.unlike) == (Outcome.unlike, ("driver: 580, unknown",))
+        host = {"device": DeviceKind.HOST}
+        assert compare_records(timed(1e-3, **host), timed(1e-3, seed=2, **host)).unknown == ()
+
     def test_a_speedup_inside_its_noise_floor_is_told_as_the_same(self) -> None:
         near = timed(2e-3)
         assert near.timing is not None

@@ -62,6 +62,8 @@ def remark_of(row: Difference) -> str:
         parts = ["no interval is recorded"]
     if row.unlike:
         parts.append("differs in " + "; ".join(show.line(item, 120) for item in row.unlike))
+    if row.unknown and row.ratio is not None:
+        parts.append(f"{' and '.join(row.unknown)} unknown")
     if row.basis == "time":
         parts.append("its own times compared")
     return "; ".join(parts)
