@@ -182,7 +182,7 @@ NOT_RUN = {
     "make test": "these very tests",
     "harness eval solutions/examples": "the same as `make eval`",
     "harness eval solutions/ --device cuda --shard $SLURM_ARRAY_TASK_ID/8 "
-    "--run-id $SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID --resume": "needs SLURM; tests/test_planning.py covers --shard",
+    "--run-id $SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID --resume": "needs SLURM; tests/test_parts.py runs its script",
     "harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200": (
         "needs a Ray cluster with GPUs; tests/test_executor_ray.py runs one on this machine"
     ),
