@@ -25,6 +25,7 @@ from harness.model import Baseline, DeviceKind, Problem, Workload
 from harness.parsing import parse_baselines
 from harness.report import baselines as pages
 from harness.report import format as show
+from harness.report.narrow import Fitting
 from harness.runs import timestamp
 from harness.store import write_whole
 
@@ -126,7 +127,7 @@ def baseline_command(
     if as_json:
         print_json({"wall_s": done.wall_s, "not_begun": done.not_begun, "rows": [dict(row) for row in done.rows]})
     else:
-        put(pages.table(done.rows))
+        put(Fitting(pages.table(done.rows)))
     if done.not_begun:
         goes_on = "--resume continues" if out is not None else "call again: times that are kept are not measured again"
         say(f"not begun within the budget: {len(done.not_begun)} problems; {goes_on}")

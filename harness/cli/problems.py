@@ -16,6 +16,7 @@ from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
 from harness.model import Problem, Workload
 from harness.report import problems as pages
+from harness.report.narrow import Fitting
 
 if TYPE_CHECKING:
     from harness.datasheets import Peaks
@@ -71,7 +72,7 @@ def problems_list(
     if as_json:
         print_json([pages.as_json(item, [costed[item.id]] if costed else []) for item in chosen])
     elif chosen:
-        put(pages.table(chosen, costed))
+        put(Fitting(pages.table(chosen, costed)))
     if unreadable:
         raise UnreadableProblem([item.failure.reason for item in unreadable if item.failure is not None])
 

@@ -21,6 +21,7 @@ from harness.doctor import Diagnosis
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.report import format as show
 from harness.report.details import details
+from harness.report.narrow import Fitting
 from harness.scoring import EAGER, entries_of, main_baseline
 
 STATUS_WIDTH = max(len(item.value) for item in Status)
@@ -129,7 +130,7 @@ def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence
     plain = {name: held for name, held in head.items() if name not in ("format", "run_id")}
     parts += [Padding(details(plain), (0, 0, 0, 2))]
     parts += [Text(f"note: {show.line(note)}", style=NO_VERDICT) for note in notes]
-    return Group(*parts, records_table(records))
+    return Group(*parts, Fitting(records_table(records)))
 
 
 def record_page(record: Record, log: str | None) -> RenderableType:
