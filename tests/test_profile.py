@@ -217,3 +217,27 @@ def test_without_a_gpu_it_says_what_it_needs(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().err
     assert "kernels are profiled on a GPU only" in said
     assert "--device host" in said
+
+
+def test_counters_need_the_tool_and_the_message_says_which(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("harness.environment.cuda_unusable", lambda found: None)  # as on a machine with a GPU
+    monkeypatch.setattr("harness.profile.ncu.find_ncu", lambda nvcc: None)
+    assert main(["profile", SOLUTION, "--ncu"]) == 3
+    said = capsys.readouterr().err
+    assert "Nsight Compute" in said
+    assert "leave out --ncu" in said
+
+
+def test_the_tool_beside_nvcc_comes_before_the_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("toolkit", "path"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ncu").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    assert ncu.find_ncu(tmp_path / "toolkit" / "nvcc") == str(tmp_path / "toolkit" / "ncu")
+    assert ncu.find_ncu(tmp_path / "elsewhere" / "nvcc") == str(tmp_path / "path" / "ncu")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(ncu, "_USUAL", str(tmp_path / "nowhere"))
+    assert ncu.find_ncu(None) is None
