@@ -61,8 +61,10 @@ class Abandon:
 
 @dataclass(slots=True)
 class Ended:
-    """How the commands of a plan ended, and what the loader said of what they made."""
+    """How the commands of a plan ended, and what the loader said of what they made. `compile_s` is the commands' time:
+    the loader may have had to wait for a process with torch."""
 
+    compile_s: float = 0.0
     exit_code: int | None = None
     second_try: bool = False
     load_error: str | None = None
@@ -106,6 +108,7 @@ class Attempt:
         ended = self.ended
         ended.exit_code = None
         self.abandon.heed()
+        begin = time.monotonic()
         with self.zygotes.light.spawn(JOB, policy, self.log_path) as child:
             self.abandon.heed(child)
             try:
@@ -124,6 +127,7 @@ class Attempt:
             except WireError:
                 pass  # the job ended before it could say how; the exit report does
             ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
+        ended.compile_s += time.monotonic() - begin
         self.abandon.heed()
 
     def _load(self) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +91,6 @@ class Compiler:
             folder, log_path = work / "build", work / "log"
             folder.mkdir()
             plan = self.toolchain.prepare(spec, folder)
-            begin = time.monotonic()
             try:
                 ended = Attempt(
                     zygotes=self.zygotes,
@@ -106,14 +104,15 @@ class Compiler:
                 ).run()
             except ZygoteError as error:
                 return Tried(spec, failure=harness_error(error))
-            wall_s = time.monotonic() - begin
             data = read_log(log_path)
             log = data.decode("utf-8", "replace")
             diagnostics = self.toolchain.interpret(spec, log, solution=self.source)
             try:
                 tried = self._verdict(spec, ended, diagnostics)
                 if tried is None:
-                    report = BuildReport(wall_s=wall_s, headers=_headers(plan, ended, log), diagnostics=diagnostics)
+                    report = BuildReport(
+                        wall_s=ended.compile_s, headers=_headers(plan, ended, log), diagnostics=diagnostics
+                    )
                     tried = _built(spec, self.cache.put(key, folder / plan.product, report.to_json()), cached=False)
                 elif _is_final(ended, tried.error):
                     self.cache.put(_refusal(key), None, {"log": log[:_MAX_REMEMBERED_CHARS]}).release()
@@ -121,7 +120,7 @@ class Compiler:
                 tried = Tried(spec, error=CompilerError(tool="build", message=str(error)))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        tried.compile_s = wall_s
+        tried.compile_s = ended.compile_s
         tried.said = (f"building extension {spec.name}", data)
         return tried
 

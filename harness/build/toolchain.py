@@ -83,7 +83,7 @@ EMULATED = "emulated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReport:
-    """What is kept of one build beside the module, in the cache too.
+    """What is kept of one build beside the module, in the cache too. `wall_s` is what the commands took.
 
     `headers` says for each compiled unit which of torch's headers served: `lean`, `full`, or `emulated` (host); and of
     units with lean headers which were built the quick way: `split` (CUDA in two parts), `prebuilt` (bindings).
