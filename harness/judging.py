@@ -134,16 +134,22 @@ def imports_triton(source: str) -> bool:
     return _TRITON.search(source) is not None
 
 
-def record_of_build(job: Job, built: Built, config: RunConfig, environment: Environment, log_path: Path) -> Record:
+def where_unjudged(slots: Sequence[Slot], environment: Environment, device: DeviceKind) -> Mapping[str, Any]:
+    """What the record of a solution says of the machine that no slot judged: what one of them would have said, so that
+    a failed build counts among the results of the device that it was for; this machine's where none says yet."""
+    return next((slot.environment for slot in slots if slot.environment), environment.for_record(device))
+
+
+def record_of_build(job: Job, built: Built, config: RunConfig, where: Mapping[str, Any], log_path: Path) -> Record:
     """The record of a solution whose build failed."""
     failure = built.failure
     assert failure is not None
     _join_logs(log_path, None, failure.detail)
     outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
-    return record_of(job, outcome, built, config, environment.for_record(config.device), wall_s=built.wall_s)
+    return record_of(job, outcome, built, config, where, wall_s=built.wall_s)
 
 
-def record_unbuilt(job: Job, config: RunConfig, environment: Environment) -> Record | None:
+def record_unbuilt(job: Job, config: RunConfig, where: Mapping[str, Any]) -> Record | None:
     """The record of a solution that there is no use in building: its file or its problem's can't be read, or the
     problem needs what is not here. None where nothing is known to stand in the way."""
     if (failure := job.failure) is not None:
@@ -152,7 +158,7 @@ def record_unbuilt(job: Job, config: RunConfig, environment: Environment) -> Rec
         outcome = Outcome(status=Status.unsupported, reason=need)
     else:
         return None
-    return record_of(job, outcome, None, config, environment.for_record(config.device), wall_s=0.0)
+    return record_of(job, outcome, None, config, where, wall_s=0.0)
 
 
 def record_of(

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.opening import open_executor
-from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle
+from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle, where_unjudged
 from harness.model import Record, Solution, Status, one_line
 from harness.planning import Job, is_done, plan
 from harness.runs import StoreUnavailable
@@ -261,7 +261,7 @@ class _Run:
     def _build_all(self) -> None:
         while (found := self._schedule.next_build()) is not None:
             problem, job = found
-            unbuilt = record_unbuilt(job, self._config, self._environment)
+            unbuilt = record_unbuilt(job, self._config, self._where())
             if unbuilt is not None:
                 self._messages.put(_Message(record=unbuilt))
                 self._schedule.settled()
@@ -272,12 +272,15 @@ class _Run:
             if failed:
                 built.release()
                 log_path = self._store.log_path(job.solution.label)
-                record = record_of_build(job, built, self._config, self._environment, log_path)
+                record = record_of_build(job, built, self._config, self._where(), log_path)
                 self._messages.put(_Message(event=event, record=record))
                 self._schedule.settled()
             else:
                 self._messages.put(_Message(event=event))
                 self._schedule.built(Ready(job=job, problem=problem, built=built))
+
+    def _where(self) -> Mapping[str, Any]:
+        return where_unjudged(self._slots, self._environment, self._config.device)
 
     def _order(self, job: Job) -> Order:
         """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they

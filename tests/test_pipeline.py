@@ -21,6 +21,7 @@ from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.executors import Built, Order, Slot
 from harness.executors.local import LocalExecutor
+from harness.judging import where_unjudged
 from harness.model import DeviceKind, Status
 from harness.pipeline import SolutionFinished, evaluate_run
 from harness.store import RunStore
@@ -169,3 +170,11 @@ def test_an_unknown_workload_is_said_before_anything_runs(config: RunConfig) -> 
     with pytest.raises(CatalogError, match="declares no workload 'huge'"):
         evaluate_run(wrong, environment=collect())
     assert not wrong.run_dir.exists()
+
+
+def test_what_no_device_judged_counts_among_the_results_of_the_one_it_was_for() -> None:
+    found = collect()
+    here = found.for_record(DeviceKind.CUDA)
+    waiting, ready = Slot(name="a", title="a"), Slot(name="b", title="b", environment={"gpu": "H200", "driver": "580"})
+    assert where_unjudged([waiting, ready], found, DeviceKind.CUDA) == ready.environment
+    assert where_unjudged([waiting], found, DeviceKind.CUDA) == here

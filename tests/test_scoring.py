@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,19 @@ class TestRanks:
         ]
         assert [row.rank for row in leaderboard(records) if row.author == "a" and row.solution is None] == [1]
 
+    def test_another_driver_is_another_board(self) -> None:
+        records = [
+            replace(record(author, speedup=2.0), environment={"gpu": "NVIDIA H200", "driver": driver})
+            for author, driver in (("a", "580.1"), ("b", "580.1"), ("c", "590.2"))
+        ]
+        rows = leaderboard(records)
+        assert [(row.author, row.rank, row.to_json()["driver"]) for row in rows] == [
+            ("a", 1, "580.1"),
+            ("b", 1, "580.1"),
+            ("c", 1, "590.2"),
+        ]
+        assert len({row.group for row in rows}) == 2
+
     def test_another_precision_is_another_board(self) -> None:
         records = [record("a", speedup=2.0), record("b", speedup=9.0, evidence={"precision_override": "fp16"})]
         rows = leaderboard(records, by=By.solution)
@@ -364,7 +378,7 @@ class TestRanks:
             "device", "processor", "workload", "baseline", "rank", "author", "problem", "solution", "status", "speedup",
             "speedup_low", "speedup_high", "sol_fraction", "results", "passed", "untimed", "disqualified", "unjudged",
             "fast_0", "fast_0.5", "fast_0.8", "fast_1", "fast_1.5", "fast_2", "reason", "precision",
-            "same_within",
+            "same_within", "driver",
         ]  # fmt: skip
 
     def test_no_records(self) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.api.result import Result
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
-from harness.judging import judge, record_of_build, record_unbuilt
+from harness.judging import judge, record_of_build, record_unbuilt, where_unjudged
 from harness.model import Record
 from harness.planning import Job
 from harness.schedule import choose
@@ -105,7 +106,7 @@ class Flow:
         if not work.future.set_running_or_notify_cancel():
             return
         try:
-            unbuilt = record_unbuilt(work.job, self._config, self._environment)
+            unbuilt = record_unbuilt(work.job, self._config, self._where())
             if unbuilt is not None:
                 self._finish(work, unbuilt)
                 return
@@ -117,9 +118,7 @@ class Flow:
             with self._changed:
                 self._check_open()  # what a killed builder says is no verdict
             if work.built.failure is not None:
-                self._finish(
-                    work, record_of_build(work.job, work.built, self._config, self._environment, work.log_path)
-                )
+                self._finish(work, record_of_build(work.job, work.built, self._config, self._where(), work.log_path))
                 return
             with self._changed:
                 self._check_open()
@@ -140,6 +139,9 @@ class Flow:
             raise ExecutorError("the Harness was closed before this solution was judged")
         if len(self._lost) == len(self._judges):
             raise ExecutorError(f"no device is left: {'; '.join(self._lost)}")
+
+    def _where(self) -> Mapping[str, Any]:
+        return where_unjudged(self._executor.slots, self._environment, self._config.device)
 
     def _order(self, work: Work) -> Order:
         order = Order(

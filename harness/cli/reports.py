@@ -141,7 +141,9 @@ def plot_command(
 
 
 def _file_name(group: LikeGroup) -> str:
-    parts = (group.device, group.processor, group.workload, group.baseline, group.precision)
+    parts = [group.device, group.processor, group.workload, group.baseline, group.precision]
+    if group.driver:
+        parts.insert(2, group.driver)
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_")[:40].lower() or "unnamed" for part in parts)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -246,8 +246,7 @@ class RayExecutor:
                 reason = one_line(str(error))
                 self._end(slot.name)
                 continue
-            self._capabilities[slot.name] = about["capability"]
-            self._environments[slot.name].update(about["environment"])
+            self._heard(slot, about)
             return actor
         raise SlotLost(f"{slot.title}: its actor can't start: {reason}")
 
@@ -256,21 +255,27 @@ class RayExecutor:
 
         A slot that has no node in time says so when it is to judge; the others need not wait for it.
         """
-        asked = [self._actors[slot.name].about.remote() for slot in self._slots]
-        there, _ = ray.wait(asked, num_returns=len(asked), timeout=PLACE_TIMEOUT_S)
+        asked = {self._actors[slot.name].about.remote(): slot for slot in self._slots}
+        there, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PLACE_TIMEOUT_S)
         known: Counter[Capability] = Counter()
         reason = f"none was there within {PLACE_TIMEOUT_S:.0f} s"
         for reply in there:
             try:
-                found = ray.get(reply)["capability"]
+                about = ray.get(reply)
             except ray_exceptions.RayError as error:
                 reason = str(_told(error))
                 continue
-            if found is not None:
-                known[found] += 1
+            self._heard(asked[reply], about)
+            if about["capability"] is not None:
+                known[about["capability"]] += 1
         if not known:
             raise ExecutorError(f"no GPU of the cluster names its compute capability: {one_line(reason)}")
         return min(known, key=lambda capability: (-known[capability], capability))
+
+    def _heard(self, slot: Slot, about: Mapping[str, Any]) -> None:
+        """The slot's actor said where it is."""
+        self._capabilities[slot.name] = about["capability"]
+        self._environments[slot.name].update(about["environment"])
 
     def _end(self, name: str) -> None:
         with self._lock:

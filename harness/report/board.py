@@ -109,7 +109,10 @@ def heading(group: LikeGroup) -> str:
         workload += f", precision {show.line(group.precision, 20)} for all"
     if group.device == DeviceKind.HOST.value:
         return f"host: {processor}, {workload}; no GPU times, speedups are of CPU code over {group.baseline} on the CPU"
-    return f"{show.line(group.device, 20)}: {processor}, {workload}, speedup over {show.line(group.baseline, 40)}"
+    driver = f", driver {show.line(group.driver, 40)}" if group.driver else ""
+    return (
+        f"{show.line(group.device, 20)}: {processor}{driver}, {workload}, speedup over {show.line(group.baseline, 40)}"
+    )
 
 
 def table(rows: Sequence[LeaderboardRow], by: By) -> RenderableType:

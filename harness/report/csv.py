@@ -17,6 +17,7 @@ as everywhere, and can't be taken for formulas by a spreadsheet.
                                             use instead; rows that differ here are never ranked together
     same_within                             filled where the speedup, widened by its noise floor, is none: the share
                                             within which solution and baseline are as fast (0.005 is 0.5 %)
+    driver                                  of the GPU; rows that differ here are never ranked together
 
 `author` rows have neither problem nor solution, `problem` rows have their best solution's author and name. Boards by
 author and by problem end, in each group, with one row a disqualified solution: status `disqualified`, no rank.
@@ -60,6 +61,7 @@ COLUMNS = (
     "reason",
     "precision",
     "same_within",
+    "driver",
 )
 
 

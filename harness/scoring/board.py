@@ -87,6 +87,7 @@ class LeaderboardRow:
             "reason": self.reason,
             "precision": self.group.precision,
             "same_within": self.same_within,
+            "driver": self.group.driver or None,
         }
 
 

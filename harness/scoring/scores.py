@@ -3,9 +3,9 @@
 Imports `model`, `stats` and the standard library. Pure; records are trusted, what is in their texts is not.
 
 **Like with like.** Results fall into groups that are never compared: device kind, processor (GPU model, for the host
-its CPU), workload, baseline, precision (what each problem declares, or the one class that a run asked for instead). A
-record that was measured on the host never meets one from a GPU. Within a group a
-problem whose file changed between records (`problem_digest`) counts as another problem.
+its CPU), the GPU's driver, workload, baseline, precision (what each problem declares, or the one class that a run
+asked for instead). A record that was measured on the host never meets one from a GPU. Within a group a problem whose
+file changed between records (`problem_digest`) counts as another problem.
 
 **What is counted.** A record whose status says nothing about the solution (`VERDICT_FREE`: harness_error,
 not_emulated, unsupported) is in no denominator; its number is shown. A disqualified one is a failure, and is listed
@@ -76,7 +76,8 @@ def pass_at_k(samples: int, correct: int, k: int) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LikeGroup:
-    """What results must share to be compared. `processor` is `unknown` where the record names none.
+    """What results must share to be compared. `processor` is `unknown` where the record names none, `driver` empty, as
+    on the host device.
 
     `precision` is `declared` where every problem is held to the class that it declares, else the class that the run
     was told to use for all.
@@ -87,6 +88,7 @@ class LikeGroup:
     workload: str
     baseline: str
     precision: str = DECLARED
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,9 @@ def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Ent
 
 def _entry(record: Record, baseline: str) -> Entry:
     speedup, low, high = _speedup(record, baseline)
-    processor = record.environment.get("gpu" if record.device is DeviceKind.CUDA else "cpu")
+    gpu = record.device is DeviceKind.CUDA
+    processor = record.environment.get("gpu" if gpu else "cpu")
+    driver = record.environment.get("driver") if gpu else None
     return Entry(
         group=LikeGroup(
             device=record.device.value,
@@ -157,6 +161,7 @@ def _entry(record: Record, baseline: str) -> Entry:
             workload=record.workload,
             baseline=baseline,
             precision=str(record.evidence.get("precision_override") or DECLARED)[:20],
+            driver=str(driver)[:40] if driver else "",
         ),
         problem=record.problem,
         problem_digest=record.problem_digest,
