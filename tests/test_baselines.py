@@ -402,6 +402,26 @@ class TestTheProcess:
         assert first == again
         assert anew.samples_s != first.samples_s
 
+    def test_what_is_kept_is_held_against_eager_once_and_where_it_drifted_each_time(self, tmp_path: Path) -> None:
+        bench = made_bench(LINEAR, DeviceKind.HOST)
+        key = key_for(Baseline.EAGER, bench.problem, bench.workload, bench.device)
+        bench.close()
+        store = BaselineStore(tmp_path)
+        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
+            (first,) = process.measure(listed(Baseline.EAGER))
+        slow = entry(Baseline.EAGER, over=1.0, eager_s=1e3 * (first.eager_s or 0.0))
+        store.put(key, slow)
+        other = replace(listed(Baseline.EAGER), problem=problem(LINEAR + "    # another\n"))
+        other_key = key_for(Baseline.EAGER, other.problem, other.workload, bench.device)
+        store.put(other_key, slow)
+        with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:
+            (anew,) = process.measure(listed(Baseline.EAGER))
+            assert anew == store.get(key) != slow, "a machine that is a thousand times faster now"
+            (again,) = process.measure(listed(Baseline.EAGER))
+            assert again == anew, "what this process measured is not doubted"
+            (second,) = process.measure(other)
+            assert second == store.get(other_key) != slow, "one that drifted puts the others in doubt"
+
     def test_a_problem_that_does_not_load_is_told_and_the_next_is_measured(self, tmp_path: Path) -> None:
         broken = replace(listed(Baseline.EAGER), problem=problem("import torch\nboom = 1 / 0\n"))
         with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process:

@@ -2,6 +2,9 @@
 
 Trusted side: it executes problems, never a submission. Speaks `wire` frames with whoever started it: its device first,
 then one request after another. It ends when its owner does, and inductor's workers with it.
+
+Kept entries are given out only after one was held against eager as it is now: where the machine is not what it was, all
+that is kept is held against it, problem by problem, and what drifted is measured again.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,8 @@ import torch
 
 from harness import peaks
 from harness.baselines.entry import Entry
-from harness.baselines.measuring import measure, sets_for
+from harness.baselines.keeper import spot_check
+from harness.baselines.measuring import eager_now_s, measure, sets_for
 from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
@@ -60,33 +65,53 @@ def main(fd: int) -> None:
     with turnstile:
         found = peaks.ensure(device, cache_dir)
     channel.send({"type": "ready", "peaks": None if found is None else found.to_json()})
+    trust = _Trust()
     while True:
         try:
             request = channel.receive().message
         except ChannelClosed:
             return
-        answer = _answer(request, device, turnstile, BaselineStore(cache_dir))
+        answer = _answer(request, device, turnstile, BaselineStore(cache_dir), trust)
         if answer.get("no_memory"):
             answer["reason"] += f": {advice(device, held_elsewhere_bytes(device))}"
         channel.send(answer)
 
 
-def _answer(request: Mapping[str, Any], device: Device, turnstile: Turnstile, store: BaselineStore) -> dict[str, Any]:
+@dataclass(slots=True)
+class _Trust:
+    """Whether what is kept is what this machine measures: it was the last time that this process looked. `own` are the
+    digests of entries that it measured itself."""
+
+    holds: bool = False
+    own: set[str] = field(default_factory=set)
+
+
+def _answer(
+    request: Mapping[str, Any], device: Device, turnstile: Turnstile, store: BaselineStore, trust: _Trust
+) -> dict[str, Any]:
     problem, workload = problem_of(request["problem"]), Workload(**request["workload"])
     asked = [Baseline(name) for name in request["baselines"]]
     keys = {baseline: key_for(baseline, problem, workload, device) for baseline in asked}
     held = {} if request["refresh"] else {b: found for b, key in keys.items() if (found := store.get(key)) is not None}
-    if not (wanted := [baseline for baseline in asked if baseline not in held]):
+    doubted = not trust.holds and any(e.eager_s and keys[b].digest() not in trust.own for b, e in held.items())
+    if not doubted and all(baseline in held for baseline in asked):
         return _told([held[baseline] for baseline in asked])
     # Seeds are nobody's to know: entries are kept, and a problem's inputs must not repeat.
     secret = random.Random(secrets.randbits(256))
     bench: Bench | None = None
     try:
         bench = _bench(problem, workload, device, turnstile, secret)
-        for entry in measure(bench, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
-            held[entry.baseline] = entry
-            with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
-                store.put(keys[entry.baseline], entry)
+        if doubted:
+            with turnstile:
+                now_s = eager_now_s(bench, secret)
+            sound = {b: found for b, found in held.items() if not spot_check(found, now_s, device.kind)["drifted"]}
+            trust.holds, held = len(sound) == len(held), sound
+        if wanted := [baseline for baseline in asked if baseline not in held]:
+            for entry in measure(bench, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
+                held[entry.baseline] = entry
+                trust.own.add(keys[entry.baseline].digest())
+                with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
+                    store.put(keys[entry.baseline], entry)
         return _told([held[baseline] for baseline in asked])
     except Exception as error:
         if is_shortage(error):

@@ -84,8 +84,9 @@ def baseline_command(
 
     Problems are compiled side by side and timed one at a time on each GPU, each baseline in turns with eager, its
     values held to the problem's class. All GPUs of the first one's model are used; CUDA_VISIBLE_DEVICES names fewer.
-    Times are kept for this GPU, driver and torch, for harness eval --baseline. A baseline that fails or is wrong is a
-    result; the exit code is 3 where nothing is known of some.
+    Times are kept for this GPU, driver and torch, for harness eval --baseline, and measured again where eager no longer
+    takes what it took (2 %). A baseline that fails or is wrong is a result; the exit code is 3 where nothing is known
+    of some.
 
     \b
     Examples:
