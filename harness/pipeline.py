@@ -198,6 +198,7 @@ class _Run:
             raise
         finally:
             self._schedule.stop()
+            self._signatures.close()
             for ready in self._schedule.left_over():
                 ready.built.release()
         if self._done < self._total:

@@ -1,39 +1,43 @@
 """Shapes of a problem's arguments, which builds need to construct and call a solution; remembered between runs.
 
 Stage, trusted side: a problem is trusted code, and executing it is what this module does where the cache does not
-know the answer. Only then is torch imported.
+know the answer, in a process of its own (`python -m harness.signature`).
+
+Decision: not in the conductor's process, whose threads would stand still for as long as libraries of torch's are
+loaded, seconds in which builds begin (pinned by `test_the_conductor_imports_no_torch_for_it`).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from harness.build import BuildCache
 from harness.environment import torch_build
+from harness.interpreter import python, search_path
 from harness.model import Problem, Workload, digest_text
+from harness.tasks import problem_json, problem_of
+from harness.wire import Channel, ChannelClosed, WireError, pair
 
 FORMAT = 1
 """Version of what is remembered; part of its key."""
 
-
-def signature(problem: Problem, cache: BuildCache) -> Mapping[str, Any] | None:
-    """The constructor's arguments and one call's inputs as shapes (`harness.build.arguments`), at the small workload
-    where there is one.
-
-    None where the problem does not tell; then what a solution compiles late is built where it runs.
-    """
-    known = _remembered(problem, cache)
-    return _found(problem, cache) if known is None else known
+LIMIT_S = 180.0
+"""How long one problem may take, torch's import included; on a cold disk that alone can take a minute."""
 
 
 class Signatures:
-    """The signatures of a run's problems, each asked for once. Safe for threads.
+    """The signatures of a run's problems, each asked for once. Safe for threads. A context manager.
 
-    The cache is opened with the first one. Raises `CacheError`.
+    The cache is opened with the first one, and a process started with the first that is not remembered.
     """
 
     def __init__(self, cache_dir: Path, cache_limit_bytes: int) -> None:
@@ -42,10 +46,16 @@ class Signatures:
         self._known: dict[str, Mapping[str, Any] | None] = {}
         self._looking = threading.Lock()
         self._finding = threading.Lock()
+        self._finder: _Finder | None = None
+        self._closed = False
 
     def of(self, problem: Problem, *, on_miss: Callable[[], None] = lambda: None) -> Mapping[str, Any] | None:
-        """As `signature`. `on_miss` is called before the seconds that it takes where it is not remembered, by every
-        thread that has to wait for it."""
+        """The constructor's arguments and one call's inputs as shapes (`harness.build.arguments`), at the small
+        workload where there is one. Raises `CacheError`.
+
+        `on_miss` is called before the seconds that it takes where it is not remembered, by every thread that has to
+        wait for it. None where the problem does not tell; then what a solution compiles late is built where it runs.
+        """
         with self._looking:
             if self._cache is None:
                 self._cache = BuildCache(*self._settings)
@@ -55,24 +65,73 @@ class Signatures:
             if problem.digest in self._known:
                 return self._known[problem.digest]
         on_miss()
-        # One at a time: each would import torch, and the machine is busy with others that do.
         with self._finding:
             if problem.digest not in self._known:
-                self._known[problem.digest] = _found(problem, cache)
+                self._known[problem.digest] = found = self._find(problem)
+                if found is not None:
+                    cache.put(_key(problem), None, {"arguments": found}).release()
             return self._known[problem.digest]
+
+    def close(self) -> None:
+        """End the process; what it was at is not found out. Idempotent."""
+        self._closed = True
+        if (finder := self._finder) is not None:
+            finder.close()
+
+    def __enter__(self) -> Signatures:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _find(self, problem: Problem) -> Mapping[str, Any] | None:
+        """Whatever is wrong with a problem, the referee finds it and says so; here it only costs time."""
+        if self._closed:
+            return None
+        finder = self._finder = self._finder or _Finder()
+        try:
+            return finder.ask(problem)
+        except (WireError, OSError, ValueError):  # it died, or hangs: the next problem gets another one
+            finder.close()
+            self._finder = None
+            return None
+
+
+class _Finder:
+    """The process, from its start to its end."""
+
+    def __init__(self) -> None:
+        ours, theirs = pair()
+        with theirs:
+            self._process = subprocess.Popen(
+                python("-m", "harness.signature", str(theirs.fileno())),
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, **search_path(os.environ)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._channel = Channel(ours)
+
+    def ask(self, problem: Problem) -> Mapping[str, Any] | None:
+        """Raises a `WireError` where it does not answer."""
+        workload = _workload(problem)
+        request = {"problem": problem_json(problem), "workload": workload.name, "sizes": dict(workload.sizes)}
+        self._channel.send(request, timeout_s=LIMIT_S)
+        arguments = self._channel.receive(LIMIT_S).message["arguments"]
+        return arguments if isinstance(arguments, dict) else None
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
 
 
 def _remembered(problem: Problem, cache: BuildCache) -> Mapping[str, Any] | None:
     held = cache.recall(_key(problem))
     arguments = None if held is None else held.get("arguments")
     return arguments if isinstance(arguments, dict) else None
-
-
-def _found(problem: Problem, cache: BuildCache) -> Mapping[str, Any] | None:
-    arguments = _described(problem, _workload(problem))
-    if arguments is not None:
-        cache.put(_key(problem), None, {"arguments": arguments}).release()
-    return arguments
 
 
 def _workload(problem: Problem) -> Workload:
@@ -96,5 +155,17 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
             inputs = reference.get_inputs()
         return describe(reference.init_inputs(), inputs)
     except Exception:
-        # Whatever is wrong with the problem, the referee finds it and says so; here it only costs time.
         return None
+
+
+def _serve(channel: Channel) -> None:
+    """The process: one answer a request, until its owner is gone."""
+    with suppress(ChannelClosed):
+        while True:
+            asked = channel.receive().message
+            workload = Workload(name=asked["workload"], sizes=asked["sizes"])
+            channel.send({"arguments": _described(problem_of(asked["problem"]), workload)})
+
+
+if __name__ == "__main__":
+    _serve(Channel(socket.socket(fileno=int(sys.argv[1]))))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ import pytest
 from harness.build import BuilderZygotes
 from harness.build.zygotes import LateZygote
 from harness.catalog import load_problems
-from harness.model import Problem
+from harness.model import Problem, digest_text
 from harness.signature import Signatures
 from harness.zygote import ZygoteError
 
@@ -64,20 +68,64 @@ def problem(tmp_path: Path) -> Problem:
 
 def test_builds_are_expected_where_a_problems_shapes_are_not_remembered(problem: Problem, tmp_path: Path) -> None:
     missed: list[int] = []
-    first = Signatures(tmp_path / "cache", 2**20)
-    found = first.of(problem, on_miss=lambda: missed.append(1))
-    assert found is not None
-    assert first.of(problem, on_miss=lambda: missed.append(2)) == found
-    another_run = Signatures(tmp_path / "cache", 2**20)
-    assert another_run.of(problem, on_miss=lambda: missed.append(3)) == found
+    with Signatures(tmp_path / "cache", 2**20) as first:
+        found = first.of(problem, on_miss=lambda: missed.append(1))
+        assert found is not None
+        assert found["inputs"]["leaves"] == [[[8, 3], "float32"]]
+        assert first.of(problem, on_miss=lambda: missed.append(2)) == found
+    with Signatures(tmp_path / "cache", 2**20) as another_run:
+        assert another_run.of(problem, on_miss=lambda: missed.append(3)) == found
     assert missed == [1]
 
 
 def test_every_build_that_waits_for_shapes_is_expected_before_it_waits(problem: Problem, tmp_path: Path) -> None:
     """None stands behind another that is finding them out: each gets past here only when all have come."""
     together = threading.Barrier(4, timeout=60)
-    signatures = Signatures(tmp_path / "cache", 2**20)
-    with ThreadPoolExecutor(4) as pool:
+    with Signatures(tmp_path / "cache", 2**20) as signatures, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: signatures.of(problem, on_miss=lambda: together.wait() and None), range(4)))
     assert found[0] is not None
     assert found == [found[0]] * 4
+
+
+ASK = """
+import sys
+from pathlib import Path
+from harness.catalog import load_problems
+from harness.signature import Signatures
+with Signatures(Path(sys.argv[1]) / "cache", 2**20) as signatures:
+    found = signatures.of(load_problems(Path(sys.argv[1]) / "problems")["level1/19"])
+print(found is not None, "torch" in sys.modules)
+"""
+
+
+def test_the_conductor_imports_no_torch_for_it(problem: Problem, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ASK, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize(
+    "inputs", ["import os; os._exit(3)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "raise OSError"]
+)
+def test_a_problem_that_does_not_tell_leaves_the_next_one_its_answer(
+    problem: Problem, tmp_path: Path, inputs: str
+) -> None:
+    source = PROBLEM.replace("    return [torch.rand(8, 3)]", f"    {inputs}")
+    broken = replace(problem, source=source, digest=digest_text(source))
+    with Signatures(tmp_path / "cache", 2**20) as signatures:
+        assert signatures.of(broken) is None
+        assert signatures.of(problem) is not None
+
+
+def test_a_problem_that_hangs_ends_with_its_run(problem: Problem, tmp_path: Path) -> None:
+    marker = tmp_path / "begun"
+    hang = f"import pathlib, time; pathlib.Path({str(marker)!r}).touch(); time.sleep(1000)"
+    source = PROBLEM.replace("    return [torch.rand(8, 3)]", f"    {hang}")
+    signatures = Signatures(tmp_path / "cache", 2**20)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(signatures.of, replace(problem, source=source, digest=digest_text(source)))
+        while not marker.exists():
+            assert not asked.done()
+            time.sleep(0.02)
+        signatures.close()
+        assert asked.result(timeout=60) is None
+    assert signatures.of(problem) is None

@@ -91,6 +91,7 @@ class Flow:
             self._fail(work, ExecutorError("the Harness was closed before this solution was judged"))
         self._builders.shutdown(wait=False, cancel_futures=True)
         self._executor.close()
+        self._signatures.close()
         for thread in self._judges:
             thread.join()
         self._builders.shutdown(wait=True)

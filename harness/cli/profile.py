@@ -47,7 +47,7 @@ def profile_command(
     from harness.profile.ncu import find_ncu
     from harness.profile.running import ProfileError, profile
     from harness.report.profile import lines_of
-    from harness.signature import signature
+    from harness.signature import Signatures
 
     if not solution.exists():
         raise ConfigError(f"{solution}: there is no such file")
@@ -94,7 +94,8 @@ def profile_command(
         raise MachineError(str(error)) from error
     try:
         say(f"building {job.solution.label}")
-        arguments = signature(job.problem, cache)
+        with Signatures(settled.cache_dir, settled.cache_limit_bytes) as signatures:
+            arguments = signatures.of(job.problem)
         order = Order(source=job.solution.source, filename=job.solution.path.name, arguments=arguments, log_path=log)
         built = builders.build(order)
         if built.failure is not None:
