@@ -29,7 +29,7 @@ from harness.planning import Job, is_done, plan
 from harness.runs import StoreUnavailable
 from harness.schedule import Ready, Schedule
 from harness.signature import Signatures
-from harness.store import RunStore
+from harness.store import RunStore, removed
 from harness.tasks import Outcome
 
 AHEAD = 32
@@ -252,6 +252,8 @@ class _Run:
                 where = error.filename or self._config.run_dir
                 problem = StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
                 self._messages.put(_Message(error=problem))
+            elif not (self._store.folder / "logs").is_dir():
+                self._messages.put(_Message(error=removed(self._config.run_dir)))
             else:
                 self._messages.put(_Message(error=error))
         except BaseException as error:

@@ -133,7 +133,7 @@ class RunStore:
     def append(self, record: Record) -> None:
         """Add one line and wait until it is on the disk, all of it or nothing.
 
-        Raises `StoreUnavailable` (disk full, read-only), `StoreError` (opened for reading, NaN inside).
+        Raises `StoreUnavailable` (disk full, read-only, file removed), `StoreError` (opened for reading, NaN inside).
         """
         if self._descriptor is None:
             raise StoreError(f"{self.folder}: opened for reading; create or resume it to write")
@@ -141,6 +141,8 @@ class RunStore:
             line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
         except (TypeError, ValueError) as error:
             raise StoreError(f"record of {record.solution}: not JSON: {error}") from error
+        if not os.fstat(self._descriptor).st_nlink:
+            raise removed(self.folder)
         try:
             self._check_room(len(line))
             # An append that broke off, by an exception or an interrupt, left a part of a line.
@@ -251,6 +253,11 @@ def write_whole(path: Path, data: bytes) -> None:
         replace_whole(path, data)
     except OSError as error:
         raise _unwritable(path, error, "name another file") from error
+
+
+def removed(folder: Path) -> StoreUnavailable:
+    """What is said where somebody took the run away that is being written."""
+    return StoreUnavailable(f"{folder}: was removed while the run went on, with all that was finished; start it again")
 
 
 def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:

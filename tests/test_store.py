@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import DeviceKind, Record, Status
-from harness.runs import StoreError
+from harness.runs import StoreError, StoreUnavailable
 from harness.store import RunStore, write_whole
 
 
@@ -51,6 +52,14 @@ def test_records_come_back_as_written(tmp_path: Path) -> None:
     assert again.notes == ()
     assert again.head["environment"] == {"cpu": "x"}
     assert again.head["format"] == 1
+
+
+def test_a_run_that_is_removed_takes_no_more_records(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record())
+        shutil.rmtree(tmp_path / "r")
+        with pytest.raises(StoreUnavailable, match="was removed while the run went on"):
+            store.append(record("b.py"))
 
 
 def test_each_record_is_there_before_the_next(tmp_path: Path) -> None:
