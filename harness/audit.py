@@ -166,6 +166,10 @@ class Auditor:
         """Let them go on. Idempotent."""
         self._posts.release()
 
+    def loosen(self) -> None:
+        """Let what is under way go on, and hold what would come next."""
+        self._posts.loosen()
+
     def drain(self) -> None:
         """Let what is under way come to its end, and hold what would come next."""
         self._posts.drain()

@@ -15,9 +15,13 @@ from harness.audit import Auditor
 from harness.contention import wait_until_alone
 from harness.prefork import Prefork
 
-STRAGGLER_S = 1.0
-"""How long a kernel that was under way when its tool was stopped may take to leave the GPU. After that its tool is let
-go on to its end: racecheck may take seconds for one kernel."""
+STRAGGLER_S = 0.03
+"""How long a kernel that was under way when its tool was stopped may take to leave the GPU: milliseconds are usual. One
+that waits for its tool to take down what it found stays for as long as the tool stands still."""
+
+GO_ON_S = (0.02, 0.04, 0.08, 0.16, 0.3, 0.6)
+"""How long tools are let go on where such a kernel stays, before they are stopped again: longer each time, since
+racecheck may take seconds for one kernel. After the last time they are let come to their end."""
 
 
 class Hush:
@@ -43,11 +47,23 @@ class Hush:
         if self._prefork is not None:
             self._prefork.hold()
         waited_s = time.perf_counter() - middle
-        if self._auditor is not None and active and not wait_until_alone(self._device_index, STRAGGLER_S).alone:
-            self._auditor.drain()
+        if self._auditor is not None and active:
+            self._see_off(self._auditor)
         self.last_s = time.perf_counter() - begin - waited_s
         self.audits_s += self.last_s
         self.head_starts_s += waited_s
+
+    def _see_off(self, auditor: Auditor) -> None:
+        """Return when nothing of what is held is on the GPU any more."""
+        for go_on_s in GO_ON_S:
+            if wait_until_alone(self._device_index, STRAGGLER_S).alone:
+                return
+            auditor.loosen()
+            time.sleep(go_on_s)
+            if not auditor.hold():
+                return
+        if not wait_until_alone(self._device_index, STRAGGLER_S).alone:
+            auditor.drain()
 
     @property
     def waited_s(self) -> float:

@@ -155,13 +155,18 @@ class Posts:
             self._stand(False)
             self._changed.notify_all()
 
-    def drain(self) -> None:
-        """Let what is under way come to its end, and no audit begin until `release`."""
+    def loosen(self) -> None:
+        """Let what is under way go on, and no audit begin until `release`."""
         with self._changed:
             self._held = True
             for post in self._all:
                 post.zygote.release()
             self._stand(False)
+
+    def drain(self) -> None:
+        """Let what is under way come to its end, and no audit begin until `release`."""
+        self.loosen()
+        with self._changed:
             self._changed.wait_for(lambda: self._active == 0)
 
     def _stand(self, still: bool) -> None:

@@ -154,8 +154,8 @@ class Referee:
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
         """Run, verify and time one solution. Only a fault of the harness raises.
 
-        `ahead` are tasks that are likely to come next: their audits begin while this one is judged, and the
-        contestant of the first of them.
+        `ahead` are tasks that are likely to come next: their audits and their contestants begin while this one is
+        judged.
         """
         outcome = self.begin(task, ahead)
         return self.settle(task) if outcome is None else outcome
@@ -255,8 +255,8 @@ class Referee:
         owes = False
         try:
             with self._guest(task) as guest:
-                if ahead:
-                    self._fork_ahead(ahead[0])  # nothing is timed until this one's answers are verified
+                for coming in ahead:
+                    self._fork_ahead(coming)  # nothing is timed until this one's answers are verified
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
                     with suppress(*NO_MEMORY):
                         side = self._begin_side(task, workload)

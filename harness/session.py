@@ -141,8 +141,7 @@ class Session(Conversation):
             )
             return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
         with self._silence():
-            outcome = self._timed("measure", self._measure)
-        return self._ended(outcome)
+            return self._ended(self._timed("measure", self._measure))
 
     @contextmanager
     def _silence(self) -> Iterator[None]:
@@ -165,18 +164,17 @@ class Session(Conversation):
         return replace(outcome, evidence={**outcome.evidence, "census": census})
 
     def _ended(self, outcome: Outcome) -> Outcome:
-        """`outcome` with what is found out last, the contestant being ended by it: the time of a call inside a CUDA
-        graph, which code may break by, its kernels, since no clock may run after a profiler, and the memory that its
-        process gives back."""
+        """`outcome` with what is found out last, in silence, the contestant being ended by it: the time of a call in a
+        CUDA graph, which code may break by, its kernels, since no clock may run after a profiler, and the memory that
+        its process gives back."""
         if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
             return self._counted(outcome)
-        with self._silence():
-            before = self._bench.device.taken_bytes()
-            timing = outcome.timing
-            if self._nonstops is not None:
-                timing = with_graph(timing, self._nonstops.graph)
-            outcome = self._counted(outcome)
-            process_bytes = self.end_guest(before)
+        before = self._bench.device.taken_bytes()
+        timing = outcome.timing
+        if self._nonstops is not None:
+            timing = with_graph(timing, self._nonstops.graph)
+        outcome = self._counted(outcome)
+        process_bytes = self.end_guest(before)
         memory = peak_memory(self._known, self._peak_bytes, process_bytes)
         return replace(outcome, timing={**timing, "peak_memory_bytes": memory})
 
