@@ -117,9 +117,10 @@ def evaluate_run(
     begin = time.perf_counter()
     jobs = plan(config)
     settings = config.to_json()
+    resumed = config.resume and config.run_dir.exists()
     store = (
         RunStore.resume(config.run_dir, config=settings, solutions=len(jobs))
-        if config.resume and config.run_dir.exists()
+        if resumed
         else RunStore.create(config.run_dir, config=settings, environment=environment.to_json(), solutions=len(jobs))
     )
     with store:
@@ -129,8 +130,12 @@ def evaluate_run(
         on_event(RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending)))
         if pending:
             with ExitStack() as stack:
-                logs = config.run_dir / "logs"
-                used = executor or stack.enter_context(open_executor(config, environment, logs))
+                try:
+                    used = executor or stack.enter_context(open_executor(config, environment, store.folder / "logs"))
+                except BaseException:
+                    if not resumed:  # the same call, once that is mended, is no second run
+                        store.withdraw()
+                    raise
                 _Run(config, environment, store, on_event, used, pending).run()
         wanted = {job.solution.label for job in pending}
         records = tuple(record for record in store.records() if record.solution in wanted)

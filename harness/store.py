@@ -41,8 +41,11 @@ the full disk, and not its own fault."""
 class RunStore:
     """One run's folder. `create` and `resume` write (and hold the lock until closed); `open` only reads."""
 
-    def __init__(self, folder: Path, *, lines: list[Record], notes: Sequence[str], descriptor: int | None) -> None:
+    def __init__(
+        self, folder: Path, *, lines: list[Record], notes: Sequence[str], descriptor: int | None, made: bool = False
+    ) -> None:
         self.folder = folder
+        self._made = made
         self.notes = tuple(notes)
         """What was odd when the folder was read, such as a last line cut short: for the user to see."""
         self._lines = lines
@@ -61,7 +64,7 @@ class RunStore:
         if is_run(folder):
             raise StoreError(f"{folder}: holds a run already; name another, or continue the run with eval --resume")
         head = {"config": dict(config), "environment": dict(environment), **also}
-        there, descriptor = folder.exists(), None
+        made, descriptor = not folder.exists(), None
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT | os.O_EXCL)
@@ -71,12 +74,12 @@ class RunStore:
             if descriptor is not None:
                 os.close(descriptor)
                 _take_back(folder)
-            if not there:
-                for made in (folder / "logs", folder):
+            if made:
+                for path in (folder / "logs", folder):
                     with suppress(OSError):
-                        made.rmdir()
+                        path.rmdir()
             raise _unwritable(folder, error, "choose another folder") from error
-        return cls(folder, lines=[], notes=(), descriptor=descriptor)
+        return cls(folder, lines=[], notes=(), descriptor=descriptor, made=made)
 
     @classmethod
     def resume(cls, folder: Path, *, config: Mapping[str, Any], **also: Any) -> RunStore:
@@ -204,6 +207,12 @@ class RunStore:
         belongs."""
         return self.folder / "logs" / log_name(label)
 
+    def withdraw(self) -> None:
+        """Leave nothing of a run that `create` made here: for one that can't begin, or can't be made whole."""
+        _take_back(self.folder)
+        if self._made:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
     def close(self) -> None:
         """Give up the lock. Idempotent."""
         if self._descriptor is not None:
@@ -225,17 +234,13 @@ def whole_run(
 ) -> Iterator[RunStore]:
     """A new run, as `RunStore.create` makes it, that the block fills: where it raises, no part is left that could pass
     for the whole. Raises `StoreError`, for an `OSError` of the block, too."""
-    there = folder.exists()
     with RunStore.create(folder, config=config, environment=environment, **also) as made:
         try:
             yield made
         except BaseException as error:
-            _take_back(folder)
-            if not there:
-                shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, (OSError, StoreUnavailable)):
-                cause = error if isinstance(error, OSError) else error.__cause__
-                assert isinstance(cause, OSError)
+            made.withdraw()
+            cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+            if isinstance(cause, OSError):
                 raise _unwritable(folder, cause, "nothing is kept; make room, or choose another folder") from error
             raise
 

@@ -19,11 +19,12 @@ from harness.build import BuildOutcome, default_root
 from harness.catalog import CatalogError
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
-from harness.executors import Built, Order, Slot
+from harness.executors import Built, ExecutorError, Order, Slot
 from harness.executors.local import LocalExecutor
 from harness.judging import where_unjudged
 from harness.model import DeviceKind, Status
 from harness.pipeline import SolutionFinished, evaluate_run
+from harness.runs import is_run
 from harness.store import RunStore
 from harness.tasks import Outcome, Task
 
@@ -170,6 +171,19 @@ def test_an_unknown_workload_is_said_before_anything_runs(config: RunConfig) -> 
     with pytest.raises(CatalogError, match="declares no workload 'huge'"):
         evaluate_run(wrong, environment=collect())
     assert not wrong.run_dir.exists()
+
+
+def test_a_run_that_can_not_begin_leaves_none(config: RunConfig) -> None:
+    # Nobody answers at port 1, or there is no ray.
+    remote = replace(config, executor="ray", ray_address="127.0.0.1:1")
+    for _ in range(2):
+        with pytest.raises(ExecutorError):
+            evaluate_run(remote, environment=collect())
+        assert not config.run_dir.exists()
+    RunStore.create(config.run_dir, config={}, environment={}).close()
+    with pytest.raises(ExecutorError):
+        evaluate_run(replace(remote, resume=True), environment=collect())
+    assert is_run(config.run_dir)
 
 
 def test_what_no_device_judged_counts_among_the_results_of_the_one_it_was_for() -> None:
