@@ -5,7 +5,7 @@
     python tests/benchmarks/bench_builds.py --ways quick --count 64
 
 Makes `--count` different solutions of the examples (each with a constant of its own), and builds them by
-the real builders: zygote, harvest, sandbox, compilers, cache. Shared headers are warmed up first, which is timed apart.
+the real builders: zygotes, harvest, sandbox, compilers, cache. Shared headers are warmed up first, which is timed apart.
 The GPU is not used; without nvcc the examples in plain C++ are built.
 
 Ways: `full` torch's own headers; `lean` lean headers; `prebuilt` and `split` one of the quick ways beside lean headers;
@@ -106,10 +106,18 @@ class Builders:
             self.toolchain, BuildCache(folder / "cache"), timeout_s=600.0, sandbox="auto", log=folder / "zygote.log"
         )
 
+    def start(self) -> None:
+        """Have the zygotes ready."""
+        order = self._order(("start.py", "from torch import nn\nclass ModelNew(nn.Module): pass\n"))
+        self._builders.expect(order)
+        self._builders.build(order)
+
     def build(self, solution: tuple[str, str]) -> BuildOutcome:
+        return self._builders.build(self._order(solution))
+
+    def _order(self, solution: tuple[str, str]) -> Order:
         name, text = solution
-        order = Order(source=text, filename=name, arguments=None, log_path=self._folder / f"{name}.log")
-        return self._builders.build(order)
+        return Order(source=text, filename=name, arguments=None, log_path=self._folder / f"{name}.log")
 
     def close(self) -> None:
         self._builders.close()
@@ -122,7 +130,7 @@ def measure(
     chosen = solutions(count + 2, capability is not None)
     builders = Builders(way, shared, folder, capability)
     try:
-        builders.build(("start.py", "from torch import nn\nclass ModelNew(nn.Module): pass\n"))  # the zygote starts
+        builders.start()
         before, begin = busy_s(), time.perf_counter()
         alone = builders.build(chosen[count])
         alone_s, alone_cpu_s = time.perf_counter() - begin, busy_s() - before
