@@ -4,8 +4,8 @@
     taskset -c 0-15 python tests/benchmarks/bench_builds.py          # on 16 of the processors
     python tests/benchmarks/bench_builds.py --ways quick --count 64
 
-Makes `--count` different solutions of the examples (each with a constant of its own), and builds them by
-the real builders: zygotes, harvest, sandbox, compilers, cache. Shared headers are warmed up first, which is timed apart.
+Makes `--count` different solutions of the examples (each with a constant of its own), and builds them by the real
+builders: zygotes, harvest, sandbox, compilers, cache. Shared headers are warmed up first, which is timed apart.
 The GPU is not used; without nvcc the examples in plain C++ are built.
 
 Ways: `full` torch's own headers; `lean` lean headers; `prebuilt` and `split` one of the quick ways beside lean headers;
