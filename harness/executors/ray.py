@@ -88,13 +88,19 @@ def _connect(address: str | None) -> None:
             signal.signal(signal.SIGTERM, before)  # Ray sets one of its own, which does not unwind the run
 
 
+def _why(error: Exception) -> str:
+    """Ray's error in one line: of what was raised elsewhere, whose traceback it holds, the last."""
+    text = str(error).strip()
+    return one_line(text.splitlines()[-1] if "Traceback" in text or "File " in text else text)
+
+
 def _told(error: ray_exceptions.RayError) -> Exception:
     """What a task of a node raised there; `ExecutorError` where that is that it has no harness."""
     cause = getattr(error, "cause", None)
     text = str(error)
     if isinstance(cause, ImportError) or "No module named 'harness" in text or "failed to import" in text:
         return ExecutorError(
-            f"a node of the Ray cluster can't import the harness: install this version on every node ({one_line(text)})"
+            f"a node of the Ray cluster can't import the harness: install this version on every node ({_why(error)})"
         )
     return cause if isinstance(cause, Exception) else error
 
@@ -154,7 +160,7 @@ class RayExecutor:
         except ray_exceptions.RayTaskError as error:
             raise _told(error) from error
         except ray_exceptions.RayError as error:
-            failure = Failure(status=Status.harness_error, reason=one_line(f"the cluster lost the build: {error}"))
+            failure = Failure(status=Status.harness_error, reason=f"the cluster lost the build: {_why(error)}")
             return RemoteBuilt(order=order, outcome=BuildOutcome(failure=failure), modules=None, capability=capability)
         order.log_path.parent.mkdir(parents=True, exist_ok=True)
         with order.log_path.open("ab") as file:
@@ -177,15 +183,15 @@ class RayExecutor:
             try:
                 said = ray.get(actor.judge.remote(task.to_json(), built.outcome, built.modules))
             except (ray_exceptions.ObjectLostError, ray_exceptions.OwnerDiedError) as error:
-                reason = f"the modules were lost with their node: {error}"
+                reason = f"the modules were lost with their node: {_why(error)}"
                 built = self._build_for(wanted, built.order)
                 continue
             except ray_exceptions.RayTaskError as error:
-                reason = f"the referee failed: {error}"
+                reason = f"the referee failed: {_why(error)}"
                 self._end(slot.name)
                 continue
             except ray_exceptions.RayError as error:
-                reason = f"the node or the actor was lost: {error}"
+                reason = f"the node or the actor was lost: {_why(error)}"
                 self._end(slot.name)
                 continue
             if "lost" in said:
@@ -243,7 +249,7 @@ class RayExecutor:
                 self._end(slot.name)
                 raise SlotLost(f"{slot.title}: no node of the cluster took it within {PLACE_TIMEOUT_S:.0f} s") from None
             except ray_exceptions.RayError as error:
-                reason = one_line(str(error))
+                reason = _why(_told(error))
                 self._end(slot.name)
                 continue
             self._heard(slot, about)
@@ -263,13 +269,13 @@ class RayExecutor:
             try:
                 about = ray.get(reply)
             except ray_exceptions.RayError as error:
-                reason = str(_told(error))
+                reason = _why(_told(error))
                 continue
             self._heard(asked[reply], about)
             if about["capability"] is not None:
                 known[about["capability"]] += 1
         if not known:
-            raise ExecutorError(f"no GPU of the cluster names its compute capability: {one_line(reason)}")
+            raise ExecutorError(f"no GPU of the cluster can be used: {reason}")
         return min(known, key=lambda capability: (-known[capability], capability))
 
     def _heard(self, slot: Slot, about: Mapping[str, Any]) -> None:
