@@ -54,9 +54,11 @@ class ReferenceBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One reference burst and one solution burst over the same inputs. `turns` holds for both."""
+    """One reference burst and one solution burst: `turns` are the solution's calls, `reference_turns` the reference's,
+    which are the same ones or over more of the inputs."""
 
     turns: tuple[Turn, ...]
+    reference_turns: tuple[Turn, ...]
     reference: ReferenceBurst
     solution: BurstDone
     solution_wall_s: float
@@ -79,7 +81,7 @@ class Rounds:
     def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
         """Device seconds per round and call of this mode: of the reference, and as the solution claims."""
         reference = [
-            [t.device_s for turn, t in zip(r.turns, r.reference.times, strict=True) if turn.mode is mode]
+            [t.device_s for turn, t in zip(r.reference_turns, r.reference.times, strict=True) if turn.mode is mode]
             for r in self.held
         ]
         solution = [
@@ -90,13 +92,19 @@ class Rounds:
 
     def windows(self, mode: CallMode) -> tuple[list[float], list[float]]:
         """Host seconds from submission to completion, flat: of the reference, and as the solution claims."""
-        pairs = [
-            (t.window_s, c.window_s)
+        reference = [
+            t.window_s
             for r in self.held
-            for turn, t, c in zip(r.turns, r.reference.times, r.solution.claims, strict=True)
+            for turn, t in zip(r.reference_turns, r.reference.times, strict=True)
             if turn.mode is mode
         ]
-        return [a for a, _ in pairs], [b for _, b in pairs]
+        solution = [
+            c.window_s
+            for r in self.held
+            for turn, c in zip(r.turns, r.solution.claims, strict=True)
+            if turn.mode is mode
+        ]
+        return reference, solution
 
 
 def plan_turns(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[Turn, ...]:
@@ -162,12 +170,6 @@ class ReferenceRunner:
             peak_bytes += self._bench.oracle.state_bytes - held_bytes
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
-    def burst_after(self, warmer: Sequence[Turn], turns: Sequence[Turn]) -> ReferenceBurst:
-        """A burst, behind calls that are not counted where there are any."""
-        if warmer:
-            self.burst(warmer)
-        return self.burst(turns)
-
     def back_to_back(self, indices: Sequence[int], manner: Manner) -> CallTime:
         """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
 
@@ -217,7 +219,7 @@ class Limits:
     """When rounds end. Seconds by the referee's clock; the deadline moves while others are waited for. With `FEW_SETS`
     or fewer, half of `min_samples` are enough.
 
-    Where a call of the solution takes `long_s` or more, flush included, rounds are over `LONG_SETS` sets, and a third
+    Where a call of the solution takes `long_s` or more, flush included, it makes `LONG_SETS` calls a round, and a third
     of `min_samples` are enough: such calls are even, and dear.
     """
 
@@ -232,13 +234,9 @@ LONG_S = 10e-3
 the first took what the others took within 0.8 %, and no burst counts by its slowest call."""
 
 LONG_SETS = 4
-"""Sets of a round whose calls are so long. Three calls of each burst in four rounds would have given the speedups of 14
-slow kernels in committed runs (12 to 35 ms) within 0.35 % of those by all calls."""
-
-REFERENCE_WARMER = 2
-"""Calls of the reference before each of its bursts in such rounds that are not counted, since it may take much less: of
-39 bursts that followed one of a solution's calls of 17 to 35 ms on an H200, the first call took 2.6 % longer than the
-burst's shortest in the median, the second 0.1 %."""
+"""Calls of the solution in a round where they are so long. The reference makes as many as ever: of 39 of its bursts
+that followed one of a solution's calls of 17 to 35 ms on an H200, the first call took 2.6 % longer than the burst's
+shortest in the median, so that three or four calls of 2.6 ms told too little, and up to 22 rounds were made."""
 
 MAX_ROUNDS = 40
 """Rounds after which a speedup that still will not settle is reported as it is."""
@@ -274,18 +272,18 @@ def run_rounds(
         sparing = sets > FEW_SETS and call_s >= limits.long_s
         # Calls over inputs so large are long and even, and to verify one of them takes a tenth of a second.
         least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
-        indices = range(LONG_SETS if sparing else sets)
+        indices = range(sets)
         for index in indices:
             bench.draw(index)
         bench.hold_back(indices)
-        turns = plan_turns(len(indices), secret, len(rounds.held), sparing=sparing)
+        turns = reference_turns = plan_turns(sets, secret, len(rounds.held))
+        if sparing:
+            turns = plan_turns(LONG_SETS, secret, len(rounds.held), sparing=True)
         reference_first = len(rounds.held) % 2 == 0
         bench.device.synchronize()
-        # Inputs that calls change are drawn for one burst at a time.
-        warmer = turns[:REFERENCE_WARMER] if sparing and not redraw else ()
         reference: ReferenceBurst | None = None
         if reference_first:
-            reference = runner.burst_after(warmer, turns)
+            reference = runner.burst(reference_turns)
             if redraw:
                 for index in indices:
                     bench.redraw(index)
@@ -300,13 +298,14 @@ def run_rounds(
                 for index in indices:
                     bench.redraw(index)
                 bench.device.synchronize()
-            reference = runner.burst_after(warmer, turns)
+            reference = runner.burst(reference_turns)
         counts = look()
         if right is None:
             right = verify(turns, done)
         rounds.held.append(
             Round(
                 turns=turns,
+                reference_turns=reference_turns,
                 reference=reference,
                 solution=done,
                 solution_wall_s=wall_s,

@@ -29,7 +29,7 @@ from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
 from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
 from harness.model import Failure, Status, one_line
-from harness.quiet import NONSTOP_BELOW_S, QUEUE_TRIES, SHORT_S, Known
+from harness.quiet import NONSTOP_BELOW_S, QUEUE_TRIES, SHORT_S, Known, graphable
 from harness.verify import Finding
 
 TRIES = 3
@@ -342,7 +342,7 @@ class Nonstops:
         Nothing of worth may be asked of the contestant afterwards: code need not bear being captured, and no failure
         is a verdict.
         """
-        if claimed_s >= SHORT_S or self._known.quiet.graph_s is None:
+        if claimed_s >= SHORT_S or not graphable(self._asker.bench):
             return None, None
         try:
             held = self._right(Manner.GRAPH)

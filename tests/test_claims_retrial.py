@@ -68,7 +68,14 @@ class Court:
                 self.bench.mask([turn.index for turn in turns])
                 done, wall_s = session._burst(turns)
                 held.append(
-                    Round(turns=turns, reference=reference, solution=done, solution_wall_s=wall_s, reference_first=True)
+                    Round(
+                        turns=turns,
+                        reference_turns=turns,
+                        reference=reference,
+                        solution=done,
+                        solution_wall_s=wall_s,
+                        reference_first=True,
+                    )
                 )
         return Rounds(held=held, stopped_by="interval", spent_s=1.0)
 

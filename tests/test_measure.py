@@ -13,7 +13,7 @@ import pytest
 from harness.bench import Bench
 from harness.devices import open_device
 from harness.gate import Gate, OwnGate
-from harness.measure import LONG_S, REFERENCE_WARMER, Limits, ReferenceRunner, Rounds, Turn, plan_turns, run_rounds
+from harness.measure import LONG_S, Limits, ReferenceRunner, Rounds, Turn, plan_turns, run_rounds
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
 
@@ -42,15 +42,9 @@ def make_bench() -> Bench:
     )
 
 
-def measured(call_s: float, long_s: float, known_s: float = 0.0, *, made: list[object] | None = None) -> Rounds:
-    """Four rounds or more of a solution whose calls take `call_s` on every clock, and took `known_s` before. The
-    reference's calls are put into `made`."""
+def measured(call_s: float, long_s: float, known_s: float = 0.0) -> Rounds:
+    """Four rounds or more of a solution whose calls take `call_s` on every clock, and took `known_s` before."""
     bench = make_bench()
-
-    def forward(arguments: Sequence[object]) -> object:
-        if made is not None:
-            made.append(arguments)
-        return bench.oracle.forward(arguments)
 
     def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
         claim = CallClaim(device_s=call_s, window_s=call_s, tree={}, leaves=(), state_missing=())
@@ -59,7 +53,7 @@ def measured(call_s: float, long_s: float, known_s: float = 0.0, *, made: list[o
     try:
         return run_rounds(
             bench,
-            ReferenceRunner(bench, forward),
+            ReferenceRunner(bench),
             burst,
             lambda turns, done: True,
             lambda rounds: "interval" if len(rounds.held) >= 4 else None,
@@ -95,15 +89,11 @@ def test_long_calls_are_made_no_more_often_than_samples_need(
     assert [held.reference_first for held in rounds.held] == [True, False] * (len(calls) // 2)
     for held in rounds.held:
         assert len({turn.index for turn in held.turns}) == len(held.turns)
-        assert len(held.reference.times) == len(held.turns)
-
-
-@pytest.mark.parametrize(("known_s", "warmer"), [(LONG_S, REFERENCE_WARMER), (0.0, 0)])
-def test_the_reference_warms_up_before_each_of_the_few_calls_beside_long_ones(known_s: float, warmer: int) -> None:
-    made: list[object] = []
-    rounds = measured(0.9 * LONG_S if not warmer else LONG_S, LONG_S, known_s, made=made)
-    assert len(made) == sum(len(held.turns) + warmer for held in rounds.held)
-    assert all(len(held.reference.times) == len(held.turns) for held in rounds.held)
+        assert len(held.reference.times) == len(held.reference_turns) == SETS  # which may take much less
+    reference, solution = rounds.samples(CallMode.COLD)
+    assert sum(map(len, solution)) == samples
+    assert [len(burst) for burst in reference] == [8] * len(calls)
+    assert len(rounds.windows(CallMode.LATENCY)[0]) == len(calls)
 
 
 def test_without_a_limit_no_call_is_long() -> None:

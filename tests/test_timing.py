@@ -62,6 +62,7 @@ def rounds(reference_s: float, solution_s: float, number: int = 4) -> Rounds:
         held.append(
             Round(
                 turns=turns,
+                reference_turns=turns,
                 reference=ReferenceBurst(times=times, wall_s=reference_s * CALLS + CALLS * OVERHEAD_S),
                 solution=BurstDone(claims=claims, reports=()),
                 solution_wall_s=wall_s,
