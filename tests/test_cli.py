@@ -483,7 +483,7 @@ def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:
     evaluated(call, "r2")
     done = call("merge", "results", "results/r1", "--into", "all", "--json")
     assert done.code == 0, done.err
-    assert json.loads(done.out) == {"run": "all", "records": 3, "superseded": 3}
+    assert json.loads(done.out) == {"run": "all", "records": 3, "superseded": 3, "notes": []}
     assert "holds a run already" in call("merge", "results", "--into", "all").err
 
 

@@ -186,15 +186,19 @@ def merge_command(
 ) -> None:
     """Make one run of several. Of two records of one solution the later counts; the sources stay as they are.
 
+    What lacks is told: parts (eval --shard) that are not there or were cut off, solutions that could not be judged.
+    Runs judged by different rules (precision, policy, …) are refused.
+
     \b
     Example:
-      harness merge results/shard-0 results/shard-1 --into results/all
+      harness merge results/part-1 results/part-2 --into results/all
     """
     report = merge(find(runs, strict=True), into)
     for note in report.notes:
         say(f"note: {note}")
     if as_json:
-        print_json({"run": str(into), "records": report.records, "superseded": report.superseded})
+        counts = {"records": report.records, "superseded": report.superseded}
+        print_json({"run": str(into), **counts, "notes": list(report.notes)})
     else:
         put(f"{into}: {report.records} records; {report.superseded} superseded by later ones left out")
 
