@@ -21,7 +21,9 @@ def python(*arguments: str) -> list[str]:
 
 
 def search_path(environment: Mapping[str, str]) -> dict[str, str]:
-    """`PYTHONPATH` by which the other Python finds this very package, then what `environment` has there."""
-    # An empty entry stands for the current folder.
-    given = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    """`PYTHONPATH` by which the other Python finds this very package, then the absolute folders that `environment` has
+    there."""
+    # An empty entry stands for the current folder, and others may lie below or above it. Python makes them absolute,
+    # and what it looks for modules in, sandboxes show.
+    given = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
     return {"PYTHONPATH": os.pathsep.join([PACKAGE_PARENT, *given])}

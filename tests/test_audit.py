@@ -105,10 +105,10 @@ CASES = {
 class Court:
     """A referee with an auditor, and what it needs to build."""
 
-    def __init__(self, folder: Path, referee: Referee, builder: Zygote, toolchain: Toolchain) -> None:
+    def __init__(self, folder: Path, referee: Referee, builders: BuilderZygotes, toolchain: Toolchain) -> None:
         self._folder = folder
         self._referee = referee
-        self._builder = builder
+        self._builders = builders
         self._toolchain = toolchain
         self._cache = BuildCache(default_root())
 
