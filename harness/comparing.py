@@ -37,7 +37,7 @@ SHORT_S = 50e-6
 REPEATABILITY = {"long": 0.01, "short": 0.03}
 """Spread of a speedup over separate runs that is taken for noise, as a difference of logs: for calls from `SHORT_S`
 on, and for shorter ones. The same five solutions in two runs on one H200 (`results/h200-transcripts-cold`, `-warm`)
-differ by 0.4 % at most, with intervals that do not touch."""
+differ by 0.6 % at most, some with intervals that do not touch."""
 
 WITHIN_RUN = 0.005
 """The same for two solutions measured in one run: the width at which a measurement ends."""
