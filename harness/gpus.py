@@ -1,13 +1,17 @@
-"""Which of a machine's GPUs this process may use, in CUDA's order.
+"""Which of a machine's GPUs this process may use, in CUDA's order, and what has to be compiled for them.
 
 Edge, trusted side; reads nothing but the `Environment`. Imports `environment` and the vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.environment import Environment
+from harness.environment import Environment, Gpu
+
+Capability = tuple[int, int]
+"""A GPU's compute capability, major and minor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +50,24 @@ def visible_gpus(environment: Environment) -> tuple[VisibleGpu, ...]:
             break
         found.append(chosen)
     return tuple(found)
+
+
+def capability_of(gpu: Gpu) -> Capability | None:
+    """Its compute capability as numbers; None where NVML does not say."""
+    if gpu.compute_capability is None:
+        return None
+    major, minor = gpu.compute_capability.split(".")
+    return int(major), int(minor)
+
+
+def capabilities_of(gpus: Iterable[Gpu]) -> tuple[Capability, ...]:
+    """Their compute capabilities, each once, the lowest first."""
+    return tuple(sorted({known for gpu in gpus if (known := capability_of(gpu)) is not None}))
+
+
+def capabilities_in_use(environment: Environment, workers: int | None) -> tuple[Capability, ...]:
+    """Those of the first `workers` GPUs that are visible (None: of all), each once, the lowest first."""
+    used = visible_gpus(environment)[:workers]
+    if any(gpu.uuid.startswith("MIG-") for gpu in used):
+        return capabilities_of(environment.gpus)  # it may be a slice of any
+    return capabilities_of(environment.gpus[gpu.index] for gpu in used)

@@ -83,7 +83,7 @@ class Builder:
     def __init__(self, zygotes: BuilderZygotes, folder: Path) -> None:
         self.zygotes = zygotes
         self.cache = BuildCache(folder / "cache")
-        self.toolchain = NvccToolchain(None, folder / "cache")
+        self.toolchain = NvccToolchain((), folder / "cache")
         self.log_path = folder / "logs" / "solution.log"
 
     def __call__(self, source: str, **options: Any) -> BuildOutcome:

@@ -60,7 +60,7 @@ class Builder:
     def __init__(self, zygotes: BuilderZygotes, folder: Path) -> None:
         self.zygotes = zygotes
         self.cache = BuildCache(folder / "cache")
-        self.toolchain = NvccToolchain(None, folder / "cache")
+        self.toolchain = NvccToolchain((), folder / "cache")
         self.log_path = folder / "logs" / "solution.log"
 
     def __call__(self, body: str, *, timeout_s: float = 120.0, **options: Any) -> BuildOutcome:
@@ -157,7 +157,7 @@ source = sys.stdin.read()
 with BuilderZygotes() as zygotes:
     zygotes.start()
     zygotes.torch.wait_ready()
-    outcome = build_solution(source, "s.py", zygotes=zygotes, toolchain=NvccToolchain(None, root),
+    outcome = build_solution(source, "s.py", zygotes=zygotes, toolchain=NvccToolchain((), root),
                              cache=BuildCache(root), log_path=log, timeout_s=120)
 assert outcome.failure is None, outcome.failure
 print(outcome.cache_hits, outcome.modules[0].path)

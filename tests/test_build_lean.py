@@ -244,7 +244,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildOutcome]:
             SOLUTION,
             "rich.py",
             zygotes=zygotes,
-            toolchain=NvccToolchain(None, root),
+            toolchain=NvccToolchain((), root),
             cache=BuildCache(root),
             log_path=root / "log",
             timeout_s=300,
@@ -281,7 +281,7 @@ torch::Tensor f(torch::Tensor x) {
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize(("quick", "way"), [(("split",), "split"), ((), "lean")])
 def test_nvcc_takes_the_stand_ins_and_reports_resources(tmp_path: Path, quick: tuple[str, ...], way: str) -> None:
-    toolchain = NvccToolchain((9, 0), tmp_path / "cache", quick_ways=quick)
+    toolchain = NvccToolchain([(9, 0)], tmp_path / "cache", quick_ways=quick)
     folder = tmp_path / "build"
     folder.mkdir()
     plan = toolchain.prepare(ExtensionSpec(name="ext", cpp_sources=("",), cuda_sources=(CUDA,)), folder)

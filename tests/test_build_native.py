@@ -6,6 +6,7 @@ import os
 import shlex
 import stat
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from harness.build import ExtensionSpec, HostToolchain, NvccToolchain, Plan, Sou
 from harness.build import native as native_module
 from harness.build.recipe import try_lean
 from harness.build.torchinfo import find_torch, nvcc_flags_of, standard_of
-from harness.environment import MachineError, find_nvcc
+from harness.environment import Gpu, MachineError, find_nvcc
 from harness.model import DeviceKind, Status
 
 CPP = "torch::Tensor f(torch::Tensor x);"
@@ -25,8 +26,8 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this mac
 
 
 def toolchain(cache: Path, **options: Any) -> NvccToolchain:
-    capability = options.pop("capability", (9, 0) if find_nvcc() else None)
-    return NvccToolchain(capability, cache, **options)
+    capabilities = options.pop("capabilities", [(9, 0)] if find_nvcc() else [])
+    return NvccToolchain(capabilities, cache, **options)
 
 
 def prepared(tmp_path: Path, spec: ExtensionSpec, **options: Any) -> tuple[Path, Plan]:
@@ -91,7 +92,7 @@ def test_files_and_flags_are_torchs_own(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_plain_cpp_is_torchs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = prepared(tmp_path, spec_of(name="plain", cuda_sources=(), extra_cuda_cflags=()), capability=None)
+    folder, _ = prepared(tmp_path, spec_of(name="plain", cuda_sources=(), extra_cuda_cflags=()), capabilities=())
     options = {name: value for name, value in OPTIONS.items() if name != "extra_cuda_cflags"}
     own = torchs_own(tmp_path / "torch", monkeypatch, "plain", CPP, **options)
     ours = variables(folder / ".harness" / "full.ninja")
@@ -119,10 +120,28 @@ def test_plain_cpp_is_torchs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ({"cuda_arch_list": "native"}, ["-gencode=arch=compute_90,code=sm_90"]),
     ],
 )
-def test_architectures(tmp_path: Path, changes: dict[str, Any], expected: list[str]) -> None:
+def test_architectures_of_one_gpu(tmp_path: Path, changes: dict[str, Any], expected: list[str]) -> None:
     folder, _ = prepared(tmp_path, spec_of(**changes))
     flags = variables(folder / ".harness" / "full.ninja")["cuda_cflags"]
     assert [flag for flag in flags if flag.startswith("-gencode=")] == expected
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ["86", "90", "100"]),
+        ({"cuda_arch_list": "native"}, ["86", "90", "100"]),
+        ({"cuda_arch_list": "9.0"}, ["90"]),
+        ({"extra_cuda_cflags": ("-arch=sm_90a",)}, []),
+    ],
+)
+def test_architectures_of_several_gpus(tmp_path: Path, changes: dict[str, Any], expected: list[str]) -> None:
+    """Each once, and a solution that names its own keeps its say."""
+    folder, _ = prepared(tmp_path, spec_of(**changes), capabilities=[(10, 0), (9, 0), (8, 6), (9, 0)])
+    flags = variables(folder / ".harness" / "full.ninja")["cuda_cflags"]
+    expected_flags = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in expected]
+    assert [flag for flag in flags if flag.startswith("-gencode=")] == expected_flags
 
 
 @needs_nvcc
@@ -142,7 +161,7 @@ def test_files_of_load_keep_their_places(tmp_path: Path) -> None:
         compiled=("a.cpp",),
         extra_include_paths=("include0",),
     )
-    folder, plan = prepared(tmp_path, spec, capability=None)
+    folder, plan = prepared(tmp_path, spec, capabilities=())
     assert (folder / "include0" / "deep" / "b.h").read_text() == "B"
     assert "-Iinclude0" in variables(folder / ".harness" / "full.ninja")["cflags"]
     assert set(plan.headers) == {"a.cpp"}
@@ -150,15 +169,15 @@ def test_files_of_load_keep_their_places(tmp_path: Path) -> None:
 
 def test_lean_headers_can_be_switched_off(tmp_path: Path) -> None:
     spec = spec_of(cuda_sources=())
-    _, plan = prepared(tmp_path, spec, lean_headers=False, capability=None)
+    _, plan = prepared(tmp_path, spec, lean_headers=False, capabilities=())
     assert (plan.headers, plan.second_try, plan.readable) == ({"main.cpp": "full"}, (), ())
-    lean = toolchain(tmp_path / "cache", capability=None)
-    full = toolchain(tmp_path / "cache", lean_headers=False, capability=None)
+    lean = toolchain(tmp_path / "cache", capabilities=())
+    full = toolchain(tmp_path / "cache", lean_headers=False, capabilities=())
     assert lean.key(spec) != full.key(spec)
 
 
 def test_the_processor_counts_only_where_it_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tools = toolchain(tmp_path, capability=None)
+    tools = toolchain(tmp_path, capabilities=())
     native, plain = spec_of(extra_cflags=("-O3 -march=native",)), spec_of()
     before = (tools.key(native), tools.key(plain))
     monkeypatch.setattr(native_module, "_cpu_flags", lambda: "another processor")
@@ -169,12 +188,13 @@ def test_the_processor_counts_only_where_it_is_asked_about(tmp_path: Path, monke
 def test_the_architecture_is_in_the_key(tmp_path: Path) -> None:
     if find_nvcc() is None:
         pytest.skip("no nvcc on this machine")
-    keys = {toolchain(tmp_path, capability=item).key(spec_of()) for item in ((8, 0), (9, 0), None)}
-    assert len(keys) == 3
+    kinds: list[list[tuple[int, int]]] = [[(8, 0)], [(9, 0)], [(8, 0), (9, 0)], []]
+    assert " arch 9.0 lean " in toolchain(tmp_path, capabilities=[(9, 0)]).fingerprint  # as ever, or caches grow cold
+    assert len({toolchain(tmp_path, capabilities=kind).key(spec_of()) for kind in kinds}) == 4
 
 
 def test_without_nvcc_cuda_is_refused(tmp_path: Path) -> None:
-    refused = toolchain(tmp_path, capability=None).refuse(spec_of())
+    refused = toolchain(tmp_path, capabilities=()).refuse(spec_of())
     assert refused is not None
     assert refused.status is Status.unsupported
 
@@ -182,10 +202,10 @@ def test_without_nvcc_cuda_is_refused(tmp_path: Path) -> None:
 def test_missing_tools_are_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_module, "find_nvcc", lambda: None)
     with pytest.raises(MachineError, match="set CUDA_HOME"):
-        NvccToolchain((9, 0), tmp_path)
+        NvccToolchain([(9, 0)], tmp_path)
     monkeypatch.setattr(native_module, "find_gxx", lambda: None)
     with pytest.raises(MachineError, match=r"install g\+\+"):
-        NvccToolchain(None, tmp_path)
+        NvccToolchain((), tmp_path)
 
 
 def test_the_toolchain_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +215,18 @@ def test_the_toolchain_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         open_toolchain(DeviceKind.CUDA, tmp_path)
 
 
+@needs_nvcc
+def test_code_for_every_kind_of_gpu_unless_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = dict.fromkeys(item.name for item in fields(Gpu))
+    gpus = tuple(Gpu(**unknown | {"compute_capability": kind}) for kind in ("10.0", "8.6", None, "10.0"))  # type: ignore[arg-type]
+    monkeypatch.setattr("harness.build.opening.query_gpus", lambda: (gpus, "580", "13.0", None))
+    assert " arch 8.6,10.0 " in open_toolchain(DeviceKind.CUDA, tmp_path).fingerprint
+    assert " arch 9.0 " in open_toolchain(DeviceKind.CUDA, tmp_path, capabilities=[(9, 0)]).fingerprint
+
+
 def test_max_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_JOBS", "3")
-    _, plan = prepared(tmp_path, spec_of(cuda_sources=()), capability=None)
+    _, plan = prepared(tmp_path, spec_of(cuda_sources=()), capabilities=())
     assert plan.commands[0][2:4] == ("-j", "3")
 
 

@@ -85,7 +85,7 @@ def built(toolchain: NvccToolchain, spec: ExtensionSpec, folder: Path, target: s
 @pytest.fixture(scope="module")
 def toolchain(tmp_path_factory: pytest.TempPathFactory) -> NvccToolchain:
     """With compiled bindings; the precompiled headers, which only save time, take too long to make for a test."""
-    made = NvccToolchain(None, tmp_path_factory.mktemp("cache"))
+    made = NvccToolchain((), tmp_path_factory.mktemp("cache"))
     headers = made._headers
     assert isinstance(headers, SharedHeaders)
     headers._compile_bindings()
@@ -100,7 +100,7 @@ def spec_of(cpp: str, names: list[str], **options: object) -> ExtensionSpec:
 def test_compiled_bindings_behave_as_pybind11s_own(toolchain: NvccToolchain, tmp_path: Path) -> None:
     """Values, conversions, refusals, exceptions and documentation, call by call."""
     spec = spec_of(CPP, FUNCTIONS)
-    ordinary = NvccToolchain(None, tmp_path / "cache", quick_ways=())
+    ordinary = NvccToolchain((), tmp_path / "cache", quick_ways=())
     said = []
     for name, tools, way in (("quick", toolchain, "prebuilt"), ("ordinary", ordinary, "lean")):
         plan, log = built(tools, spec, tmp_path / name)
@@ -170,7 +170,7 @@ void f() { RUN(k); }
 
 @pytest.fixture
 def cuda(tmp_path: Path) -> NvccToolchain:
-    return NvccToolchain((9, 0), tmp_path / "cache")
+    return NvccToolchain([(9, 0)], tmp_path / "cache")
 
 
 @needs_nvcc

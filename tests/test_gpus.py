@@ -10,16 +10,16 @@ from harness.config import Machine, resolve
 from harness.environment import Environment, Gpu, collect
 from harness.executors import ExecutorError
 from harness.executors.local import seats
-from harness.gpus import visible_gpus
+from harness.gpus import capabilities_in_use, visible_gpus
 from harness.model import DeviceKind
 
 
-def gpu(index: int) -> Gpu:
+def gpu(index: int, capability: str | None = "9.0") -> Gpu:
     return Gpu(
         index=index,
         name="NVIDIA H200",
         uuid=f"GPU-{index}{index}{index}{index}-0000",
-        compute_capability="9.0",
+        compute_capability=capability,
         memory_bytes=None,
         sm_clock_max_mhz=None,
         memory_clock_max_mhz=None,
@@ -50,6 +50,27 @@ def machine(visible: str | None, count: int = 4) -> Environment:
 )
 def test_visible_gpus_are_those_cuda_would_show(visible: str | None, found: list[int]) -> None:
     assert [item.index for item in visible_gpus(machine(visible))] == found
+
+
+@pytest.mark.parametrize(
+    ("visible", "workers", "found"),
+    [
+        (None, None, [(8, 0), (9, 0), (10, 0)]),
+        (None, 1, [(9, 0)]),
+        ("3,0", None, [(9, 0), (10, 0)]),
+        ("3,0", 1, [(10, 0)]),
+        ("GPU-1111,2", None, [(8, 0)]),
+        ("2,4", None, [(8, 0)]),
+        ("4", None, []),
+        ("MIG-7", 1, [(8, 0), (9, 0), (10, 0)]),
+        ("-1", None, []),
+    ],
+)
+def test_what_is_compiled_for_is_what_the_slots_have(
+    visible: str | None, workers: int | None, found: list[tuple[int, int]]
+) -> None:
+    gpus = tuple(gpu(place, kind) for place, kind in enumerate(("9.0", "8.0", "8.0", "10.0", None)))
+    assert capabilities_in_use(replace(machine(visible), gpus=gpus), workers) == tuple(found)
 
 
 @pytest.mark.parametrize(("workers", "count"), [(None, 4), (1, 1), (2, 2), (9, 4)])

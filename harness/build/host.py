@@ -31,7 +31,7 @@ class HostToolchain:
     """
 
     def __init__(self, cache: Path, *, checked: bool = False, lean_headers: bool = True) -> None:
-        self._native = NvccToolchain(None, cache, lean_headers=lean_headers)
+        self._native = NvccToolchain((), cache, lean_headers=lean_headers)
         self._cache = cache
         self._checked = checked
 

@@ -32,6 +32,7 @@ from harness.build.toolchain import Plan
 from harness.build.torchinfo import TorchBuild, find_torch, python_include
 from harness.build.units import Unit, units_of
 from harness.environment import MachineError, find_gxx, find_nvcc, gxx_version, nvcc_version
+from harness.gpus import Capability
 from harness.model import Failure, Status, one_line
 
 FORMAT = 2
@@ -55,7 +56,8 @@ _ARCH_NAMES = {
 
 
 class NvccToolchain:
-    """g++ and nvcc, for one compute capability. Without one (None) it builds C++ only.
+    """g++ and nvcc. Modules get code for each of `capabilities`, as torch gives them for each visible GPU; where there
+    is none, only C++ is built.
 
     `cache` is the folder below which what builds share is kept. `lean_headers=False` always uses the full headers,
     `quick_ways` names those of `quick.WAYS` that are tried before that.
@@ -63,7 +65,7 @@ class NvccToolchain:
 
     def __init__(
         self,
-        capability: tuple[int, int] | None,
+        capabilities: Collection[Capability],
         cache: Path,
         *,
         torch: TorchBuild | None = None,
@@ -72,14 +74,14 @@ class NvccToolchain:
         jobs: int | None = None,
     ) -> None:
         self._torch = torch or find_torch()
-        self._capability = capability
+        self._capabilities = sorted(set(capabilities))
         cxx = find_gxx()
         if cxx is None:
             raise MachineError("no C++ compiler: install g++, or name one by CXX")
         self._cxx = cxx
         self._nvcc: Path | None = None
         self._cuda_home: Path | None = None
-        if capability is not None:
+        if self._capabilities:
             self._nvcc = find_nvcc()
             if self._nvcc is None:
                 raise MachineError("no nvcc: install the CUDA toolkit, or set CUDA_HOME to where it is")
@@ -94,7 +96,7 @@ class NvccToolchain:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        arch = "none" if self._capability is None else "{}.{}".format(*self._capability)
+        arch = ",".join(f"{major}.{minor}" for major, minor in self._capabilities) or "none"
         return " ".join(
             (
                 f"native {FORMAT}",
@@ -204,12 +206,12 @@ class NvccToolchain:
         return flags
 
     def _arch_flags(self, spec: ExtensionSpec) -> list[str]:
-        if any("arch" in flag for flag in spec.extra_cuda_cflags) or self._capability is None:
+        if any("arch" in flag for flag in spec.extra_cuda_cflags) or not self._capabilities:
             return []
         if spec.cuda_arch_list and spec.cuda_arch_list != "native":
             return _arch_flags_of(spec.cuda_arch_list)
-        number = "{}{}".format(*self._capability)
-        return [f"-gencode=arch=compute_{number},code=sm_{number}"]
+        numbers = [f"{major}{minor}" for major, minor in self._capabilities]
+        return [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
 
     def _link_flags(self, spec: ExtensionSpec) -> list[str]:
         cuda = spec.uses_cuda

@@ -24,7 +24,7 @@ from harness.environment import Environment, find_nvcc
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.building import LocalBuilders, was_killed
 from harness.executors.worker import MAX_TASK_BYTES
-from harness.gpus import visible_gpus
+from harness.gpus import capabilities_in_use, visible_gpus
 from harness.interpreter import python, search_path
 from harness.model import DeviceKind, Status, one_line
 from harness.tasks import Outcome, RefereeConfig, Task
@@ -165,7 +165,9 @@ class LocalExecutor:
         self._owed: defaultdict[str, set[str]] = defaultdict(set)
         """Logs of the tasks on which each slot's referee owes the verdict."""
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
-        toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked)
+        # A module runs on whichever slot is free, and a GPU loads no code for another major version.
+        capabilities = capabilities_in_use(environment, config.workers)
+        toolchain = open_toolchain(config.device, config.cache_dir, checked=config.checked, capabilities=capabilities)
         self.runtime = next((str(folder) for folder in toolchain.runtime), None)
         """The folder of what modules for the host device need, on this machine."""
         self._settings = referee_config(config, self.runtime)

@@ -21,26 +21,16 @@ from harness.environment import collect
 from harness.executors import Order, SlotLost
 from harness.executors.building import LocalBuilders
 from harness.executors.local import LocalExecutor
+from harness.gpus import Capability, capability_of
 from harness.tasks import Task
 
 Modules = dict[str, tuple[bytes, dict[str, Any]]]
 """The files of a build by their key, with the cache's metadata."""
 
-Capability = tuple[int, int]
-"""A GPU's compute capability."""
-
 
 def on_node(config: RunConfig, own_cache: bool) -> RunConfig:
     """The configuration as it holds on the node that this runs on."""
     return replace(config, executor="local", workers=1, cache_dir=cache_root() if own_cache else config.cache_dir)
-
-
-def _capability(named: str | None) -> Capability | None:
-    """`9.0` as numbers."""
-    if named is None:
-        return None
-    major, minor = named.split(".")
-    return int(major), int(minor)
 
 
 _opened: dict[str, tuple[LocalBuilders, BuildCache]] = {}
@@ -58,7 +48,10 @@ def build(
             key = repr((config.cache_dir, config.device, config.checked, config.sandbox, capability))
             if key not in _opened:
                 toolchain = open_toolchain(
-                    config.device, config.cache_dir, checked=config.checked, capability=capability
+                    config.device,
+                    config.cache_dir,
+                    checked=config.checked,
+                    capabilities=() if capability is None else (capability,),
                 )
                 cache = BuildCache(config.cache_dir, config.cache_limit_bytes)
                 log = Path(tempfile.gettempdir()) / "harness-ray-builder.log"
@@ -101,7 +94,7 @@ class Judge:
         return {
             "environment": dict(self._slot.environment),
             "title": self._slot.title,
-            "capability": _capability(gpu.compute_capability if gpu is not None else None),
+            "capability": None if gpu is None else capability_of(gpu),
         }
 
     def judge(self, task_json: Mapping[str, Any], built: BuildOutcome, modules: Modules) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from harness.build import BuildOutcome
 from harness.config import RunConfig, cache_root
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.cluster import check_answers, demand, nodes_of
-from harness.executors.node import Capability, Judge, build
+from harness.executors.node import Judge, build
+from harness.gpus import Capability
 from harness.model import DeviceKind, Failure, Status, one_line
 from harness.tasks import Outcome, Task
 

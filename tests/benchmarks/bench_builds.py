@@ -34,6 +34,7 @@ from harness.build import BuildCache, BuildOutcome, NvccToolchain
 from harness.environment import find_nvcc
 from harness.executors import Order
 from harness.executors.building import LocalBuilders
+from harness.gpus import Capability
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -99,8 +100,8 @@ def busy_s() -> float:
 class Builders:
     """The real builders with one way and an empty cache."""
 
-    def __init__(self, way: str, shared: Path, folder: Path, capability: tuple[int, int] | None) -> None:
-        self.toolchain = NvccToolchain(capability, shared, **WAYS[way])  # type: ignore[arg-type]
+    def __init__(self, way: str, shared: Path, folder: Path, capabilities: Sequence[Capability]) -> None:
+        self.toolchain = NvccToolchain(capabilities, shared, **WAYS[way])  # type: ignore[arg-type]
         self._folder = folder
         self._builders = LocalBuilders(
             self.toolchain, BuildCache(folder / "cache"), timeout_s=600.0, sandbox="auto", log=folder / "zygote.log"
@@ -124,11 +125,11 @@ class Builders:
 
 
 def measure(
-    way: str, count: int, jobs: int, shared: Path, folder: Path, capability: tuple[int, int] | None
+    way: str, count: int, jobs: int, shared: Path, folder: Path, capabilities: Sequence[Capability]
 ) -> Measured:
     """Build one alone, then `count` at once."""
-    chosen = solutions(count + 2, capability is not None)
-    builders = Builders(way, shared, folder, capability)
+    chosen = solutions(count + 2, bool(capabilities))
+    builders = Builders(way, shared, folder, capabilities)
     try:
         builders.start()
         before, begin = busy_s(), time.perf_counter()
@@ -221,12 +222,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--budget-s", type=float, help="seconds after which no further way begins")
     options = parser.parse_args(arguments)
     major, minor = map(int, options.arch.split("."))
-    capability = (major, minor) if find_nvcc() is not None else None
+    capabilities = [(major, minor)] if find_nvcc() is not None else []
     begin = time.perf_counter()
     held: list[Measured] = []
     with tempfile.TemporaryDirectory() as scratch:
         shared = options.cache or Path(scratch) / "shared"
-        NvccToolchain(capability, shared).warm_up()
+        NvccToolchain(capabilities, shared).warm_up()
         warm_up_s = time.perf_counter() - begin
         sys.stdout.write(f"warm-up {warm_up_s:.1f} s, {processors} processors, {options.jobs} builders\n")
         for way in options.ways.split(","):
@@ -236,7 +237,7 @@ def main(arguments: Sequence[str]) -> int:
             folder = Path(scratch) / way
             folder.mkdir()
             count = options.count if way == "quick" else options.others
-            held.append(measure(way, count, options.jobs, shared, folder, capability))
+            held.append(measure(way, count, options.jobs, shared, folder, capabilities))
             sys.stdout.write(f"{line(held[-1])}\n")
             sys.stdout.flush()
             # Written again after each: what was measured is kept when the rest is cut off.
