@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile
+from harness.build.diagnostics import kernel_resources
 from harness.build.headers import SharedHeaders
 from harness.build.quick import bound_text
 from harness.build.toolchain import QUICK_FAILED
@@ -180,6 +182,50 @@ def test_what_can_not_be_split_is_built_whole(cuda: NvccToolchain, tmp_path: Pat
     assert plan.headers["cuda.cu"] == "split"
     assert f"\n{QUICK_FAILED} cuda.cu: line 3: a macro that holds CUDA" in log
     assert (tmp_path / "build" / "cuda.cuda.o").exists(), log
+
+
+BY_ARCHITECTURE = """
+__global__ void k(float* x) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async;");
+#endif
+  x[0] = 1;
+}
+void f(float* x) { k<<<1, 1>>>(x); }
+"""
+
+FATBIN_MAGIC = 0xBA55ED50
+FATBIN_ELF = 2
+
+
+def machine_code(path: Path) -> list[int]:
+    """For which architectures an object of nvcc's holds machine code: kind and number of each image of its fatbin."""
+    data = path.read_bytes()
+    begin = data.index(struct.pack("<I", FATBIN_MAGIC))
+    header_bytes, images_bytes = struct.unpack_from("<HQ", data, begin + 6)
+    place = begin + header_bytes
+    end = place + images_bytes
+    found = []
+    while place < end:
+        kind, _, own_bytes, image_bytes = struct.unpack_from("<HHIQ", data, place)
+        assert kind == FATBIN_ELF, "code that the driver would have to compile first"
+        found.append(struct.unpack_from("<I", data, place + 28)[0])
+        place += own_bytes + image_bytes
+    return found
+
+
+@needs_nvcc
+@pytest.mark.parametrize("ways", [("split",), ()])
+@pytest.mark.parametrize("numbers", [[90], [80, 90]])
+def test_a_module_has_code_for_every_kind_of_gpu(tmp_path: Path, ways: tuple[str, ...], numbers: list[int]) -> None:
+    """The architectures differ in what they can do: the instruction is unknown to the older one."""
+    toolchain = NvccToolchain([divmod(number, 10) for number in numbers], tmp_path / "cache", quick_ways=ways)
+    spec = ExtensionSpec(name="ext", cpp_sources=("",), cuda_sources=(BY_ARCHITECTURE,), no_implicit_headers=True)
+    plan, log = built(toolchain, spec, tmp_path / "build", "cuda.cuda.o")
+    assert plan.headers["cuda.cu"] == ("split" if ways else "lean")
+    assert f"\n{QUICK_FAILED}" not in log
+    assert machine_code(tmp_path / "build" / "cuda.cuda.o") == numbers, log
+    assert [kernel.arch for kernel in kernel_resources(log)] == [f"sm_{number}" for number in numbers]
 
 
 @needs_nvcc

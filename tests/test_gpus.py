@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.config import Machine, resolve
-from harness.environment import Environment, Gpu, collect
+from harness.environment import Environment, Gpu, MachineError, collect
 from harness.executors import ExecutorError
-from harness.executors.local import seats
+from harness.executors.local import LocalExecutor, seats
 from harness.gpus import capabilities_in_use, visible_gpus
 from harness.model import DeviceKind
 
@@ -71,6 +72,28 @@ def test_what_is_compiled_for_is_what_the_slots_have(
 ) -> None:
     gpus = tuple(gpu(place, kind) for place, kind in enumerate(("9.0", "8.0", "8.0", "10.0", None)))
     assert capabilities_in_use(replace(machine(visible), gpus=gpus), workers) == tuple(found)
+
+
+@pytest.mark.parametrize(("workers", "found"), [(None, ((8, 0), (9, 0))), (1, ((9, 0),))])
+def test_a_run_builds_for_the_gpus_that_it_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None, found: tuple[tuple[int, int], ...]
+) -> None:
+    asked: list[object] = []
+
+    def open_toolchain(*_: object, capabilities: object, **__: object) -> None:
+        asked.append(capabilities)
+        raise MachineError("far enough")
+
+    monkeypatch.setattr("harness.executors.local.open_toolchain", open_toolchain)
+    config = resolve(
+        machine=Machine(device=DeviceKind.CUDA, cpu_count=8, memory_bytes=2**36),
+        run_id="r",
+        options={"paths": ["x"], "workers": workers},
+    )
+    mixed = replace(machine("0,2"), gpus=tuple(gpu(place, kind) for place, kind in enumerate(("9.0", "10.0", "8.0"))))
+    with pytest.raises(MachineError, match="far enough"):
+        LocalExecutor(config, mixed, tmp_path)
+    assert asked == [found]
 
 
 @pytest.mark.parametrize(("workers", "count"), [(None, 4), (1, 1), (2, 2), (9, 4)])
