@@ -19,6 +19,7 @@ from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.timing import (
     DISTURBED_FACTOR,
+    HOST_BIAS_S,
     NOT_QUEUED,
     UNEXPLAINED,
     WAITS_FOR_DEVICE,
@@ -140,11 +141,31 @@ def test_inside_the_noise_floor_it_is_the_same(solution_s: float, words: str) ->
     assert found.speedup == pytest.approx(10e-6 / solution_s, rel=1e-3)
 
 
-def test_on_the_host_nothing_of_it_is_known() -> None:
-    found = judge_times(rounds(1e-3, 1e-3), device=DeviceKind.HOST)
+@pytest.mark.parametrize(
+    ("reference_s", "solution_s", "words"),
+    [(1e-3, 1.012e-3, "the same as eager (within 1."), (1e-3, 0.9e-3, "1.11x eager"), (100e-6, 105e-6, "0.952x eager")],
+)
+def test_on_the_host_the_floor_is_of_the_rounds_themselves(reference_s: float, solution_s: float, words: str) -> None:
+    found = judge_times(rounds(reference_s, solution_s), device=DeviceKind.HOST)
     assert found.failure is None
-    assert "noise_floor" not in found.timing
+    assert words in found.reason  # of so short calls as the last too little is known to call any two the same
+    floor = found.timing["noise_floor"]
+    assert floor["log_width"] == pytest.approx(HOST_BIAS_S / reference_s, rel=0.01)
+    assert floor["measured_log_width"] < 0.005
     assert "back_to_back" not in found.timing
+
+
+def test_a_host_s_floor_is_at_least_as_wide_as_its_reference_scatters() -> None:
+    held = rounds(20e-3, 20e-3)
+    for number, factor in enumerate((1.0, 1.3, 0.8, 1.2)):
+        made = held.held[number]
+        times = tuple(
+            CallTime(device_s=time.device_s * (factor if place % 2 else 1.0), window_s=time.window_s)
+            for place, time in enumerate(made.reference.times)
+        )
+        held.held[number] = replace(made, reference=replace(made.reference, times=times))
+    floor = judge_times(held, device=DeviceKind.HOST).timing["noise_floor"]
+    assert floor["log_width"] == floor["measured_log_width"] > 0.1
 
 
 def test_a_graph_s_time_is_added_or_why_there_is_none() -> None:
