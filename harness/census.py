@@ -7,7 +7,7 @@ a claim like all it says: it makes labels, which convict nobody, and never a ver
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ MAX_COUNT = 2**40
 MAX_SECONDS = 1e6
 
 KINDS = ("kernel", "copy", "fill")
+
+_SPILLS = ("spill_stores_bytes", "spill_loads_bytes")
+"""What a row of a build says of a kernel that its launches don't."""
 
 TORCH_ONLY = "torch_only"
 NO_CUSTOM_KERNEL = "no_custom_kernel"
@@ -144,8 +147,9 @@ class Sources:
     """What is known of a solution's own kernels before it runs.
 
     `built` maps linker symbols of its extensions' kernels to what ptxas said of them (`spill_stores_bytes`,
-    `spill_loads_bytes`), `spelled` are the plain names of kernels in its file. `extensions` says whether any extension
-    was built, `may_bring` whether the file uses anything that kernels can be made with.
+    `spill_loads_bytes`, where all architectures have the same), `spelled` are the plain names of kernels in its file.
+    `extensions` says whether any extension was built, `may_bring` whether the file uses anything that kernels can be
+    made with.
     """
 
     built: Mapping[str, Mapping[str, Any]]
@@ -160,7 +164,7 @@ class Sources:
         kernels = [row for row in held.get("kernels", ()) if isinstance(row, Mapping)]
         extensions = bool(held.get("modules"))
         return cls(
-            built={str(row.get("symbol")): row for row in kernels},
+            built=_built(kernels),
             spelled=own_kernel_names(source),
             extensions=extensions,
             may_bring=extensions or may_bring_kernels(source),
@@ -170,6 +174,16 @@ class Sources:
     def has_kernels(self) -> bool:
         """Whether kernels of its own are there to be run."""
         return bool(self.built or self.spelled)
+
+
+def _built(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """What ptxas said of each symbol's spills. Which architecture's code ran is not known: what differs is left out."""
+    held: dict[str, Mapping[str, Any]] = {}
+    for row in kernels:
+        symbol = str(row.get("symbol"))
+        before = held.get(symbol, row)
+        held[symbol] = {key: row[key] for key in _SPILLS if key in row and before.get(key) == row[key]}
+    return held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +281,7 @@ def _described(
         "local_bytes": row.local_bytes,
     }
     if (built := sources.built.get(row.symbol)) is not None:
-        held |= {key: built[key] for key in ("spill_stores_bytes", "spill_loads_bytes") if key in built}
+        held |= {key: built[key] for key in _SPILLS if key in built}
     if limits is not None:
         threads = math.prod(row.block)
         shared = row.static_shared_bytes + row.dynamic_shared_bytes

@@ -164,6 +164,14 @@ def test_a_header_librarys_kernel_stays_the_librarys_in_an_own_build() -> None:
     )
 
 
+def test_what_several_architectures_spill_is_told_where_they_agree() -> None:
+    older, newer = ({**BUILD["kernels"][0], "arch": arch} for arch in ("sm_80", "sm_90"))
+    build = {**BUILD, "kernels": [older, {**newer, "spill_loads_bytes": 0}]}
+    found = concluded(CUDA, build, row()).evidence["kernels"][0]
+    assert (found["spill_stores_bytes"], found["owner"]) == (8, "own")
+    assert "spill_loads_bytes" not in found
+
+
 def test_own_kernel() -> None:
     found = concluded(
         CUDA, BUILD, row(), library_row(1e-4), row(kind="copy", symbol="memcpy", name="memcpy", total_s=1e-4)

@@ -388,6 +388,8 @@ def test_kernels_are_called_by_their_plain_names_and_instances_share_a_line() ->
     assert "goes to k<4>." in feedback(timed(2e-3, census=[OWN], kernels=rows))
     assert "k: 2 instances, 26 to 32 registers a thread, no spills" in feedback(timed(2e-3, census=[OWN], kernels=rows))
     assert "goes to at::native::soft<float, 4>." in feedback(timed(2e-3, census=[inner]))
+    built = [row | {"arch": arch} for row, arch in zip(rows, ("sm_80", "sm_90"), strict=True)]
+    assert "k: 26 to 32 registers a thread, no" in feedback(timed(2e-3, census=[OWN], kernels=built))
 
 
 def test_the_time_of_a_short_call_without_its_launch_is_told_where_both_have_it() -> None:

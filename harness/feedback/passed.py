@@ -5,6 +5,7 @@ Pure; see the package. The hints name what the numbers show; they promise nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -197,7 +198,7 @@ def _reached(record: Record) -> float | None:
 
 
 def _kernels(record: Record) -> list[str]:
-    """A line a kernel as compiled; instances of one template share theirs."""
+    """A line a kernel as compiled; instances of one template share theirs, and what it is for several architectures."""
     held: dict[str, list[Mapping[str, Any]]] = {}
     for row in read.rows(record.build, "kernels"):
         held.setdefault(show.line(row.get("kernel", "a kernel"), 120), []).append(row)
@@ -210,7 +211,8 @@ def _compiled(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     shared = max(read.whole(row, "shared_bytes") or 0 for row in rows)
     spilled = max(map(_spilled, rows))
     stack = max(read.whole(row, "stack_bytes") or 0 for row in rows)
-    parts = [f"{len(rows)} instances"] if len(rows) > 1 else []
+    instances = max(Counter(read.text(row, "arch") for row in rows).values())
+    parts = [f"{instances} instances"] if instances > 1 else []
     if registers:
         least, most = min(registers), max(registers)
         parts.append(f"{most} registers a thread" if least == most else f"{least} to {most} registers a thread")
