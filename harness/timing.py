@@ -282,7 +282,10 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
         share = same_within(estimate.speedup, low, high, floor=floor_width)
         if share is not None:
             return f"the same as eager (within {share * 100:.2g} %)"
-    return f"{estimate.speedup:.3g}x eager" + ("" if low is None else f" ({low:.3g} to {high:.3g})")
+    words = f"{estimate.speedup:.3g}x eager" + ("" if low is None else f" ({low:.3g} to {high:.3g})")
+    if floor_width is not None and abs(math.log(estimate.speedup)) <= floor_width:
+        return f"{words}, which tells little: the noise floor is {math.expm1(floor_width):.0%}"
+    return words
 
 
 def _undisturbed(bursts: Sequence[Sequence[float]], quiet_s: float | None) -> tuple[Sequence[Sequence[float]], bool]:
