@@ -2,11 +2,12 @@
 
     python -m tests.benchmarks.bench_contexts --out results/contexts-h200.md
 
-Needs a GPU, better two; below a minute. Each context is opened by a process of its own through the driver alone, at a moment
-that is the same for all of a row, and lost by SIGKILL, one after another. `initialised` is `cuInit`, the slowest; `its
-context` is `cuDevicePrimaryCtxRetain`, median and range; `all open` is when the last process holds memory. The same
-under compute-sanitizer's tools where it is found: there the process that is waited for is the tool and not the one with
-the context, so that losing it says nothing. The second table is what torch's first uses take in a forked process.
+Needs a GPU, better two; below a minute. Each context is opened by a process of its own through the driver alone, at a
+moment that is the same for all of a row, and lost by SIGKILL, one after another. `initialised` is `cuInit`, the
+slowest; `its context` is `cuDevicePrimaryCtxRetain`, median and range; `all open` is when the last process has memory.
+The same under compute-sanitizer's tools where it is found: there the process that is waited for is the tool and not the
+one with the context, so that losing it says nothing. The second table is what torch's first uses take in a forked
+process.
 """
 
 from __future__ import annotations
