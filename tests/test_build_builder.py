@@ -305,7 +305,7 @@ class Emulating(NvccToolchain):
 
 
 def test_what_can_not_be_emulated_is_no_compile_error(build: Builder, tmp_path: Path) -> None:
-    build.toolchain = Emulating(None, tmp_path / "cache")
+    build.toolchain = Emulating((), tmp_path / "cache")
     outcome = build('ext = build(1, extra="no C++")')
     assert outcome.failure is not None
     assert outcome.failure.status is Status.not_emulated

@@ -9,8 +9,9 @@ import pytest
 
 from harness.config import Machine, resolve
 from harness.environment import Environment, Gpu, MachineError, collect
-from harness.executors import ExecutorError
+from harness.executors import ExecutorError, Order
 from harness.executors.local import LocalExecutor, seats
+from harness.executors.node import build
 from harness.gpus import capabilities_in_use, visible_gpus
 from harness.model import DeviceKind
 
@@ -93,6 +94,28 @@ def test_a_run_builds_for_the_gpus_that_it_uses(
     mixed = replace(machine("0,2"), gpus=tuple(gpu(place, kind) for place, kind in enumerate(("9.0", "10.0", "8.0"))))
     with pytest.raises(MachineError, match="far enough"):
         LocalExecutor(config, mixed, tmp_path)
+    assert asked == [found]
+
+
+@pytest.mark.parametrize(("capability", "found"), [((8, 0), ((8, 0),)), (None, ())])
+def test_a_node_of_a_cluster_builds_for_the_judges_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] | None, found: tuple[object, ...]
+) -> None:
+    asked: list[object] = []
+
+    def open_toolchain(*_: object, capabilities: object, **__: object) -> None:
+        asked.append(capabilities)
+        raise MachineError("far enough")
+
+    monkeypatch.setattr("harness.executors.node.open_toolchain", open_toolchain)
+    config = resolve(
+        machine=Machine(device=DeviceKind.CUDA, cpu_count=8, memory_bytes=2**36),
+        run_id="r",
+        options={"paths": ["x"], "cache_dir": tmp_path},
+    )
+    order = Order(source="", filename="s.py", arguments=None, log_path=tmp_path / "log")
+    with pytest.raises(MachineError, match="far enough"):
+        build(order, config, False, capability)
     assert asked == [found]
 
 
