@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.build import BuildCache
 from harness.environment import torch_build
-from harness.interpreter import python, search_path
+from harness.interpreter import end_with, python, search_path
 from harness.model import Problem, Workload, digest_text
 from harness.tasks import problem_json, problem_of
 from harness.wire import Channel, ChannelClosed, WireError, pair
@@ -47,7 +47,7 @@ class Signatures:
         self._looking = threading.Lock()
         self._finding = threading.Lock()
         self._finder: _Finder | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def of(self, problem: Problem, *, on_miss: Callable[[], None] = lambda: None) -> Mapping[str, Any] | None:
         """The constructor's arguments and one call's inputs as shapes (`harness.build.arguments`), at the small
@@ -74,7 +74,7 @@ class Signatures:
 
     def close(self) -> None:
         """End the process; what it was at is not found out. Idempotent."""
-        self._closed = True
+        self._closed.set()
         if (finder := self._finder) is not None:
             finder.close()
 
@@ -86,33 +86,40 @@ class Signatures:
 
     def _find(self, problem: Problem) -> Mapping[str, Any] | None:
         """Whatever is wrong with a problem, the referee finds it and says so; here it only costs time."""
-        if self._closed:
+        if self._closed.is_set():
             return None
-        finder = self._finder = self._finder or _Finder()
         try:
+            finder = self._finder = self._finder or _Finder()
+            if self._closed.is_set():  # meanwhile, and it did not know of this one
+                finder.close()
             return finder.ask(problem)
-        except (WireError, OSError, ValueError):  # it died, or hangs: the next problem gets another one
-            finder.close()
+        except (WireError, OSError, ValueError):  # it can't start, died, or hangs: the next problem gets another one
+            if self._finder is not None:
+                self._finder.close()
             self._finder = None
             return None
 
 
 class _Finder:
-    """The process, from its start to its end."""
+    """The process, from its start to its end. Raises `OSError` where it can't be started."""
 
     def __init__(self) -> None:
         ours, theirs = pair()
-        with theirs:
-            self._process = subprocess.Popen(
-                python("-m", "harness.signature", str(theirs.fileno())),
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, **search_path(os.environ)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
         self._channel = Channel(ours)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    python("-m", "harness.signature", str(theirs.fileno())),
+                    pass_fds=(theirs.fileno(),),
+                    env={**os.environ, **search_path(os.environ)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        except OSError:
+            self._channel.close()
+            raise
 
     def ask(self, problem: Problem) -> Mapping[str, Any] | None:
         """Raises a `WireError` where it does not answer."""
@@ -159,7 +166,7 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
 
 
 def _serve(channel: Channel) -> None:
-    """The process: one answer a request, until its owner is gone."""
+    """The process: one answer a request."""
     with suppress(ChannelClosed):
         while True:
             asked = channel.receive().message
@@ -168,4 +175,6 @@ def _serve(channel: Channel) -> None:
 
 
 if __name__ == "__main__":
-    _serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    _owner = socket.socket(fileno=int(sys.argv[1]))
+    end_with(_owner)  # a problem may hang
+    _serve(Channel(_owner))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 import threading
@@ -114,6 +116,35 @@ def test_a_problem_that_does_not_tell_leaves_the_next_one_its_answer(
     with Signatures(tmp_path / "cache", 2**20) as signatures:
         assert signatures.of(broken) is None
         assert signatures.of(problem) is not None
+
+
+def test_what_finds_shapes_out_ends_with_its_conductor(problem: Problem, tmp_path: Path) -> None:
+    """A killed one, too, and in the middle of a problem that hangs."""
+    marker = tmp_path / "begun"
+    write = f"import os, pathlib, time; pathlib.Path({str(marker)!r}).write_text(str(os.getpid()) + ' .')"
+    hang = PROBLEM.replace("    return [torch.rand(8, 3)]", f"    {write}; time.sleep(1000)")
+    problem.path.write_text(hang)
+    with subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.DEVNULL) as conductor:
+        while not (marker.exists() and marker.read_text().endswith(".")):
+            assert conductor.poll() is None
+            time.sleep(0.02)
+        finder = os.pidfd_open(int(marker.read_text().split()[0]))
+        try:
+            conductor.kill()
+            assert select.select([finder], [], [], 60.0)[0]
+        finally:
+            os.close(finder)
+
+
+def test_a_finder_that_cannot_start_is_no_fault_of_the_run(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    with Signatures(tmp_path / "cache", 2**20) as signatures, monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", refuse)
+        assert signatures.of(problem) is None
 
 
 def test_a_problem_that_hangs_ends_with_its_run(problem: Problem, tmp_path: Path) -> None:

@@ -13,11 +13,9 @@ import gc
 import os
 import random
 import secrets
-import select
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -36,6 +34,7 @@ from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
 from harness.devices import Device, DeviceError
+from harness.interpreter import end_with
 from harness.model import Baseline, DeviceKind, Problem, Workload, one_line
 from harness.reference import ProblemError
 from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
@@ -52,7 +51,7 @@ ROOM_TIMEOUT_S = 90.0
 def main(fd: int) -> None:
     """Serve until the owner closes the connection."""
     sock = socket.socket(fileno=fd)
-    _end_with(sock)
+    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # it leads a group of its own (see `BaselineProcess`)
     channel = Channel(sock)
     start = channel.receive().message
     try:
@@ -164,18 +163,6 @@ def _bench(problem: Problem, workload: Workload, device: Device, turnstile: Turn
 
 def _told(entries: Sequence[Entry]) -> dict[str, Any]:
     return {"type": "measured", "entries": [entry.to_json() for entry in entries]}
-
-
-def _end_with(sock: socket.socket) -> None:
-    """End this process and its children at once when the owner's end of the connection closes."""
-
-    def watch() -> None:
-        poll = select.poll()
-        poll.register(sock, select.POLLRDHUP)
-        poll.poll()
-        os.killpg(0, signal.SIGKILL)  # it leads a group of its own (see `BaselineProcess`)
-
-    threading.Thread(target=watch, name="watch", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
-import select
 import socket
 import sys
 import threading
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.audit import Auditor
+from harness.interpreter import end_with
 from harness.model import DeviceKind, Status
 from harness.sandbox import SandboxUnavailable
 from harness.tasks import Outcome, RefereeConfig, Task
@@ -44,7 +43,9 @@ OpenDevice = Callable[[DeviceKind, int], "Device"]
 def main(fd: int, open_device: OpenDevice | None = None) -> None:
     """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.open_device`."""
     sock = socket.socket(fileno=fd)
-    _end_with(sock)
+    # Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
+    # The zygote sees its own connection close then, and ends its children.
+    end_with(sock)
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     start = channel.receive().message
     config = RefereeConfig.from_json(start["config"])
@@ -136,21 +137,6 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             channel.send({"type": "fault", "reason": reason, "trace": trace})
             return
         channel.send({"type": "judged", "outcome": outcome.to_json()})
-
-
-def _end_with(sock: socket.socket) -> None:
-    """End this process at once when the executor's end of the connection closes, even in the middle of a task.
-
-    Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
-    """
-
-    def watch() -> None:
-        poll = select.poll()
-        poll.register(sock, select.POLLRDHUP)
-        poll.poll()
-        os._exit(0)  # the zygote sees its own connection close, and ends its children
-
-    threading.Thread(target=watch, name="watch", daemon=True).start()
 
 
 if __name__ == "__main__":
