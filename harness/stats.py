@@ -5,8 +5,9 @@ Times are seconds; a speedup is reference time over solution time, so that above
 
 **The interval of a speedup.** A pair is one burst of the reference and one of the solution made next to each other, in
 the order A B or B A by turns, so that drift of the clocks hits both. Its log ratio is d = log(the reference's burst
-time / the solution's), where the time of a burst is the interquartile mean of its samples: as deaf to hiccups as a
-median, but steady where calls take one of two times by turns, as short ones do on a GPU (`CudaDevice.time_cold`).
+time / the solution's), where the time of a burst is the interquartile mean of its samples: deaf to hiccups in up to a
+quarter of them, and steady where calls take one of two times by turns, as short ones do on a GPU
+(`CudaDevice.time_cold`).
 Samples of one burst share its clock and its luck and are no independent measurements, so the pairs are what is counted
 (as T. Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013, count the highest level of
 repetition).

@@ -22,6 +22,7 @@ from harness.build import (
     BuilderZygotes,
     BuildOutcome,
     Compilations,
+    ExtensionSpec,
     NvccToolchain,
     begin_ahead,
     build_solution,
@@ -221,6 +222,22 @@ def test_where_all_is_known_nothing_starts(build: Builder) -> None:
             assert (outcome.harvest_s, outcome.compile_s) == (0.0, 0.0)
             assert not fresh.light.started
             assert not fresh.torch.started
+
+
+def test_a_compilation_without_a_thread_is_waited_for_by_nobody(
+    build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = build.ahead("nothing is to be built")
+    spec = ExtensionSpec(name="never", cpp_sources=("no C++",), no_implicit_headers=True)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="thread"):
+            begun.begin(spec)
+    assert begun.result(spec).error is not None
 
 
 def test_modules_of_wrong_guesses_may_be_evicted(build: Builder) -> None:

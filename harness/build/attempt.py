@@ -61,8 +61,8 @@ class Abandon:
 
 @dataclass(slots=True)
 class Ended:
-    """How the commands of a plan ended, and what the loader said of what they made. `compile_s` is the commands' time:
-    the loader may have had to wait for a process with torch."""
+    """How the commands of a plan ended, and what the loader said of what they made. `compile_s` is the commands' time,
+    and all that counts against their limit: what they or the loader are forked from may have had to start first."""
 
     compile_s: float = 0.0
     exit_code: int | None = None
@@ -91,26 +91,25 @@ class Attempt:
 
         Raises `ZygoteError`, `SandboxUnavailable`, `Abandoned`.
         """
-        deadline = time.monotonic() + self.timeout_s
-        self._compile(self.plan.commands, deadline)
+        self._compile(self.plan.commands)
         error = self._load()
         if error is not None and self.plan.second_try and _LEAN_MAY_LACK.search(error):
             with self.log_path.open("a", encoding="utf-8", errors="replace") as log:
                 log.write(f"{NOTE} the module can't be loaded ({error}); building it again with the full headers\n")
             self.ended.second_try = True
-            self._compile(self.plan.second_try, deadline)
+            self._compile(self.plan.second_try)
             error = self._load()
         self.ended.load_error = error
         return self.ended
 
-    def _compile(self, commands: Sequence[Command], deadline: float) -> None:
+    def _compile(self, commands: Sequence[Command]) -> None:
         policy = self._policy(writable=(self.folder,), readable=self.plan.readable)
         ended = self.ended
         ended.exit_code = None
         self.abandon.heed()
-        begin = time.monotonic()
         with self.zygotes.light.spawn(JOB, policy, self.log_path) as child:
             self.abandon.heed(child)
+            begin = time.monotonic()
             try:
                 child.channel.send(
                     {
@@ -119,7 +118,7 @@ class Attempt:
                         "environ": dict(self.plan.environ),
                     }
                 )
-                answer = child.channel.receive(max(0.0, deadline - time.monotonic())).message
+                answer = child.channel.receive(max(0.0, self.timeout_s - ended.compile_s)).message
                 if answer.get("type") == "built" and type(answer.get("exit_code")) is int:
                     ended.exit_code = answer["exit_code"]
             except FrameTimeout:
@@ -127,7 +126,7 @@ class Attempt:
             except WireError:
                 pass  # the job ended before it could say how; the exit report does
             ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
-        ended.compile_s += time.monotonic() - begin
+            ended.compile_s += time.monotonic() - begin
         self.abandon.heed()
 
     def _load(self) -> str | None:

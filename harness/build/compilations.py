@@ -93,8 +93,10 @@ class Compilations:
     def _begin(self, spec: ExtensionSpec, *, from_text: bool) -> _Begun:
         if (known := self._begun.get(spec.digest)) is not None:
             return known
-        begun = self._begun[spec.digest] = _Begun(spec, from_text)
+        begun = _Begun(spec, from_text)
+        # Where no thread can be had this raises, and nobody may wait for what none is at.
         threading.Thread(target=self._compile, args=(begun,), name="extension", daemon=True).start()
+        self._begun[spec.digest] = begun
         return begun
 
     def _drop(self, begun: _Begun) -> None:
