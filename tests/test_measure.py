@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -42,13 +43,16 @@ def make_bench() -> Bench:
     )
 
 
-def measured(call_s: float, long_s: float, known_s: float = 0.0) -> Rounds:
-    """Four rounds or more of a solution whose calls take `call_s` on every clock, and took `known_s` before."""
+def measured(call_s: float, long_s: float, known_s: float = 0.0, first_s: float | None = None) -> Rounds:
+    """Four rounds or more of a solution whose calls take `call_s` on every clock (in the first round `first_s`), and
+    took `known_s` before."""
     bench = make_bench()
+    bursts = itertools.chain([call_s if first_s is None else first_s], itertools.repeat(call_s))
 
     def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
-        claim = CallClaim(device_s=call_s, window_s=call_s, tree={}, leaves=(), state_missing=())
-        return BurstDone(claims=(claim,) * len(turns), reports=()), call_s * len(turns)
+        took_s = next(bursts)
+        claim = CallClaim(device_s=took_s, window_s=took_s, tree={}, leaves=(), state_missing=())
+        return BurstDone(claims=(claim,) * len(turns), reports=()), took_s * len(turns)
 
     try:
         return run_rounds(
@@ -94,6 +98,11 @@ def test_long_calls_are_made_no_more_often_than_samples_need(
     assert sum(map(len, solution)) == samples
     assert [len(burst) for burst in reference] == [8] * len(calls)
     assert len(rounds.windows(CallMode.LATENCY)[0]) == len(calls)
+
+
+def test_who_is_slow_in_one_round_makes_fewer_calls_in_the_next_alone() -> None:
+    rounds = measured(0.9 * LONG_S, LONG_S, LONG_S, 2 * LONG_S)
+    assert [len(held.turns) for held in rounds.held] == [4, 4, 10, 10, 10, 10]
 
 
 def test_without_a_limit_no_call_is_long() -> None:
