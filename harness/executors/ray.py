@@ -196,8 +196,10 @@ class RayExecutor:
                 self._end(slot.name)
                 continue
             if "lost" in said:
-                self._end(slot.name)
-                raise SlotLost(f"{slot.title} ({self._environments[slot.name].get('gpu')}): {said['lost']}")
+                where = self._environments[slot.name]
+                lost = SlotLost(f"{slot.title} ({where.get('gpu') or where.get('cpu')}): {said['lost']}")
+                self._end(slot.name)  # which forgets where it was
+                raise lost
             task.log_path.write_bytes(said["log"])
             return Outcome.from_json(said["outcome"])
         return Outcome(status=Status.harness_error, reason=one_line(reason))
