@@ -77,6 +77,7 @@ def harvest(
     reader = _Reader(timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
+        deadline = time.monotonic() + timeout_s  # from now on: that which has torch may have had to start first
         try:
             child.channel.send(
                 {
@@ -88,7 +89,6 @@ def harvest(
                 },
                 timeout_s=timeout_s,
             )
-            deadline = begin + timeout_s
             for _ in range(_MAX_FRAMES):
                 message = child.channel.receive(max(0.0, deadline - time.monotonic())).message
                 if reader.take(message):
