@@ -6,6 +6,7 @@ is refused; what a reader of the merged run would miss (parts that are not there
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,9 @@ from harness.store import SETTINGS_OF_A_RUN, RunStore, whole_run
 
 KEPT_APART = ("device", "workload")
 """Settings that are in a record's identity: where they differ, no record takes another's place."""
+
+NAMED_PARTS = 8
+"""Parts that lack are named up to so many."""
 
 _PART = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
@@ -123,10 +127,12 @@ def _absent_parts(opened: Sequence[RunStore]) -> list[str]:
             parts.setdefault(int(found[2]), set()).add(int(found[1]))
     notes = []
     for count, there in sorted(parts.items()):
-        lacking = [number for number in range(1, count + 1) if number not in there] if len(there) < count else []
-        if lacking:
-            named = ", ".join(f"{number}/{count}" for number in lacking[:8]) + (", …" if len(lacking) > 8 else "")
-            notes.append(f"{len(lacking)} of {count} parts are not among these runs: --shard {named}")
+        # The count is whatever a file says: the numbers that lack are looked for, but not all of them made.
+        lack = count - len({number for number in there if number <= count})
+        if lack > 0:
+            first = list(itertools.islice((n for n in range(1, count + 1) if n not in there), NAMED_PARTS))
+            named = ", ".join(f"{number}/{count}" for number in first) + (", …" if lack > NAMED_PARTS else "")
+            notes.append(f"{lack} of {count} parts are not among these runs: --shard {named}")
     return notes
 
 

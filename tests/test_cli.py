@@ -745,6 +745,25 @@ def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) 
     assert re.search(r"what is finished is in results/.* --resume --run-id \S+ continues", err)
 
 
+def test_a_hangup_that_nohup_ignores_does_not_end_the_run(place: Path) -> None:
+    child = subprocess.Popen(
+        ["nohup", sys.executable, "-c", SLEEPING_RUN],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    child.send_signal(signal.SIGHUP)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate()
+    assert out == "unwound\n"
+    assert child.returncode == 143, err
+
+
 UNREAD_RUN = """
 import sys
 from test_cli import Pipeline

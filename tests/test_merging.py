@@ -94,3 +94,11 @@ def test_what_lacks_of_a_run_in_parts_is_told(tmp_path: Path) -> None:
         "3 of 4 parts are not among these runs: --shard 1/4, 2/4, 4/4",
     )
     assert merge([tmp_path / "whole"], tmp_path / "alone").notes == ()
+
+
+def test_a_number_of_parts_that_somebody_made_up_takes_no_time(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path / "p", config={"shard": f"2/{10**30}"}, environment={}, solutions=1) as store:
+        store.append(record("p.py"))
+    (note,) = merge([tmp_path / "p"], tmp_path / "all").notes
+    assert note.startswith(f"{10**30 - 1} of {10**30} parts are not among these runs: --shard 1/{10**30}, 3/")
+    assert note.endswith(", …")

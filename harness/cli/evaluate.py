@@ -95,17 +95,21 @@ def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind."""
+    """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind. What whoever started this has
+    chosen to ignore (`nohup`) stays ignored."""
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ours = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    for number in ours:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 class _Shown:

@@ -218,7 +218,7 @@ class RayExecutor:
             self._closed = True
         # One that is still judging, or on a lost node, is ended without its leave.
         with suppress(ray_exceptions.RayError):
-            leave = [actor.close.remote() for actor in self._actors.values()]
+            leave = [actor.close.remote() for actor in list(self._actors.values())]
             if leave:
                 ray.wait(leave, num_returns=len(leave), timeout=END_TIMEOUT_S)
         for name in list(self._actors):
