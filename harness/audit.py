@@ -183,8 +183,8 @@ class Auditor:
             self._submit(tool, self._posts.prepare, tool)
 
     def _run(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
-        with self._posts.turn():
-            return self._run_now(tool, subject, guests)
+        with self._posts.turn(lambda: guests.cancelled) as begins:
+            return self._run_now(tool, subject, guests) if begins else _Told(not_run="not needed any more")
 
     def _run_now(self, tool: Tool, subject: Subject, guests: _Guests) -> _Told:
         begin = time.perf_counter()

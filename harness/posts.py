@@ -15,6 +15,9 @@ from pathlib import Path
 from harness.sanitizers import PRINT_LIMIT, Tool, command
 from harness.zygote import Zygote, ZygoteError
 
+GIVEN_UP_POLL_S = 0.05
+"""How often an audit that waits for its turn looks whether anybody still wants it."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Post:
@@ -125,16 +128,19 @@ class Posts:
         return post
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """An audit under one tool, which begins only while nothing is held."""
+    def turn(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[bool]:
+        """An audit under one tool, which begins only while nothing is held: True then, False where it is `given_up`
+        before."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._held)
-            self._active += 1
+            while self._held and not given_up():
+                self._changed.wait(GIVEN_UP_POLL_S)
+            begins = not self._held
+            self._active += begins
         try:
-            yield
+            yield begins
         finally:
             with self._changed:
-                self._active -= 1
+                self._active -= begins
                 self._changed.notify_all()
 
     def hold(self) -> bool:
