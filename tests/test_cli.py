@@ -727,8 +727,10 @@ sys.exit(main(["eval", "solutions", "--device", "host"], run=run))
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) -> None:
+    # Whoever runs the tests may have ignored hangups, as nohup does, and that is inherited.
+    heeded = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
     child = subprocess.Popen(
-        [sys.executable, "-c", SLEEPING_RUN],
+        [sys.executable, "-c", heeded + SLEEPING_RUN],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
