@@ -442,7 +442,7 @@ class TestTheProcess:
         deadly = LINEAR.replace("return torch.softmax", "import os; os._exit(7); return torch.softmax")
         with (
             BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1) as process,
-            pytest.raises(BaselinesLost, match="died or hangs"),
+            pytest.raises(BaselinesLost, match="baselines died"),
         ):
             process.measure(replace(listed(Baseline.EAGER), problem=problem(deadly)))
 
@@ -479,7 +479,7 @@ class TestTheProcess:
         assert found[Baseline.COMPILE].outcome is Outcome.failed
         assert found[Baseline.COMPILE].reason == "it did not compile and run within 0 s"
         assert found[Baseline.EAGER_NO_TF32].outcome is Outcome.failed
-        assert "died or hangs" in str(found[Baseline.EAGER_NO_TF32].reason)
+        assert "baselines died" in str(found[Baseline.EAGER_NO_TF32].reason)
         kept = BaselineStore(tmp_path)
         keys = {b: key_for(b, bench.problem, bench.workload, bench.device) for b in found}
         assert [b for b, key in keys.items() if kept.get(key) is not None] == [Baseline.EAGER_TF32]
@@ -494,6 +494,21 @@ class TestTheProcess:
         keeper.ready(bench, random.Random(1), tmp_path / "log")
         assert "not begun" in str(keeper.entries[Baseline.EAGER_TF32].reason)
         assert not (tmp_path / "log").exists(), "no process was started"
+        bench.close()
+
+    def test_one_that_never_gets_ready_is_given_up_with_the_time_for_all(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ready after 20 s, it would measure both; the time that there is for all is over long before."""
+        (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(20.0)\n")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr("harness.baselines.keeper.LONGEST_S", 0.5)
+        bench = made_bench(LINEAR, DeviceKind.HOST)
+        keeper = Keeper((Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32), bench.device, tmp_path / "cache")
+        keeper.ready(bench, random.Random(1), tmp_path / "log")
+        reasons = [str(keeper.entries[b].reason) for b in (Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32)]
+        assert any("not ready within" in reason for reason in reasons)
+        assert any("not begun" in reason for reason in reasons)
         bench.close()
 
     def test_eager_alone_needs_no_keeping(self, tmp_path: Path) -> None:

@@ -85,15 +85,14 @@ class Keeper:
         try:
             for request in sorted(requests, key=lambda item: item.timeout_s):
                 (baseline,) = request.baselines
-                limit_s = min(request.timeout_s, deadline - time.monotonic())
+                left_s = deadline - time.monotonic()
                 try:
-                    if limit_s <= 0.0:
+                    if left_s <= 0.0:
                         raise BaselinesLost(f"not begun: the others took the {LONGEST_S:.0f} s that there are for all")
                     process = process or self._started(log_path)
-                    (found[baseline],) = process.measure(request, timeout_s=limit_s)
+                    (found[baseline],) = process.measure(request, within_s=left_s)
                 except BaselinesLost as lost:
-                    late = f"it did not compile and run within {limit_s:.0f} s"
-                    found[baseline] = failed_entry(baseline, bench.problem, late if lost.late_s else str(lost))
+                    found[baseline] = failed_entry(baseline, bench.problem, str(lost))
                     if process is not None:  # it may be dead, or still busy
                         process.close()
                         process = None

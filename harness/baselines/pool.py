@@ -111,13 +111,12 @@ class Pool:
                         with self._lock:
                             self._alone.append(request)
                         continue
-                    if lost.late_s is not None and len(request.baselines) > 1:
+                    if lost.late and len(request.baselines) > 1:
                         with self._lock:  # which one takes so long shows when each is alone
                             self._pending.extend(replace(request, baselines=[name]) for name in request.baselines)
                         continue
-                    if lost.late_s is not None:
-                        said = f"it did not compile and run within {lost.late_s:.0f} s"
-                        entries = [failed_entry(request.baselines[0], request.problem, said)]
+                    if lost.late:
+                        entries = [failed_entry(request.baselines[0], request.problem, str(lost))]
                     else:
                         reason = str(lost)
                 wall_s = time.monotonic() - begin

@@ -6,9 +6,11 @@ started when it is closed.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,12 +40,12 @@ COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 class BaselinesLost(Exception):
     """The process died, hung or failed: nothing is known of the baselines asked for. `no_memory` says that the device
-    had too little; `late_s` after how many seconds of measuring it was given up."""
+    had too little; `late` that it was given up while it compiled and measured."""
 
-    def __init__(self, reason: str, *, no_memory: bool = False, late_s: float | None = None) -> None:
+    def __init__(self, reason: str, *, no_memory: bool = False, late: bool = False) -> None:
         super().__init__(reason)
         self.no_memory = no_memory
-        self.late_s = late_s
+        self.late = late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,32 +125,38 @@ class BaselineProcess:
         with suppress(WireError):  # one that died at once is met by its first request
             self._channel.send(start)
 
-    def measure(self, request: Request, *, timeout_s: float | None = None) -> list[Entry]:
-        """The entries asked for, in their order. Raises `BaselinesLost`."""
+    def measure(self, request: Request, *, within_s: float = math.inf) -> list[Entry]:
+        """The entries asked for, in their order. Waits at most `START_TIMEOUT_S` until the process is ready, then at
+        most the request's own limit, and for both together at most `within_s`. Raises `BaselinesLost`."""
+        deadline = time.monotonic() + within_s
         if not self._ready:
-            held = self._receive(START_TIMEOUT_S, "ready")["peaks"]
+            limit_s = min(START_TIMEOUT_S, within_s)
+            try:
+                held = self._receive(limit_s, "ready")["peaks"]
+            except FrameTimeout as error:
+                reason = f"the process that measures baselines was not ready within {limit_s:.0f} s; {self._tail()}"
+                raise BaselinesLost(reason) from error
             self.peaks = None if held is None else Peaks.from_json(held)
             self._ready = True
         try:
             self._channel.send(request.to_json())
         except WireError as error:
             raise BaselinesLost(f"the process that measures baselines died: {error}; {self._tail()}") from error
-        limit_s = timeout_s or request.timeout_s
+        limit_s = min(request.timeout_s, max(0.0, deadline - time.monotonic()))
         try:
             message = self._receive(limit_s, "measured")
-        except BaselinesLost as lost:
-            if isinstance(lost.__cause__, FrameTimeout):
-                lost.late_s = limit_s
-            raise
+        except FrameTimeout as error:
+            raise BaselinesLost(f"it did not compile and run within {limit_s:.0f} s", late=True) from error
         return [Entry.from_json(entry) for entry in message["entries"]]
 
     def _receive(self, timeout_s: float, wanted: str) -> dict[str, Any]:
+        """The next message. Raises `FrameTimeout`, and `BaselinesLost` where it is not the one wanted."""
         try:
             message = self._channel.receive(timeout_s).message
+        except FrameTimeout:
+            raise
         except (WireError, OSError) as error:
-            raise BaselinesLost(
-                f"the process that measures baselines died or hangs: {error}; {self._tail()}"
-            ) from error
+            raise BaselinesLost(f"the process that measures baselines died: {error}; {self._tail()}") from error
         if message.get("type") != wanted:
             raise BaselinesLost(str(message.get("reason")), no_memory=bool(message.get("no_memory")))
         return message
