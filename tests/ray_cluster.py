@@ -11,17 +11,21 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ray.cluster_utils import Cluster
 from test_survival import descendants
 
-from harness.config import Machine, resolve
+from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
+from harness.executors import Order
 from harness.executors.ray import RayExecutor
+from harness.judging import judge
 from harness.model import DeviceKind
 from harness.pipeline import Event, Noted, SolutionFinished, evaluate_run
+from harness.planning import plan
 
 CPUS = 1
 """Of each node. After one is lost the other holds both judges and the builds, which must not wait for each other."""
@@ -35,6 +39,16 @@ def kill_machine(cluster: Cluster, node: Any) -> int:
             os.kill(pid, signal.SIGKILL)
     cluster.remove_node(node, allow_graceful=False)
     return len(doomed)
+
+
+def built_anew(executor: RayExecutor, config: RunConfig, log_path: Path) -> dict[str, Any]:
+    """The `build` of the record of a solution that was built for a GPU that the one that judges is not."""
+    job = plan(config)[0]
+    order = Order(source=job.solution.source, filename=job.solution.path.name, arguments=None, log_path=log_path)
+    built = executor.build(order)
+    built.made = replace(built.made, outcome=replace(built.outcome, notes=("for another GPU",)), capability=(8, 0))
+    (slot, *_) = executor.slots
+    return dict(judge(executor, slot, job, built, config, log_path).build or {})
 
 
 def main(folder: Path) -> None:
@@ -76,9 +90,10 @@ def main(folder: Path) -> None:
 
         summary = evaluate_run(config, environment=collect(), on_event=watch, executor=executor)
         left = sorted({executor.node_of(slot) for slot in executor.slots})
+        anew = built_anew(executor, config, folder / "anew.log")
     cluster.shutdown()
     said = {"records": len(summary.records), "at": sorted(set(at.values())), "killed": killed, "left": left}
-    told = {"processes": processes, "notes": notes, "judged_by": slots}
+    told = {"processes": processes, "notes": notes, "judged_by": slots, "built_anew": anew}
     sys.stdout.write(json.dumps({**said, **told}) + "\n")
 
 

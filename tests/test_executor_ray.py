@@ -34,6 +34,7 @@ def test_a_node_killed_in_the_middle_costs_no_record_and_no_verdict(tmp_path: Pa
     assert len(set(said["judged_by"])) == 2
     assert len(lines(tmp_path)) == said["records"]
     complete(tmp_path)
+    assert said["built_anew"]["notes"] == [], "a record tells of the build that was judged"
 
 
 def test_what_only_a_cluster_has_implies_it() -> None:

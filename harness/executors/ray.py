@@ -45,22 +45,31 @@ END_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteBuilt:
-    """A build somewhere in the cluster: what is known of it here, where its modules' bytes are, and for which compute
+class _Made:
+    """One build somewhere in the cluster: what is known of it here, where its modules' bytes are, and for which compute
     capability (None: the host device)."""
 
-    order: Order
     outcome: BuildOutcome
-    modules: Any = field(repr=False)
+    modules: Any = field(default=None, repr=False)
     capability: Capability | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RemoteBuilt:
+    """What was ordered, and its build that counts: the one ahead, or the one that a judge had made in its place, for
+    another capability or because the first was lost. `wall_s` is the one ahead's, since judges tell their own time."""
+
+    order: Order
+    made: _Made
+    wall_s: float
+
+    @property
+    def outcome(self) -> BuildOutcome:
+        return self.made.outcome
 
     @property
     def failure(self) -> Failure | None:
         return self.outcome.failure
-
-    @property
-    def wall_s(self) -> float:
-        return self.outcome.wall_s
 
     @property
     def has_cuda_sources(self) -> bool:
@@ -152,9 +161,10 @@ class RayExecutor:
         """Nothing to begin: each task starts what it needs where it runs."""
 
     def build(self, order: Order) -> RemoteBuilt:
-        return self._build_for(self._usual, order)
+        made = self._build_for(self._usual, order)
+        return RemoteBuilt(order=order, made=made, wall_s=made.outcome.wall_s)
 
-    def _build_for(self, capability: Capability | None, order: Order) -> RemoteBuilt:
+    def _build_for(self, capability: Capability | None, order: Order) -> _Made:
         outcome, modules, log = self._task.remote(order, self._config, self._own_cache, capability)
         try:
             known, log_bytes = ray.get([outcome, log])
@@ -162,11 +172,11 @@ class RayExecutor:
             raise _told(error) from error
         except ray_exceptions.RayError as error:
             failure = Failure(status=Status.harness_error, reason=f"the cluster lost the build: {_why(error)}")
-            return RemoteBuilt(order=order, outcome=BuildOutcome(failure=failure), modules=None, capability=capability)
+            return _Made(outcome=BuildOutcome(failure=failure), capability=capability)
         order.log_path.parent.mkdir(parents=True, exist_ok=True)
         with order.log_path.open("ab") as file:
             file.write(log_bytes)
-        return RemoteBuilt(order=order, outcome=known, modules=modules, capability=capability)
+        return _Made(outcome=known, modules=modules, capability=capability)
 
     def await_slot(self, slot: Slot) -> None:
         """Nothing to wait for: `judge` begins nothing ahead."""
@@ -177,15 +187,17 @@ class RayExecutor:
         for _ in range(TRIES):
             actor = self._ready(slot)
             wanted = self._capabilities[slot.name]
-            if built.capability != wanted:
-                built = self._build_for(wanted, built.order)
+            if built.made.capability != wanted:
+                built.made = self._build_for(wanted, built.order)
             if (failure := built.failure) is not None:
-                return Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
+                return Outcome(
+                    status=failure.status, reason=failure.reason, evidence=failure.evidence, detail=failure.detail
+                )
             try:
-                said = ray.get(actor.judge.remote(task.to_json(), built.outcome, built.modules))
+                said = ray.get(actor.judge.remote(task.to_json(), built.outcome, built.made.modules))
             except (ray_exceptions.ObjectLostError, ray_exceptions.OwnerDiedError) as error:
                 reason = f"the modules were lost with their node: {_why(error)}"
-                built = self._build_for(wanted, built.order)
+                built.made = self._build_for(wanted, built.order)
                 continue
             except ray_exceptions.RayTaskError as error:
                 reason = f"the referee failed: {_why(error)}"
