@@ -13,7 +13,7 @@ from harness.devices import open_device
 from harness.measure import Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload
-from harness.oracle import Truth
+from harness.oracle import Answer, Truth
 from harness.trees import flatten
 from harness.verify import Verifier
 
@@ -29,13 +29,30 @@ def get_init_inputs():
 """
 
 
-@pytest.fixture
-def bench() -> Bench:
-    problem = Problem(id="level1/1", name="sum", path=Path("1_sum.py"), source=PROBLEM, digest=PROBLEM)
+def bench_of(source: str) -> Bench:
+    problem = Problem(id="level1/1", name="sum", path=Path("1_sum.py"), source=source, digest=source)
     held = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
     for index in range(3):
         held.draw(index)
     return held
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return bench_of(PROBLEM)
+
+
+def counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sets for which the reference's own answer is asked, as they come."""
+    asked: list[int] = []
+    answer = bench.answer
+
+    def noted(index: int, changed: tuple[int, ...] = ()) -> Answer:
+        asked.append(index)
+        return answer(index, changed)
+
+    monkeypatch.setattr(bench, "answer", noted)
+    return asked
 
 
 def answered(bench: Bench, turns: list[Turn]) -> BurstDone:
@@ -83,3 +100,23 @@ def test_an_input_that_changes_before_its_truth_is_computed_is_found(
 
     monkeypatch.setattr(bench, "truth", late)
     assert statuses(bench) == [None, None, Status.mutated_input]
+
+
+def test_indices_that_only_float32_rounding_ties_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32 every row is a tie, and the first index is its maximum's; the truth's is another."""
+    bench = bench_of(PROBLEM.replace("x + y", "torch.argmax(1.0 + 1e-9 * x, dim=1)"))
+    assert any(bool((bench.truth(index).answer.leaves[0] != 0).any()) for index in range(3))
+    asked = counted(bench, monkeypatch)
+    assert statuses(bench) == [None, None, None]
+    assert sorted(set(asked)) == [0, 1, 2]
+
+
+def test_the_references_own_answer_is_asked_for_where_the_truth_does_not_settle_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It costs as much as the truth: the first call's tells how exact float32 is, later ones only what the truth
+    leaves open."""
+    bench = bench_of(PROBLEM.replace("x + y", "(10 * x).long()"))
+    asked = counted(bench, monkeypatch)
+    assert statuses(bench) == [None, None, None]
+    assert asked == [2]
