@@ -25,7 +25,7 @@ from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotL
 from harness.executors.opening import open_executor
 from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle, where_unjudged
 from harness.model import Record, Solution, Status, one_line
-from harness.planning import Job, is_done, plan
+from harness.planning import Job, identity_of, is_done, plan
 from harness.runs import StoreUnavailable
 from harness.schedule import Ready, Schedule
 from harness.signature import Signatures
@@ -119,7 +119,7 @@ def evaluate_run(
     settings = config.to_json()
     resumed = config.resume and config.run_dir.exists()
     store = (
-        RunStore.resume(config.run_dir, config=settings, solutions=len(jobs))
+        RunStore.resume(config.run_dir, config=settings, asked=[identity_of(job, config) for job in jobs])
         if resumed
         else RunStore.create(config.run_dir, config=settings, environment=environment.to_json(), solutions=len(jobs))
     )

@@ -70,9 +70,14 @@ def part(items: Sequence[T], shard: str | None) -> list[T]:
     return list(items[(number - 1) * len(items) // count : number * len(items) // count])
 
 
+def identity_of(job: Job, config: RunConfig) -> Identity:
+    """What the record of this job will be found by."""
+    return job.problem.id, job.solution.label, config.device.value, job.workload.name
+
+
 def is_done(job: Job, config: RunConfig, finished: Mapping[Identity, Record]) -> bool:
     """Whether a resumed run has the verdict on this job already: of these very files, and not a `harness_error`."""
-    held = finished.get((job.problem.id, job.solution.label, config.device.value, job.workload.name))
+    held = finished.get(identity_of(job, config))
     return (
         held is not None
         and held.status is not Status.harness_error

@@ -18,7 +18,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,9 @@ from harness.runs import Identity, StoreError, StoreUnavailable, is_run, log_nam
 
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
+
+WHAT_IS_ASKED = ("paths", "problem", "author", "shard")
+"""Settings that say which solutions a call is about."""
 
 MIN_FREE_BYTES = 2**20
 """With less than this free on the results' disk no verdict is written: what a solution or a compiler met may have been
@@ -82,8 +85,9 @@ class RunStore:
         return cls(folder, lines=[], notes=(), descriptor=descriptor, made=made)
 
     @classmethod
-    def resume(cls, folder: Path, *, config: Mapping[str, Any], **also: Any) -> RunStore:
-        """Continue the run in `folder`; `also` takes the place of what `create` was given.
+    def resume(cls, folder: Path, *, config: Mapping[str, Any], asked: Collection[Identity] | None = None) -> RunStore:
+        """Continue the run in `folder`. `asked` are the solutions that this call is about, which the run is then about
+        as well: `solutions` in `run.yaml` counts them.
 
         Raises `StoreError` where there is none, where another process is writing it, or where a setting that decides
         verdicts differs from the run's.
@@ -102,12 +106,13 @@ class RunStore:
         try:
             (folder / "logs").mkdir(exist_ok=True)
             descriptor = _open_locked(folder, os.O_CREAT)
-            _, notes, good_bytes = read_records(folder)
+            records, notes, good_bytes = read_records(folder)
             os.ftruncate(descriptor, good_bytes)
             if good_bytes and os.pread(descriptor, 1, good_bytes - 1) != b"\n":
                 os.write(descriptor, b"\n")
             head.setdefault("format", RUN_FORMAT)
-            head |= also
+            if asked is not None:
+                head["solutions"] = _solutions(head, config, {record.identity for record in records}, asked)
             head["resumed_at"] = [*_entries(head, "resumed_at"), timestamp()]
             _write_run_yaml(folder, head)
         except BaseException as error:
@@ -296,6 +301,22 @@ def _entries(head: Mapping[str, Any], name: str) -> list[Any]:
     """The list below a key of `run.yaml`; empty where something else stands there."""
     held = head.get(name)
     return list(held) if isinstance(held, list) else []
+
+
+def _solutions(
+    head: Mapping[str, Any], config: Mapping[str, Any], recorded: Collection[Identity], asked: Collection[Identity]
+) -> int:
+    """How many solutions a resumed run is about, as far as is known: those that have a record and those asked for now.
+
+    Those that an earlier call asked for and never came to are known by their number alone. Where this call asks for the
+    same (paths, author, shard), they are among its own, or their files are gone; else the number still holds.
+    """
+    known = len({*recorded, *asked})
+    before, began = head.get("solutions"), head.get("config")
+    if not isinstance(before, int) or not isinstance(began, dict):
+        return known
+    same = all(began.get(name) == config.get(name) for name in WHAT_IS_ASKED)
+    return known if same else max(before, known)
 
 
 def _write_run_yaml(folder: Path, value: Mapping[str, Any]) -> None:

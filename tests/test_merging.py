@@ -88,8 +88,8 @@ def test_what_lacks_of_a_run_in_parts_is_told(tmp_path: Path) -> None:
         "--run-id p3",
         "2 of 4 parts are not among these runs: --shard 2/4, 4/4",
     )
-    with RunStore.resume(tmp_path / "p3", config={}, solutions=1):
-        pass
+    with RunStore.resume(tmp_path / "p3", config={"shard": "3/4"}, asked=[record("p3.py").identity]):
+        pass  # the same call again, and the other file is gone
     assert merge([tmp_path / "p3", tmp_path / "whole"], tmp_path / "other").notes == (
         "3 of 4 parts are not among these runs: --shard 1/4, 2/4, 4/4",
     )

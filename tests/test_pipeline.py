@@ -101,13 +101,15 @@ def test_each_has_its_record_and_resume_evaluates_only_what_is_missing(config: R
     resumed = evaluate_run(again, environment=collect())
     assert [Path(record.solution).stem for record in resumed.records] == ["19_wrong"]
     assert resumed.skipped == 3
+    one = evaluate_run(replace(again, paths=(folder / "19_wrong.py",)), environment=collect())
+    assert (one.records, one.skipped) == ((), 1)
     with RunStore.open(config.run_dir) as store:
         assert {record.status for record in store.records()} == {
             Status.passed,
             Status.crashed,
             Status.runtime_error,
         }
-        assert len(store.records()) == len(EXPECTED)
+        assert len(store.records()) == store.head["solutions"] == len(EXPECTED)
 
 
 class _Noting(LocalExecutor):

@@ -316,6 +316,29 @@ def test_a_resumption_must_judge_as_the_run_did(tmp_path: Path) -> None:
         assert len(store.head["resumed_at"]) == 1
 
 
+def test_a_resumed_run_counts_the_solutions_of_all_its_calls(tmp_path: Path) -> None:
+    """Ten asked for and four judged; then others, some, and the same again after two files were removed."""
+    ten = [record(f"{number}.py") for number in range(10)]
+    begun = {"paths": ["solutions"], "author": None}
+    with RunStore.create(tmp_path / "r", config=begun, environment={}, solutions=10) as store:
+        for item in ten[:4]:
+            store.append(item)
+
+    def counted(asked: list[Record], **config: Any) -> int:
+        with RunStore.resume(
+            tmp_path / "r", config={**begun, **config}, asked=[item.identity for item in asked]
+        ) as store:
+            return int(store.head["solutions"])
+
+    assert counted(ten[4:6], paths=["solutions/a"]) == 10, "fewer than the run is about"
+    new = [record(f"new-{number}.py") for number in range(8)]
+    assert counted(new, paths=["more"]) == 12, "the four that are judged and those"
+    assert counted([*ten, *new]) == 18
+    assert counted(ten[2:]) == 10, "two whose files are gone have their records"
+    assert counted(ten[4:]) == 10
+    assert counted(ten[:8]) == 8, "of the same call two files are gone, and no record is of them"
+
+
 def test_a_reader_can_not_append(tmp_path: Path) -> None:
     create(tmp_path / "r").close()
     with pytest.raises(StoreError, match="opened for reading"):
