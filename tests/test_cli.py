@@ -7,7 +7,6 @@ import errno
 import functools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -160,8 +159,7 @@ def test_eval_as_json_keeps_stdout_for_programs(place: Path, call: Call) -> None
 def test_an_interrupted_run_says_how_to_continue_and_does(place: Path, call: Call) -> None:
     first = call("eval", "solutions", "--run-id", "r1", "--device", "host", pipeline=Pipeline(stop_after=1))
     assert first.code == 130
-    assert "--resume --run-id r1" in first.err
-    assert "results/r1" in first.err
+    assert "what is finished is in results/r1, and the same call with --resume --run-id r1 continues" in first.err
     records = place / "results/r1/records.jsonl"
     records.write_bytes(records.read_bytes() + b'{"format": 1, "probl')
     second = call("eval", "solutions", "--device", "host", "--resume")
@@ -170,6 +168,24 @@ def test_an_interrupted_run_says_how_to_continue_and_does(place: Path, call: Cal
     assert "2 to evaluate, 1 already there" in second.err
     assert "1 had their record from before" in second.out
     assert len(RunStore.open(place / "results/r1").records()) == 3
+
+
+def test_an_interrupt_tells_what_is_there(place: Path, call: Call) -> None:
+    eval_r1 = ("eval", "solutions", "--run-id", "r1", "--device", "host")
+    before = call(*eval_r1, pipeline=Pipeline(raises=KeyboardInterrupt()))
+    assert before.code == 130
+    assert before.err.endswith("interrupted; nothing was finished, and the same call starts anew\n")
+    early = call(*eval_r1, pipeline=Pipeline(stop_after=0))
+    assert "nothing is finished yet in results/r1, and the same call with --resume --run-id r1 continues" in early.err
+    other = call(*eval_r1, pipeline=Pipeline(raises=KeyboardInterrupt()))
+    assert "nothing was finished, and the same call" in other.err, "the run that is there is not this call's"
+    again = call(*eval_r1, "--resume", pipeline=Pipeline(raises=KeyboardInterrupt()))
+    assert "with --resume --run-id r1 continues" in again.err
+    two = [f"solutions/{name}/level1/16_{title}.py" for name, title in (("ann", "naive"), ("bob", "tiled"))]
+    compared = call("compare", *two, "--device", "host", pipeline=Pipeline(stop_after=1))
+    assert compared.code == 130
+    assert "what is finished is in results/" in compared.err
+    assert "--resume" not in compared.err, "compare has no such option"
 
 
 def test_resume_without_a_run_is_a_wrong_call(place: Path, call: Call) -> None:
@@ -744,7 +760,7 @@ def test_signals_unwind_the_run(place: Path, number: signal.Signals, code: int) 
     assert out == "unwound\n"
     assert child.returncode == code, err
     assert "Traceback" not in err
-    assert re.search(r"what is finished is in results/.* --resume --run-id \S+ continues", err)
+    assert "nothing was finished, and the same call starts anew" in err
 
 
 def test_a_hangup_that_nohup_ignores_does_not_end_the_run(place: Path) -> None:

@@ -132,8 +132,10 @@ class _Shown:
         self._task = self.progress.add_task("evaluating", total=None, pace="")
         self._pace = Pace(0, time.monotonic())
         self._told_s = time.monotonic()
+        self.began = False
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
+        self.began = True
         self._pace = Pace(total, time.monotonic())
         self._update()
         already = f", {skipped} already there" if skipped else ""
@@ -273,7 +275,7 @@ def eval_command(
     }
     found = environment.collect()
     settled = settle(found, config, options)
-    done = carry_out(context.obj, settled, found, quiet_stdout=as_json)
+    done = carry_out(context.obj, settled, found, quiet_stdout=as_json, resumable=True)
     records = RunStore.open(settled.run_dir).records()
     if as_json:
         print_json(
@@ -295,18 +297,18 @@ def eval_command(
         fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
 
 
-def carry_out(run: Evaluate | None, settled: RunConfig, found: Environment, *, quiet_stdout: bool) -> Ran:
+def carry_out(
+    run: Evaluate | None, settled: RunConfig, found: Environment, *, quiet_stdout: bool, resumable: bool = False
+) -> Ran:
     """Evaluate with `run` (by default the pipeline), shown as it goes. The command ends where the user interrupts it, a
-    signal asks for it (128 and its number), or the output has no reader (as by SIGPIPE)."""
+    signal asks for it (128 and its number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume`
+    to go on with then."""
     view = _Shown(quiet_stdout=quiet_stdout)
-    again = (
-        f"what is finished is in {settled.run_dir}, and the same call with --resume --run-id {settled.run_id} continues"
-    )
     try:
         with _ended_by_signals(), view.progress:
             return (run or evaluate)(settled, found, view)
     except KeyboardInterrupt:
-        fail(f"interrupted; {again}", INTERRUPTED)
+        fail(f"interrupted; {_left(settled, view.began, resumable)}", INTERRUPTED)
     except SystemExit as ended:
         # rich ends the process, with 1, when nobody reads what it prints any more.
         code = ended.code if isinstance(ended.code, int) and ended.code > 128 else 128 + signal.SIGPIPE
@@ -314,8 +316,20 @@ def carry_out(run: Evaluate | None, settled: RunConfig, found: Environment, *, q
         unread = number is signal.SIGPIPE
         why = "nobody reads the output any more, so the run ends" if unread else f"ended by {number.name}"
         with suppress(OSError, SystemExit):  # the terminal may be gone, too
-            say(f"harness: {why}; {again}")
+            say(f"harness: {why}; {_left(settled, view.began, resumable)}")
         raise typer.Exit(code) from None
+
+
+def _left(settled: RunConfig, began: bool, resumable: bool) -> str:
+    """What a run that was ended leaves, and how to go on."""
+    # What stands at its place may be another run, which this call would have refused to write to.
+    if not is_run(settled.run_dir) or not (began or settled.resume):
+        return "nothing was finished, and the same call starts anew"
+    records = settled.run_dir / "records.jsonl"
+    some = records.is_file() and records.stat().st_size > 0
+    kept = f"what is finished is in {settled.run_dir}" if some else f"nothing is finished yet in {settled.run_dir}"
+    goes_on = f"with --resume --run-id {settled.run_id} continues" if resumable else "starts anew"
+    return f"{kept}, and the same call {goes_on}"
 
 
 def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
