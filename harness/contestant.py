@@ -20,6 +20,7 @@ import torch
 from harness.backtoback import BackToBack, Step
 from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device
+from harness.empty import empty_call_s
 from harness.gate import StreamGate
 from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
@@ -30,6 +31,7 @@ from harness.messages import (
     Call,
     CallClaim,
     CallMode,
+    EmptyTimed,
     Loaded,
     Manner,
     Ready,
@@ -99,6 +101,8 @@ class Contestant:
                 return self._open(message).to_json()
             case "attach":
                 return self._attach(message, fds[0])
+            case "time_empty":
+                return self._time_empty().to_json()
             case "load":
                 return self._load(message).to_json()
             case "burst":
@@ -147,6 +151,13 @@ class Contestant:
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
         return Loaded(unmatched=(), copied=(), notes=()).to_json()
+
+    def _time_empty(self) -> EmptyTimed:
+        assert self._device is not None
+        try:
+            return EmptyTimed(device_s=empty_call_s(self._device))
+        except Exception as error:
+            raise _Broke(Stage.ATTACH) from error
 
     def _tensor(self, slot: Slot) -> torch.Tensor:
         assert self._arena is not None

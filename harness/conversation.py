@@ -59,6 +59,7 @@ class Conversation:
         self._deadline = begin + config.solution_timeout_s
         self._unmatched: tuple[str, ...] = ()
         self._peak_bytes: int | None = None
+        self._empty_call_s: float | None = None
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
@@ -68,9 +69,12 @@ class Conversation:
     def _left_s(self) -> float:
         return max(1.0, self._deadline - time.perf_counter())
 
-    def _load(self) -> None:
+    def _load(self, *, empty: bool = False) -> None:
+        """Bring the solution in; with `empty`, calls that do next to nothing are timed in its process before."""
         bench, config = self._bench, self._config
         self._guest.attach(attach_request(self._config, bench), bench.arena.fd, config.load_timeout_s)
+        if empty:
+            self._empty_call_s = self._guest.empty_call_s(config.load_timeout_s)
         loaded = self._guest.load(
             Load(
                 source=self._task.source,

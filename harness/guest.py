@@ -17,6 +17,7 @@ from harness.messages import (
     Burst,
     BurstDone,
     Collect,
+    EmptyTimed,
     Go,
     Load,
     Loaded,
@@ -29,6 +30,7 @@ from harness.messages import (
     Request,
     Stage,
     TakeCensus,
+    TimeEmpty,
     parse_reply,
 )
 from harness.model import Failure, Status, one_line
@@ -131,6 +133,13 @@ class Guest:
         reply = self._ask(request, (fd,), Stage.ATTACH, timeout_s)
         if not isinstance(reply, Loaded):
             raise GuestFailed(_protocol("attach", reply))
+
+    def empty_call_s(self, timeout_s: float) -> float:
+        """Device seconds of a call that does next to nothing in its process (`harness.empty`). Only before `load`."""
+        reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
+        if not isinstance(reply, EmptyTimed):
+            raise GuestFailed(_protocol("empty calls", reply))
+        return reply.device_s
 
     def load(self, request: Load, timeout_s: float) -> Loaded:
         reply = self._ask(request, (), Stage.IMPORT, timeout_s)

@@ -15,9 +15,10 @@ from typing import Any
 from harness.bench import Bench
 from harness.calibration import Calibration
 from harness.devices import DeviceError
+from harness.empty import empty_call_s
 from harness.measure import ReferenceRunner, Turn
 from harness.messages import CallMode, Manner
-from harness.model import one_line
+from harness.model import DeviceKind, one_line
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
 
 LEAST_BURSTS = 4
@@ -72,6 +73,8 @@ class Quiet:
     queued_s: float | None = None
     graph_s: float | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
+    empty_call_s: float | None = None
+    """Of a call that does next to nothing, in this process (`harness.empty`); None where device time is no GPU's."""
 
     def floor_json(self) -> dict[str, Any]:
         """The noise floor as a record has it: its width, what of it was measured, and how."""
@@ -140,6 +143,7 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         measured_log_width=measured,
         least_log_width=least,
         peak_bytes=peak_bytes,
+        empty_call_s=empty_call_s(bench.device) if bench.device.kind is DeviceKind.CUDA else None,
         **held,
     )
 

@@ -113,7 +113,8 @@ class Session(Conversation):
     def run(self) -> Outcome:
         if self._known is not None:
             reserve(self._bench, range(self._known.quiet.nonstop_sets))
-        self._timed("load", self._load)
+        # Where a call's time is the device's, and the referee's process is known to compare with.
+        self._timed("load", functools.partial(self._load, empty=self._task.timed and self._known is not None))
         try:
             failure = self._timed("verify", self._right)
         except GuestFailed as refused:
@@ -343,7 +344,13 @@ class Session(Conversation):
         light, floor = self._speed_of_light()
         judged = judge_fairly(
             lambda known: judge_times(
-                rounds, device=config.device, light=light, floor=floor, known=known, nonstop=nonstop
+                rounds,
+                device=config.device,
+                light=light,
+                floor=floor,
+                known=known,
+                nonstop=nonstop,
+                empty_call_s=self._empty_call_s,
             ),
             self._known,
             None if self._terms.again is None else self._learn_again,

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.calibration import Calibration, calibrate
 from harness.claims import ClaimVerdict, Tolerance, judge_claims
+from harness.empty import beyond_s
 from harness.measure import Round, Rounds
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
@@ -104,12 +105,14 @@ def judge_times(
     floor: TrustFloor | None = None,
     known: Known | None = None,
     nonstop: Figures | None = None,
+    empty_call_s: float | None = None,
 ) -> Judged:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
     `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
     `known` what was measured before the solution was started, which a submission can't have slowed: without it, the
     reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
+    `empty_call_s` is what a call that does next to nothing took in the solution's process, before it was there.
     """
     calibration, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
     if calibration is None:
@@ -137,17 +140,18 @@ def judge_times(
                 by_calibration=verdict.by_calibration,
             )
     timed, claimed = rounds.samples(CallMode.COLD)
+    own_s = beyond_s(empty_call_s, None if quiet is None else quiet.empty_call_s)
     reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
     proven = nonstop is not None and nonstop.proven
     least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
     by_clock = nonstop is not None and nonstop.verdict.by_clock
     solution = (
-        [[max(time_s, least_s) for time_s in burst] for burst in claimed]
+        [[max(_without(time_s, own_s), least_s) for time_s in burst] for burst in claimed]
         if proven
         else [
             [
-                max(time_s + charge_s, least_s if by_clock else 0.0)
+                max(_without(time_s, own_s) + charge_s, least_s if by_clock else 0.0)
                 for turn, time_s in zip(r.turns, verdict.times_s, strict=True)
                 if turn.mode is CallMode.COLD
             ]
@@ -182,6 +186,8 @@ def judge_times(
             "queued_s": quiet.queued_s,
             "graph_s": quiet.graph_s,
         }
+        if empty_call_s is not None:
+            timing["empty_call_s"] = {"reference": quiet.empty_call_s, "solution": empty_call_s, "taken_off": own_s}
     floor_width = None if quiet is None else quiet.floor.log_width
     if device is DeviceKind.HOST:
         timing["noise_floor"] = _floor_of_rounds(timed)
@@ -308,6 +314,12 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
         tolerance=tolerance,
         counted=[index for index, turn in enumerate(held.turns) if turn.mode is CallMode.COLD],
     )
+
+
+def _without(time_s: float, own_s: float) -> float:
+    """A claimed time without what the solution's process takes longer for any call; never less than half of it, which
+    no honest call of a GPU is short enough for."""
+    return max(time_s - own_s, time_s / 2)
 
 
 def _unexplained(verdict: ClaimVerdict) -> float:

@@ -16,6 +16,7 @@ from harness.messages import (
     Call,
     CallClaim,
     CallMode,
+    EmptyTimed,
     Leaf,
     Loaded,
     Manner,
@@ -42,7 +43,7 @@ REPLIES = [
 ]
 
 
-@pytest.mark.parametrize("reply", [*REPLIES, Ready(), Ready(refused="not captured")])
+@pytest.mark.parametrize("reply", [*REPLIES, EmptyTimed(device_s=3e-6), Ready(), Ready(refused="not captured")])
 def test_replies_come_back_unchanged(reply: Any) -> None:
     assert parse_reply(reply.to_json()) == reply
 
@@ -123,3 +124,9 @@ def test_preparing_carries_the_whole_burst() -> None:
 def test_arbitrary_objects_are_refused(value: dict[str, Any]) -> None:
     with pytest.raises(MessageError):
         parse_reply(value)
+
+
+@pytest.mark.parametrize("value", [None, "3e-6", True, [3e-6], float("nan"), float("inf")])
+def test_an_empty_calls_time_is_a_number(value: Any) -> None:
+    with pytest.raises(MessageError):
+        parse_reply({"type": "empty_timed", "device_s": value})

@@ -5,7 +5,18 @@ Every `from_json` is strict about types and sizes, because the other side may be
 """
 
 from harness.messages.fields import MAX_ITEMS, MAX_TEXT, MessageError
-from harness.messages.replies import Broken, BurstDone, CallClaim, Leaf, Loaded, Ready, Reply, Stage, parse_reply
+from harness.messages.replies import (
+    Broken,
+    BurstDone,
+    CallClaim,
+    EmptyTimed,
+    Leaf,
+    Loaded,
+    Ready,
+    Reply,
+    Stage,
+    parse_reply,
+)
 from harness.messages.requests import (
     Attach,
     Burst,
@@ -21,6 +32,7 @@ from harness.messages.requests import (
     Request,
     Slot,
     TakeCensus,
+    TimeEmpty,
 )
 
 __all__ = [
@@ -34,6 +46,7 @@ __all__ = [
     "CallClaim",
     "CallMode",
     "Collect",
+    "EmptyTimed",
     "Go",
     "Leaf",
     "Load",
@@ -49,5 +62,6 @@ __all__ = [
     "Slot",
     "Stage",
     "TakeCensus",
+    "TimeEmpty",
     "parse_reply",
 ]

@@ -112,6 +112,20 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyTimed:
+    """Device seconds of a call that does next to nothing."""
+
+    device_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "empty_timed", "device_s": self.device_s}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> EmptyTimed:
+        return cls(device_s=number(value.get("device_s")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BurstDone:
     """All calls were made. `reports` are the findings of the host device's checks, claims like the rest.
 
@@ -199,9 +213,10 @@ class Broken:
         )
 
 
-Reply = Loaded | CensusTaken | BurstDone | Ready | Broken
+Reply = Loaded | EmptyTimed | CensusTaken | BurstDone | Ready | Broken
 _REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
     "loaded": Loaded.from_json,
+    "empty_timed": EmptyTimed.from_json,
     "census_taken": CensusTaken.from_json,
     "burst_done": BurstDone.from_json,
     "ready": Ready.from_json,

@@ -122,6 +122,15 @@ class Attach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeEmpty:
+    """Make calls that do next to nothing and say what one takes: an `EmptyTimed`. Only before `Load`, while no code of
+    the submission is there: afterwards it would be a claim."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "time_empty"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """Import the solution, construct `ModelNew`, and take over the reference's state where it differs.
 
@@ -261,4 +270,4 @@ class TakeCensus:
         return {**self.burst.to_json(), "type": "take_census", "marked": self.marked}
 
 
-Request = Open | Attach | Load | Burst | Prepare | Go | Collect | Release | TakeCensus
+Request = Open | Attach | TimeEmpty | Load | Burst | Prepare | Go | Collect | Release | TakeCensus

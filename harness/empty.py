@@ -1,0 +1,53 @@
+"""Calls that do next to nothing: by how much one process's device times lie beyond another's.
+
+Both sides of the trust boundary use it. Imports `devices` and `stats`.
+
+A GPU takes a process's launches from queues of its own, and takes them a little faster in some processes than in
+others. On an H200 (driver 580.159.04) 18 processes that were forked alike fell into two kinds, 0.2 us apart for a call
+of one launch and 0.3 us for one of two, whatever it did, and each kept to its kind for as long as it was watched
+(`tests/benchmarks/bench_processes.py`, `results/time-h200/processes.md`). So an identical twin is off by 2 to 5 %
+where a call takes 6 to 12 us. Hence the same empty calls are made in the referee's process and in the contestant's,
+there before anything of the submission is in it, and what they differ by is taken off the solution's times.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+
+from harness.devices import Device
+from harness.stats import burst_time
+
+WARM = 2
+CALLS = 16
+"""Calls of each length, an even number of them: each kind of place in the GPU's queue comes as often
+(`CudaDevice.time_cold`). With 16 of them a series repeats within 0.04 us."""
+
+MOST_S = 0.5e-6
+"""Nothing is taken off beyond this: no two processes were seen so far apart, so something disturbed the calls."""
+
+
+def empty_call_s(device: Device) -> float:
+    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches'."""
+    word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
+
+    def once() -> None:
+        word.zero_()
+
+    def twice() -> None:
+        word.zero_()
+        word.zero_()
+
+    return statistics.fmean(
+        burst_time([device.time_cold(call, lambda _: None).device_s for _ in range(WARM + CALLS)][WARM:])
+        for call in (once, twice)
+    )
+
+
+def beyond_s(contestant_s: float | None, referee_s: float | None) -> float:
+    """How much longer a contestant's process takes for a call than the referee's, in seconds; 0 where that is not known
+    or can't be."""
+    if contestant_s is None or referee_s is None or abs(contestant_s - referee_s) > MOST_S:
+        return 0.0
+    return contestant_s - referee_s

@@ -1,0 +1,174 @@
+"""By how much device times of short calls differ from process to process, and how much of it empty calls take away.
+
+    python -m tests.benchmarks.bench_processes --rows processes.jsonl --out results/time-h200/processes.md
+    python -m tests.benchmarks.bench_processes --from processes.jsonl --out results/time-h200/processes.md
+
+Needs a GPU; some 20 s. Processes are forked from one that has torch and no context, as contestants are, some at a time
+side by side; each makes the same calls with a cold cache, by turns, in rounds. For each kind of call the table has the
+spread (standard deviation) of the processes' means, and what is left of it when each process's empty call
+(`harness.empty`: one series, made first, as in an evaluation) is taken off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.devices.cuda import CudaDevice
+from harness.empty import empty_call_s
+from harness.environment import collect
+from harness.stats import burst_time
+from tests.benchmarks.spinning import rate_hz
+
+CALLS = 24
+"""Calls of a series, after `LEFT_OUT`."""
+
+LEFT_OUT = 2
+
+SPINS_US = (0, 2, 5, 10)
+
+Row = dict[str, Any]
+
+
+def calls_of(device: CudaDevice) -> dict[str, Callable[[], object]]:
+    """Kinds of calls by name."""
+    place = device.torch_device
+    few, many = torch.rand(4096, device=place), torch.rand(1024, 1024, device=place)
+    few_out, many_out = torch.empty_like(few), torch.empty_like(many)
+
+    def spinning(us: float) -> Callable[[], object]:
+        cycles = round(us * 1e-6 * rate_hz())
+
+        def call() -> None:
+            torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+            torch.mul(few, 2, out=few_out)
+
+        return call
+
+    return {
+        "4096 numbers doubled": lambda: torch.mul(few, 2, out=few_out),
+        "1 Mi numbers clamped": lambda: torch.clamp(many, min=0, out=many_out),
+        **{f"a spin of {us} us, then 4096 doubled": spinning(us) for us in SPINS_US},
+    }
+
+
+def serve(asked: Connection) -> None:
+    """The life of one process: its empty call, then series as they are asked for."""
+    device = CudaDevice()
+    asked.send(empty_call_s(device))
+    calls = calls_of(device)
+    asked.send(list(calls))
+    with torch.no_grad():
+        while (name := asked.recv()) is not None:
+            times = [device.time_cold(calls[name], lambda _: None).device_s for _ in range(LEFT_OUT + CALLS)]
+            asked.send(burst_time(times[LEFT_OUT:]))
+
+
+@contextmanager
+def process() -> Iterator[Connection]:
+    """A forked process that serves, until the block ends."""
+    ours, theirs = Pipe()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        try:
+            serve(theirs)
+        finally:
+            os._exit(0)
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.send(None)
+        os.waitpid(pid, 0)
+
+
+def measure(batches: int, side_by_side: int, rounds: int) -> Iterator[Row]:
+    """One row a process: its empty call, and by kind of call the burst times of its rounds, in seconds."""
+    chosen = random.Random(1)
+    for batch in range(batches):
+        with ExitStack() as stack:
+            made = [stack.enter_context(process()) for _ in range(side_by_side)]
+            held: list[Row] = [{"batch": batch, "empty_s": each.recv(), "calls": {}} for each in made]
+            names = [name for each in made for name in each.recv()]
+            order = list(zip(made, held, strict=True))
+            for _ in range(rounds):
+                chosen.shuffle(order)
+                for name in dict.fromkeys(names):
+                    for each, row in order:
+                        each.send(name)
+                        row["calls"].setdefault(name, []).append(each.recv())
+        yield from held
+
+
+def document(rows: Sequence[Row], machine: str) -> str:
+    """The table as Markdown."""
+    empty_us = [row["empty_s"] * 1e6 for row in rows]
+    lines = [
+        "# Short calls from process to process",
+        "",
+        f"{machine}; `python -m tests.benchmarks.bench_processes`. {len(rows)} processes, "
+        f"{1 + max(row['batch'] for row in rows)} batches one after another.",
+        "",
+        f"An empty call takes {statistics.fmean(empty_us):.2f} us: "
+        + ", ".join(f"{held:.2f}" for held in empty_us)
+        + " by process.",
+        "",
+        "Microseconds. Spreads are standard deviations between processes; within: of one series of "
+        f"{CALLS} calls, in one process.",
+        "",
+        "| call | mean | farthest apart | within | between processes | without their empty calls |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in rows[0]["calls"]:
+        series = [[time_s * 1e6 for time_s in row["calls"][name]] for row in rows]
+        means = [statistics.fmean(each) for each in series]
+        left = [mean - own for mean, own in zip(means, empty_us, strict=True)]
+        within = statistics.fmean(statistics.pvariance(each) for each in series) ** 0.5
+        lines.append(
+            f"| {name} | {statistics.fmean(means):.2f} | {max(means) - min(means):.2f} | {within:.3f} | "
+            f"{statistics.pstdev(means):.3f} | {statistics.pstdev(left):.3f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n\n")[0], formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--side-by-side", type=int, default=6, help="processes of a batch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=Path, help="where what was measured is written, as JSON lines")
+    parser.add_argument("--from", dest="source", type=Path, help="make the table of these rows, and measure nothing")
+    parser.add_argument("--out", type=Path, help="where the table is written")
+    args = parser.parse_args()
+    if args.source is not None:
+        head, *rest = (json.loads(line) for line in args.source.read_text().splitlines())
+        machine, rows = head["machine"], rest
+    elif not torch.cuda.is_available():
+        parser.error("torch sees no GPU: `harness doctor` says why")
+    else:
+        rows = list(measure(args.batches, args.side_by_side, args.rounds))
+        held = collect()  # only now: a context of this process's own would be forked
+        machine = f"{held.gpus[0].name}, driver {held.driver}, torch {held.torch}"
+        if args.rows is not None:
+            args.rows.write_text("".join(json.dumps(line) + "\n" for line in [{"machine": machine}, *rows]))
+    text = document(rows, machine)
+    if args.out is not None:
+        args.out.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
