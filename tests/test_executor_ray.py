@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,10 @@ def test_a_node_killed_in_the_middle_costs_no_record_and_no_verdict(tmp_path: Pa
     # Slow to import, so that something is being judged when the node goes.
     make_tree(tmp_path, at_import="time.sleep(0.5)")
     script = Path(__file__).parent / "ray_cluster.py"
-    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=400)
+    # Its sockets lie there, whose paths may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as held:
+        own = {**os.environ, "RAY_TMPDIR": held, "RAY_USAGE_STATS_ENABLED": "0"}
+        done = subprocess.run([sys.executable, script, tmp_path], env=own, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert len(said["at"]) == 2, "each node has a slot"
