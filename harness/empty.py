@@ -20,16 +20,21 @@ from harness.devices import Device
 from harness.stats import burst_time
 
 WARM = 2
-CALLS = 16
-"""Calls of each length, an even number of them: each kind of place in the GPU's queue comes as often
-(`CudaDevice.time_cold`). With 16 of them a series repeats within 0.04 us."""
+CALLS = 24
+"""Calls of each length in a series, an even number of them: each kind of place in the GPU's queue comes as often
+(`CudaDevice.time_cold`)."""
+
+OWN_SERIES = 4
+"""Series of the referee's: what one of them is off, all solutions of a problem are off. Single ones of 16 calls lay
+between 4.10 and 4.24 us in one process, and twins of that problem with them."""
 
 MOST_S = 0.5e-6
 """Nothing is taken off beyond this: no two processes were seen so far apart, so something disturbed the calls."""
 
 
-def empty_call_s(device: Device) -> float:
-    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches'."""
+def empty_call_s(device: Device, series: int = 1) -> float:
+    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches', over
+    so many series."""
     word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
 
     def once() -> None:
@@ -41,6 +46,7 @@ def empty_call_s(device: Device) -> float:
 
     return statistics.fmean(
         burst_time([device.time_cold(call, lambda _: None).device_s for _ in range(WARM + CALLS)][WARM:])
+        for _ in range(series)
         for call in (once, twice)
     )
 

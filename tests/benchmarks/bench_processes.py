@@ -156,11 +156,11 @@ def main() -> None:
     if args.source is not None:
         head, *rest = (json.loads(line) for line in args.source.read_text().splitlines())
         machine, rows = head["machine"], rest
-    elif not torch.cuda.is_available():
-        parser.error("torch sees no GPU: `harness doctor` says why")
     else:
+        held = collect()  # by NVML: asked itself, CUDA could not be used in forked processes any more
+        if not held.gpus:
+            parser.error("there is no GPU here: `harness doctor` says why")
         rows = list(measure(args.batches, args.side_by_side, args.rounds))
-        held = collect()  # only now: a context of this process's own would be forked
         machine = f"{held.gpus[0].name}, driver {held.driver}, torch {held.torch}"
         if args.rows is not None:
             args.rows.write_text("".join(json.dumps(line) + "\n" for line in [{"machine": machine}, *rows]))
