@@ -32,6 +32,7 @@ from harness.model import one_line
 from harness.patience import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Paces, Patience
 from harness.places import placed
 from harness.posts import Post, Posts
+from harness.queues import ONE_QUEUE
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
 from harness.sanitizers import CALLS, SanitizerFinding, Tool, not_needed, parse
 from harness.tasks import SourcePart
@@ -56,12 +57,6 @@ MAX_LOG_BYTES = 4 * 2**20
 
 _OWN_ALLOCATIONS = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Else torch's allocator hands out pieces of large allocations, whose bounds no tool can see."""
-
-_ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-"""Nobody is timed here, and a context with one hardware queue is opened in 0.09 s of the driver's time where the usual
-one with 8 takes 0.15, and is gone in 0.02 s instead of 0.06 (six at once on an H200, driver 580.159.04): the driver
-opens one after another, for all processes and GPUs of the machine, those of contestants that are waited for too.
-A kernel that waits for one on another stream that is submitted later would wait for ever; the tools give it up."""
 
 
 def find_sanitizer(nvcc: Path | None = None) -> str | None:
@@ -231,7 +226,9 @@ class Auditor:
             gpu_minor=subject.gpu_minor,
             readable=subject.readable,
             max_memory_bytes=self._memory_limit_bytes,
-            env=_OWN_ALLOCATIONS | _ONE_QUEUE,
+            # Nobody is timed here. A kernel that waits for one on another stream that is submitted later would wait for
+            # ever; the tools give it up.
+            env={**_OWN_ALLOCATIONS, **ONE_QUEUE},
             under_tool=True,
         )
         log_path = subject.log_path.with_name(f"{subject.log_path.name}.{tool.value}")

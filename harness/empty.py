@@ -33,7 +33,7 @@ MOST_S = 0.5e-6
 
 
 def empty_call_s(device: Device, series: int = 1) -> float:
-    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches', over
+    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches' over
     so many series."""
     word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
 

@@ -35,6 +35,7 @@ from harness.measure import Turn
 from harness.messages import BurstDone, CallMode
 from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
 from harness.prefork import Head, Prefork, Purpose
+from harness.queues import ONE_QUEUE, queues_for
 from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
 from harness.sandbox import SandboxPolicy
@@ -249,6 +250,8 @@ class Referee:
             begin += stages["baselines"]  # compiling the reference takes nothing of the solution's time
         stages["prepare"] = time.perf_counter() - begin
         evidence["inputs_drawn_on"] = bench.drawn_on
+        if self.config.device is DeviceKind.CUDA:
+            evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:
             evidence["taken_for_right"] = list(degenerate)
         guest: Guest | None = None
@@ -380,7 +383,7 @@ class Referee:
         return self._prefork.take(Head(task.log_path), self._policy(task))
 
     def _trusted_guest(self, task: Task) -> Guest:
-        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), self._policy(task))
+        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), self._trusted_policy(task))
 
     def _is_ready_for(self, task: Task) -> bool:
         """Whether its problem is prepared, and what there is to learn of it is known."""
@@ -395,9 +398,13 @@ class Referee:
         """Begin the contestants that this task needs first."""
         learns = task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task)
         if learns and not self._standby.waits:
-            own = self._policy(replace(task, readable=()))  # as `learn` asks for it
-            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), own)
+            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), self._trusted_policy(task))
         self._prefork.begin(Head(task.log_path), self._policy(task))
+
+    def _trusted_policy(self, task: Task) -> SandboxPolicy:
+        """The walls around the harness's own code, the same for every task: it uses one stream and reads nothing."""
+        own = self._policy(replace(task, readable=()))
+        return replace(own, env=ONE_QUEUE) if own.gpu else own
 
     def _policy(self, task: Task) -> SandboxPolicy:
         return SandboxPolicy(
@@ -406,6 +413,7 @@ class Referee:
             gpu_minor=self._gpu_minor,
             readable=task.readable + ((Path(runtime),) if (runtime := self.config.host_runtime) else ()),
             max_memory_bytes=self.config.memory_limit_bytes,
+            env=queues_for(task.source) if self.config.device is DeviceKind.CUDA else {},
         )
 
 
