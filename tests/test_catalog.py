@@ -274,6 +274,7 @@ class TestProblems:
 
     def test_near_misses_are_offered(self, catalog: Catalog) -> None:
         assert "did you mean level1/17, level1/16" in findings(catalog.resolve, "level1/61")[0]
+        assert "did you mean level1/16, level2/16?" in findings(catalog.resolve, "16")[0]
 
 
 class TestSolutions:
@@ -384,6 +385,26 @@ class TestSolutions:
         (folder / "16_stolen.py").symlink_to(secret)
         (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
         assert "16_stolen.py: a link that leads out of" in finding
+
+    def test_a_linked_folder_is_told_where_it_leads_out_and_counts_once_where_not(
+        self, tmp_path: Path, catalog: Catalog
+    ) -> None:
+        write(tmp_path / "s/ann/level1/16_real.py")
+        (tmp_path / "s/again").symlink_to(tmp_path / "s/ann")
+        (tmp_path / "s/ann/round").symlink_to(tmp_path / "s")
+        assert [held.label for held in find_solutions([tmp_path / "s"], catalog)] == ["ann/level1/16_real.py"]
+        write(tmp_path / "elsewhere/level1/16_theirs.py")
+        (tmp_path / "s/bob").symlink_to(tmp_path / "elsewhere")
+        (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
+        assert "bob: a link that leads out of" in finding
+        (tmp_path / "s/bob").unlink()
+        (tmp_path / "s/_bob").symlink_to(tmp_path / "elsewhere")
+        assert len(find_solutions([tmp_path / "s"], catalog)) == 1
+
+    def test_a_problem_is_no_solution_of_itself(self, root: Path, catalog: Catalog) -> None:
+        found = findings(find_solutions, [root], catalog)
+        assert len(found) == len(catalog)
+        assert found[0].endswith(".py: it is problem level1/16 itself, and no solution of it")
 
     def test_names_that_can_not_be_printed_are_refused(self, tmp_path: Path, catalog: Catalog) -> None:
         write(tmp_path / "s/ann/level1/16_\x1b[2Jx.py")

@@ -123,7 +123,8 @@ class Catalog(Mapping[str, Problem]):
 
     def missing(self, wanted: str) -> str:
         """The sentence that says that there is no such problem."""
-        near = difflib.get_close_matches(wanted, [*self.known], n=3, cutoff=0.7)
+        near = [key for key in self.known if key.endswith(f"/{wanted}")]
+        near = near or difflib.get_close_matches(wanted, [*self.known], n=3, cutoff=0.7)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         return f"there is no problem {wanted!r:.100} in {self.root}{hint} (an id looks like level1/16)"
 

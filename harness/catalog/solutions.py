@@ -134,13 +134,13 @@ def _files(given: Path, findings: list[str]) -> Iterator[Path]:
         inside = given.resolve()
         for folder, folders, names in os.walk(given):
             folders[:] = sorted(name for name in folders if not _SKIPPED.fullmatch(name))
-            for name in sorted(names):
-                path = Path(folder, name)
-                if not name.endswith(".py") or _SKIPPED.fullmatch(name):
-                    continue
+            files = [name for name in sorted(names) if name.endswith(".py") and not _SKIPPED.fullmatch(name)]
+            # A link to a folder that is inside is not followed: what it leads to is met by itself.
+            for path in (Path(folder, name) for name in (*folders, *files)):
                 if not path.resolve().is_relative_to(inside):
-                    findings.append(f"{_printable(path)}: a link that leads out of {_printable(given)}")
-                else:
+                    out = f"a link that leads out of {_printable(given)}: name what it leads to, or copy that"
+                    findings.append(f"{_printable(path)}: {out}")
+                elif path.name in files:
                     yield path
     elif not given.exists():
         findings.append(f"{_printable(given)}: there is no such file or folder")
@@ -174,6 +174,8 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
         raise ValueError(f"its path says {problem}, --problem says {wanted}")
     if problem not in catalog and problem not in catalog.unreadable:
         raise ValueError(catalog.missing(problem))
+    if (catalog.problems.get(problem) or catalog.unreadable[problem]).path.resolve() == path.resolve():
+        raise ValueError(f"it is problem {problem} itself, and no solution of it")
     name = author or place.author or LOCAL_AUTHOR
     if not _AUTHOR.fullmatch(name):
         raise ValueError(_bad_author(name))
