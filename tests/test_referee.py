@@ -140,6 +140,31 @@ def test_a_right_solution_passes_and_is_timed(referee: Referee, tmp_path: Path) 
     assert outcome.evidence["sandbox"]["strength"] in ("full", "partial")
 
 
+@pytest.mark.gpu
+def test_two_processes_are_compared_by_their_empty_calls(device: DeviceKind, referee: Referee, tmp_path: Path) -> None:
+    if device is not DeviceKind.CUDA:
+        pytest.skip("the host device's half of a pair: it has no such calls")
+    outcome = judge(referee, model("return torch.softmax(x, dim=1)"), tmp_path, timed=True)
+    assert outcome.timing is not None, outcome
+    empty = outcome.timing["empty_call_s"]
+    assert 1e-6 < empty["reference"] < 20e-6
+    assert 1e-6 < empty["solution"] < 20e-6
+    assert empty["taken_off"] in (0.0, pytest.approx(empty["solution"] - empty["reference"]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("words", "queues"), [("", "1"), ("side = torch.cuda.Stream()\n", None)])
+def test_who_uses_one_stream_gets_one_hardware_queue(
+    device: DeviceKind, referee: Referee, tmp_path: Path, words: str, queues: str | None
+) -> None:
+    if device is not DeviceKind.CUDA:
+        pytest.skip("the host device's half of a pair: it has no queues")
+    body = f"{words}assert os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS') == {queues!r}\nreturn torch.softmax(x, dim=1)"
+    outcome = judge(referee, model(body, "import os\n"), tmp_path, timed=True)
+    assert outcome.status is Status.passed, outcome
+    assert outcome.evidence["one_hardware_queue"] is (queues == "1")
+
+
 def test_a_right_solution_that_is_not_timed_has_no_speedup(referee: Referee, tmp_path: Path) -> None:
     outcome = judge(
         referee, model("e = (x - x.amax(1, keepdim=True)).exp()\nreturn e / e.sum(1, keepdim=True)"), tmp_path
