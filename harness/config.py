@@ -34,6 +34,7 @@ from harness.parsing import (
     parse_shard,
     parse_text,
 )
+from harness.policies import KEYS as POLICY_KEYS
 from harness.policies import Policy, parse_policy
 from harness.texts import NotText, read_yaml
 
@@ -171,6 +172,8 @@ def _plain(value: Any) -> Any:
 def _policy(value: object) -> Policy:
     if isinstance(value, Path):  # of the command line: a file of a policy's keys, or one that has them under `policy`
         held, _ = _load(value)
+        if not held:
+            raise ConfigError(f"{value}: holds no rule; a policy is made of {', '.join(POLICY_KEYS)}")
         try:
             return parse_policy(held.get("policy", held))
         except ValueError as error:
@@ -336,7 +339,7 @@ def _load(file: Path) -> tuple[dict[str, object], Path]:
     if isinstance(value.get("config"), dict) and "format" in value:
         if value["format"] not in range(1, RUN_FORMAT + 1):
             raise ConfigError(
-                f"{file}: format {value['format']!r:.40}; this harness reads 1 to {RUN_FORMAT}; update it"
+                f"{file}: format {value['format']!r:.40}; this harness reads 1 to {RUN_FORMAT}: update the harness"
             )
         config = {name: held for name, held in value["config"].items() if name not in ("run_id", "resume")}
         return config, Path()

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from harness.model import RUN_FORMAT, Record
+from harness.model import RECORD_FORMAT, RUN_FORMAT, Record
 
 Identity = tuple[str, str, str, str]
 
@@ -70,7 +70,8 @@ def log_name(label: str) -> str:
 
 def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
     """Records, notes, and how many bytes of the file are good. Only a last line without its newline may be bad: a
-    kill cut it short. Any other was whole once, and what it held is the user's to mend. Raises `StoreError`."""
+    kill cut it short. Any other was whole once, and what it held is the user's to mend; empty ones, which editors leave
+    behind, are passed over. Raises `StoreError`."""
     path = folder / "records.jsonl"
     try:
         data = path.read_bytes() if path.exists() else b""
@@ -79,6 +80,9 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
     records: list[Record] = []
     start = 0
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        if not line.strip():
+            start += len(line)
+            continue
         try:
             value = json.loads(line, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         except (ValueError, RecursionError) as error:
@@ -88,6 +92,9 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
         try:
             if not isinstance(value, dict):
                 raise ValueError("a record is a JSON object")
+            if isinstance(version := value.get("format"), int) and version > RECORD_FORMAT:
+                newer = f"record format {version}; this harness reads 1 to {RECORD_FORMAT}: update the harness"
+                raise StoreError(f"{path}:{number}: {newer}, or take that line out")
             records.append(Record.from_json(value))
         except ValueError as error:
             raise StoreError(f"{path}:{number}: {error}; {_MEND_LINE}") from error
@@ -129,5 +136,5 @@ def read_head(folder: Path) -> dict[str, Any]:
         raise StoreError(f"{path}: must hold `key: value` lines")
     version = value.get("format", RUN_FORMAT)
     if not isinstance(version, int) or not 1 <= version <= RUN_FORMAT:
-        raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}; update it")
+        raise StoreError(f"{path}: format {version!r}; this harness reads 1 to {RUN_FORMAT}: update the harness")
     return value

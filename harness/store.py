@@ -28,7 +28,17 @@ import yaml
 
 from harness.disk import FULL_OR_BROKEN, replace_whole
 from harness.model import RUN_FORMAT, Record, Status
-from harness.runs import Identity, StoreError, StoreUnavailable, is_run, log_name, read_head, read_records, timestamp
+from harness.runs import (
+    Identity,
+    StoreError,
+    StoreUnavailable,
+    find_runs,
+    is_run,
+    log_name,
+    read_head,
+    read_records,
+    timestamp,
+)
 
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
@@ -129,7 +139,7 @@ class RunStore:
         if not folder.exists():
             raise StoreError(f"{folder}: no such folder")
         if not is_run(folder):
-            raise StoreError(f"{folder}: not a run: it holds neither run.yaml nor records.jsonl")
+            raise StoreError(f"{folder}: not a run: {_lacks(folder)}")
         lines, notes, _ = read_records(folder)
         return cls(folder, lines=lines, notes=notes, descriptor=None)
 
@@ -248,6 +258,15 @@ def whole_run(
             if isinstance(cause, OSError):
                 raise _unwritable(folder, cause, "nothing is kept; make room, or choose another folder") from error
             raise
+
+
+def _lacks(path: Path) -> str:
+    """Why there is no run at `path`, with those that may be meant."""
+    if not path.is_dir():
+        return f"it is a file; name the folder {path.parent}" if is_run(path.parent) else "it is a file, and no folder"
+    if not (inside := find_runs(path)):
+        return "it holds neither run.yaml nor records.jsonl"
+    return f"it is a folder of runs; name one, such as {inside[-1]}"
 
 
 def _take_back(folder: Path) -> None:

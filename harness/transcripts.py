@@ -93,6 +93,9 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
         try:
             if path != STDIN:
                 path.stat()  # a name mistyped is told as such, whatever else is wrong with it
+                if path.is_dir():
+                    findings.append(f"{path}: a folder: name the files in it, as {path}/*.txt")
+                    continue
             named = catalog.locate(f"level{match[1]}/{match[2]}") if match and wanted is None else wanted
             if named is None:
                 findings.append(f"{path}: its name says no problem: give one by --problem level1/16")

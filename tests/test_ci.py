@@ -198,6 +198,8 @@ def test_wrong_calls(repo: Repo, call: Call, tmp_path: Path, capsys: pytest.Capt
     assert call("--gates", "other.yaml") == 2
     assert "rules are taken from the base" in capsys.readouterr().err
     assert main(["ci", "--base", "main", "--repository", str(tmp_path)]) == 2
+    assert call("--problems", "elsewhere") == 2
+    assert "the base main has no folder elsewhere: name its folder of problems" in capsys.readouterr().err
     repo.write(".ci/gates.yaml", "minimum_speedup: {speedup: fast}\n")
     repo.commit()
     assert call() == 2

@@ -126,6 +126,9 @@ def test_a_policy_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         settle(policy=file)
     assert str(caught.value).startswith(f"{file}: the policy must be a policy whose min_own_share")
+    for nothing in ("", "# min_own_share: 0.5\n", "{}"):
+        with pytest.raises(ConfigError, match="holds no rule; a policy is made of require_custom_kernel"):
+            settle(policy=write(tmp_path, nothing, "policy.yaml"))
     assert "PosixPath" not in str(caught.value)
 
 

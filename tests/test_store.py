@@ -149,7 +149,8 @@ def test_any_prefix_of_the_file_can_be_resumed(tmp_path_factory: pytest.TempPath
     ("line", "said"),
     [
         (b"{not json", ":1: not JSON"),
-        (b'{"format": 99}', ":1: record format 99"),
+        (b'{"format": 99}', ":1: record format 99; this harness reads 1 to 1: update the harness"),
+        (b'{"format": 0}', ":1: record format 0; this harness reads 1 to 1; mend that line"),
         (b"[]", ":1: a record is a JSON object"),
         (b'{"format": 1, "surprise": 1}', "unknown keys in a record: surprise"),
         (b'{"format": NaN}', "NaN is not JSON"),
@@ -170,11 +171,21 @@ def test_a_damaged_line_is_an_error_that_names_it_and_is_kept(
     good = path.read_bytes()
     path.write_bytes(good + line + b"\n" if last else line + b"\n" + good)
     for read in (RunStore.open, lambda folder: RunStore.resume(folder, config={})):
-        with pytest.raises(StoreError, match="mend that line or take it out") as caught:
+        with pytest.raises(StoreError, match=r"mend that line or take it out|update the harness, or take") as caught:
             read(folder)
         assert said.replace(":1:", ":2:" if last else ":1:") in str(caught.value)
         assert "\n" not in str(caught.value)
     assert line in path.read_bytes(), "what stood there is the user's to mend"
+
+
+def test_empty_lines_are_passed_over(tmp_path: Path) -> None:
+    with create(tmp_path / "r") as store:
+        store.append(record("0.py"))
+    path = tmp_path / "r" / "records.jsonl"
+    path.write_bytes(b"\r\n" + path.read_bytes() + b"\n")
+    with RunStore.resume(tmp_path / "r", config={}) as store:
+        store.append(record("1.py"))
+    assert [item.solution for item in RunStore.open(tmp_path / "r").records()] == ["0.py", "1.py"]
 
 
 def test_a_damaged_run_resumes_in_the_same_process_once_it_is_mended(tmp_path: Path) -> None:
@@ -300,8 +311,10 @@ def test_a_run_is_not_started_twice_nor_resumed_where_there_is_none(tmp_path: Pa
         create(tmp_path / "r")
     with pytest.raises(StoreError, match="no run to resume"):
         RunStore.resume(tmp_path / "other", config={})
-    with pytest.raises(StoreError, match="not a run"):
+    with pytest.raises(StoreError, match=f"not a run: it is a folder of runs; name one, such as {tmp_path / 'r'}"):
         RunStore.open(tmp_path)
+    with pytest.raises(StoreError, match=f"not a run: it is a file; name the folder {tmp_path / 'r'}"):
+        RunStore.open(tmp_path / "r" / "records.jsonl")
     with pytest.raises(StoreError, match="no such folder"):
         RunStore.open(tmp_path / "gone")
 

@@ -88,6 +88,8 @@ def ci_command(
         notes = repo.write(repo.entries(base_commit, [problems, results]), trusted)
         for path in notes:
             say(f"note: {path} of the base is left out: no plain file, or too large")
+        if not (trusted / problems).is_dir():
+            raise ConfigError(f"the base {base} has no folder {problems}: name its folder of problems by --problems")
         catalog = load_problems(trusted / problems)
         entries = repo.entries(head_commit, sorted(kinds)) if kinds else []
         # Results know a solution by the end of its path: none may take the name of another that is there already.

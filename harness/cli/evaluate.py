@@ -6,6 +6,7 @@ Outside layer; trusted side. torch is imported only once the call is known to be
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -291,7 +292,7 @@ def eval_command(
         # One author's rows would be one row.
         by = By.author if len({item.author for item in records}) > 1 else By.solution
         put("Leaderboard", board.table(leaderboard(records, by=by), by))
-        say(f"everything about one of them: harness show {settled.run_dir} SOLUTION")
+        say(f"everything about one of them: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
     if ours := sum(item.status is Status.harness_error for item in done.records):
         again = f"--resume --run-id {settled.run_id} tries again"
         fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)

@@ -88,7 +88,7 @@ def report_command(
     if as_json:
         print_json({"page": str(output), "records": len(items), "bytes": len(page.encode("utf-8"))})
     else:
-        put(f"{output}: {len(items)} results of {len(stores)} runs")
+        put(f"{output}: {len(items)} results of {len(stores)} run{'s' if len(stores) > 1 else ''}")
 
 
 class Form(StrEnum):
