@@ -13,6 +13,7 @@ import math
 import re
 import secrets
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -56,9 +57,16 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def latest_run(out: Path) -> Path | None:
-    """The run below `out` that was started last, or None."""
-    runs = [(str(read_head(item).get("started_at", "")), item) for item in find_runs(out) if item != out]
+    """The run below `out` that was started last, or None. Those made of others' results (merged, imported) were begun
+    by no evaluation, and none continues them unless it is told to."""
+    heads = [(read_head(item), item) for item in find_runs(out) if item != out]
+    runs = [(str(head.get("started_at", "")), item) for head, item in heads if not _made_of_others(head)]
     return max(runs)[1] if runs else None
+
+
+def _made_of_others(head: Mapping[str, Any]) -> bool:
+    config = head.get("config")
+    return "merged_from" in head or (isinstance(config, dict) and "imported_from" in config)
 
 
 def log_name(label: str) -> str:

@@ -116,6 +116,9 @@ def test_runs_are_found_and_the_latest_is_the_one_started_last(tmp_path: Path) -
     assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
     assert find_runs(tmp_path / "a") == [tmp_path / "a"]
     assert latest_run(tmp_path) == tmp_path / "a"
+    run(tmp_path / "merged", head="format: 1\nstarted_at: '2026-01-03'\nmerged_from: []\n")
+    run(tmp_path / "imported", head="format: 1\nstarted_at: '2026-01-03'\nconfig: {imported_from: kernelbench}\n")
+    assert latest_run(tmp_path) == tmp_path / "a", "the others were never begun by an evaluation"
     assert not is_run(tmp_path)
 
 
