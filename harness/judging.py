@@ -63,8 +63,8 @@ def begin(
     What can be done of the solutions `ahead` begins meanwhile; it is lost where others come next after all.
     """
     begin, begin_unix_s = time.perf_counter(), time.time()
-    task = _task(job, built, config, log_path)
-    coming = [(_task(next_job, next_built, config, path), next_built) for next_job, next_built, path in ahead]
+    task = _built_task(job, built, config, log_path)
+    coming = [(_built_task(next_job, next_built, config, path), next_built) for next_job, next_built, path in ahead]
     outcome = executor.judge(slot, task, built, coming)
     held = Open(
         job=job,
@@ -94,17 +94,28 @@ def _record(held: Open, outcome: Outcome, slot: Slot, config: RunConfig, *, sett
     return record_of(job, outcome, built, config, slot.environment, wall_s=wall_s)
 
 
-def _task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Task:
+def foreseen_task(job: Job, config: RunConfig, log_path: Path) -> Task:
+    """What is known of a job's task before anything of it is built: all that getting its problem ready takes."""
     return Task(
         problem=job.problem,
         workload=job.workload,
-        source=job.solution.source,
+        source="",
         filename=job.solution.path.name,
         modules=(),
         readable=(),
         log_path=log_path.with_name(log_path.name + ".run"),
-        timed=config.device is DeviceKind.CUDA or not (built.has_cuda_sources or imports_triton(job.solution.source)),
+        timed=config.device is DeviceKind.CUDA,
         small=job.problem.workloads.get("small"),
+    )
+
+
+def _built_task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Task:
+    """The task, without the modules."""
+    ran_on_cpu = built.has_cuda_sources or imports_triton(job.solution.source)
+    return replace(
+        foreseen_task(job, config, log_path),
+        source=job.solution.source,
+        timed=config.device is DeviceKind.CUDA or not ran_on_cpu,
     )
 
 

@@ -23,14 +23,23 @@ from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.opening import open_executor
-from harness.judging import Open, begin, record_of, record_of_build, record_unbuilt, settle, where_unjudged
+from harness.judging import (
+    Open,
+    begin,
+    foreseen_task,
+    record_of,
+    record_of_build,
+    record_unbuilt,
+    settle,
+    where_unjudged,
+)
 from harness.model import Record, Solution, Status, one_line
 from harness.planning import Job, identity_of, is_done, plan
 from harness.runs import StoreUnavailable
-from harness.schedule import Ready, Schedule
+from harness.schedule import Foreseen, Ready, Schedule
 from harness.signature import Signatures
 from harness.store import RunStore, removed
-from harness.tasks import Outcome
+from harness.tasks import Outcome, Task
 
 AHEAD = 32
 """Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
@@ -190,13 +199,14 @@ class _Run:
 
     def run(self) -> None:
         """Everything to its record. Raises what ends the run."""
-        running = Counter({"build": self._builders, "judge": len(self._slots)})
+        running = Counter({"build": self._builders, "open": len(self._slots), "judge": len(self._slots)})
         for _ in range(self._builders):
             self._start("build", self._build_all)
         for slot in self._slots:
+            self._start("open", self._open, slot)
             self._start("judge", self._judge_all, slot)
         try:
-            while running.total():
+            while running["build"] or running["judge"]:
                 self._heed(self._messages.get(), running)
         except KeyboardInterrupt:
             self._finish_what_runs(running)
@@ -272,7 +282,7 @@ class _Run:
             unbuilt = record_unbuilt(job, self._config, self._where())
             if unbuilt is not None:
                 self._messages.put(_Message(record=unbuilt))
-                self._schedule.settled()
+                self._schedule.settled(problem, job)
                 continue
             built = self._executor.build(self._order(job))
             failed = built.failure is not None
@@ -282,7 +292,7 @@ class _Run:
                 log_path = self._store.log_path(job.solution.label)
                 record = record_of_build(job, built, self._config, self._where(), log_path)
                 self._messages.put(_Message(event=event, record=record))
-                self._schedule.settled()
+                self._schedule.settled(problem, job)
             else:
                 self._messages.put(_Message(event=event))
                 self._schedule.built(Ready(job=job, problem=problem, built=built))
@@ -306,10 +316,11 @@ class _Run:
         """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is
         ready."""
         waiting: deque[tuple[Ready[Job, Built], Open]] = deque()
-        if self._schedule.await_ready():
-            self._executor.await_slot(slot)
         while True:
             ready = self._schedule.take(slot.name, wait=not waiting)
+            if isinstance(ready, Foreseen):
+                self._executor.prepare(slot, [self._foreseen(job) for job in ready.jobs])
+                continue
             if ready is None and not waiting:
                 return
             at = ready
@@ -333,6 +344,17 @@ class _Run:
                 assert at is not None
                 self._lose(slot, at, lost)
                 return
+
+    def _foreseen(self, job: Job) -> Task:
+        return foreseen_task(job, self._config, self._store.log_path(job.solution.label))
+
+    def _open(self, slot: Slot) -> None:
+        """Wait until the slot can begin: what is to be judged first is chosen then, knowing all that was built
+        meanwhile. The run doesn't wait for this, neither at its end nor where it is interrupted."""
+        try:
+            self._executor.await_slot(slot)
+        finally:
+            self._schedule.open(slot.name)
 
     def _count(self, more: int) -> None:
         """So many more solutions are being judged."""

@@ -11,7 +11,7 @@ import functools
 import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,43 +20,28 @@ from typing import Any
 import torch
 
 from harness import peaks
-from harness.audit import Auditor, Subject
+from harness.alongside import NO_MEMORY, Alongside
+from harness.audit import Auditor
 from harness.baselines import Keeper
 from harness.bench import Bench, NoRoom
-from harness.conversation import attach_request, open_request
+from harness.conversation import open_request
 from harness.datasheets import Peaks
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.learning import learn, learn_again
-from harness.lint import taken_for_right
-from harness.measure import Turn
-from harness.messages import BurstDone, CallMode
-from harness.model import DeviceKind, Failure, Problem, Status, Workload, one_line
+from harness.lint import Soundness
+from harness.model import DeviceKind, Problem, Status, Workload, one_line
 from harness.prefork import Head, Prefork, Purpose
 from harness.queues import ONE_QUEUE, queues_for
 from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
 from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, failed
-from harness.sidebench import SideBenches
-from harness.sidecheck import (
-    ANSWERED,
-    AUDITED_CALLS,
-    FIRST_FREE,
-    SideCheck,
-    auditable,
-    explainable,
-    set_bytes,
-    settle,
-    subject_of,
-    unaudited,
-    whole_as_small,
-)
+from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.verify import Verifier, overall
 from harness.zygote import Zygote
 
 STRESS_DRAWS = 2
@@ -64,9 +49,6 @@ STRESS_DRAWS = 2
 
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
-
-NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
-"""What a bench raises that finds no room."""
 
 
 class Referee:
@@ -87,7 +69,16 @@ class Referee:
         self._standby = Standby(self._trusted_guest)
         self._hush = Hush(auditor, config.device_index, self._prefork)
         self._bench: Bench | None = None
-        self._side_benches = SideBenches(self._side_bench)
+        self._alongside = Alongside(
+            config,
+            self.device,
+            self._secret,
+            auditor,
+            gpu_minor=self._gpu_minor,
+            calls=lambda problem: len(self._variants(problem)),
+            full=lambda task: self._ready_bench(task)[0],
+            examine=self._examine,
+        )
         self._sides: dict[str, SideCheck | None] = {}
         self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}
@@ -95,7 +86,9 @@ class Referee:
         self._peaks: Peaks | None = None
         # Beside eager, which is timed with every solution.
         self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
-        self._taken_for_right: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
+        self._prepared: list[dict[str, Any]] = []
+        """What was prepared since a solution was judged, for the record of the next one."""
 
     def __enter__(self) -> Referee:
         return self
@@ -108,7 +101,7 @@ class Referee:
             side.cancel()
         self._owed.clear()
         self._drop_bench()
-        self._side_benches.close()
+        self._alongside.close()
 
     def _drop_bench(self) -> None:
         if self._bench is not None:
@@ -132,25 +125,45 @@ class Referee:
         )
         return self._bench
 
-    def _refuse_degenerate(self, bench: Bench) -> tuple[str, ...]:
-        """What the problem wrongly takes for right, looked at once. Raises `ProblemError` unless that is allowed."""
-        problem = bench.problem
-        key = (problem.digest, problem.precision, bench.workload.name)
-        if key not in self._taken_for_right:
-            self._taken_for_right[key] = taken_for_right(bench, problem.precision)
-        found = self._taken_for_right[key]
-        if found and not self.config.allow_degenerate:
-            more = f" and {len(found) - 1} more" if found[1:] else ""
-            raise ProblemError(
-                f"degenerate problem: it takes for right {found[0]}{more}; "
-                "harness problems lint says more, --allow-degenerate scores it all the same"
-            )
-        return found
-
     def _variants(self, problem: Problem) -> list[tuple[str, int]]:
         """Variant and part of each call of the verification: own inputs with several seeds, each other one twice."""
         stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
         return [("own", part) for part in range(self.config.seeds)] + stress
+
+    def prepare(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
+        """Get ready, step by step, what judging the first of these tasks takes before its solution is needed, and what
+        is kept of the others beside the problem at hand. The next record says what it took.
+
+        What is wrong with a problem, or finds no room, is told when a solution to it is judged. Anything else raises.
+        """
+        first, others = tasks[0], tasks[1:]
+        spent: dict[str, float] = {}
+        note: dict[str, Any] = {"problem": first.problem.id, "begin_unix_s": time.time(), "steps_s": spent}
+        self._prepared.append(note)
+        steps: list[tuple[str, Callable[[], object]]] = [
+            ("problem", lambda: self.bench_for(first.problem, first.workload)),
+            ("problem", lambda: self._ready_bench(first)),
+            ("small", lambda: self._ready_small(first)),
+            ("learning", lambda: self._learn(first)),
+            ("peaks", lambda: self._know_peaks(first)),
+            *(("others_small", functools.partial(self._ready_small, each)) for each in others),
+        ]
+        self._fork_trusted(first)
+        try:
+            for name, step in steps:
+                begin = time.perf_counter()
+                try:
+                    step()
+                except (ProblemError, *NO_MEMORY):
+                    if name == "problem":
+                        return
+                finally:
+                    spent[name] = spent.get(name, 0.0) + time.perf_counter() - begin
+                yield
+        finally:
+            note["end_unix_s"] = time.time()
+            ledger = {} if self._bench is None else self._bench.ledger.close()
+            note["defences_s"] = ledger | self._hush.spent()
 
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
         """Run, verify and time one solution. Only a fault of the harness raises.
@@ -177,6 +190,8 @@ class Referee:
         self._owed.clear()
 
     def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
+        if self._auditor is not None and self._is_ready_for(task):
+            self._fork_ahead(task)  # its contestant is what will be waited for: it opens its device beside what follows
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
             with suppress(*NO_MEMORY):  # it is tried again when it is this one's turn
@@ -213,19 +228,18 @@ class Referee:
         begin = time.perf_counter()
         stages: dict[str, float] = {}
         evidence: dict[str, Any] = {"stages_s": stages}
+        if self._prepared:
+            evidence["prepared_ahead"], self._prepared = self._prepared, []
         if not self._is_ready_for(task):
             self._fork_ahead(task)  # while its problem is prepared
         try:
-            bench = self.bench_for(task.problem, task.workload)
-            degenerate = self._refuse_degenerate(bench)
-            bench.publish()
+            bench, degenerate = self._ready_bench(task)
         except ProblemError as error:
             evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
             return Outcome(
                 status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
             )
         except (torch.OutOfMemoryError, MemoryError) as error:
-            self._drop_bench()
             return Outcome(
                 status=Status.harness_error,
                 reason=one_line(
@@ -234,14 +248,11 @@ class Referee:
                 ),
                 evidence=evidence | {"short_of_memory": True},
             )
-        if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
-            with self._hush.held():
-                self._known = learn(self._terms(task), bench, task, self._standby)
-                if self._peaks is None and self.config.cache_dir:
-                    self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
-        elif task.timed and self._known is not None and not self._known.calm:
+        if task.timed and self._known is not None and not self._known.calm:
             with self._hush.held():
                 self._learn_again(task)
+        self._learn(task)
+        self._know_peaks(task)
         if task.timed and self._baselines is not None and self._baselines.lacks(bench):
             with self._hush.held():
                 stages["baselines"] = self._baselines.ready(
@@ -262,7 +273,7 @@ class Referee:
                     self._fork_ahead(coming)  # nothing is timed until this one's answers are verified
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
                     with suppress(*NO_MEMORY):
-                        side = self._begin_side(task, workload)
+                        side = self._alongside.begin(task, workload)
                 session = Session(
                     self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self._known
                 )
@@ -291,66 +302,48 @@ class Referee:
             side.cancel()
         return outcome
 
+    def _ready_bench(self, task: Task) -> tuple[Bench, tuple[str, ...]]:
+        """The bench of the task's problem, wiped of what a contestant left, and what the problem wrongly takes for
+        right. Raises `ProblemError` and `NO_MEMORY`."""
+        try:
+            bench = self.bench_for(task.problem, task.workload)
+            degenerate = self._soundness.check(bench)
+            bench.publish()
+        except NO_MEMORY:
+            self._drop_bench()
+            raise
+        return bench, degenerate
+
+    def _learn(self, task: Task) -> None:
+        """Learn of the problem at hand what there is to learn before its first solution."""
+        if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
+            assert self._bench is not None
+            with self._hush.held():
+                self._known = learn(self._terms(task), self._bench, task, self._standby)
+
+    def _know_peaks(self, task: Task) -> None:
+        """Find out this GPU's peaks, once a referee."""
+        if task.timed and self._peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
+            with self._hush.held():
+                self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
+
+    def _ready_small(self, task: Task) -> None:
+        """Have a bench for checks on the side of this problem's solutions. Raises `ProblemError` and `NO_MEMORY`."""
+        workload = task.small
+        if workload is None and self._bench is not None and self._is_at_hand(task):
+            workload = whole_as_small(task, set_bytes(self._bench))
+        if workload is not None:
+            self._alongside.get_ready(task.problem, workload)
+
     def _begin_small(self, task: Task) -> None:
         """Begin its checks on the side where a small workload is declared for them, unless they are under way."""
         if task.small is not None and _name(task) not in self._sides:
-            self._sides[_name(task)] = self._begin_side(task, task.small)
+            self._sides[_name(task)] = self._alongside.begin(task, task.small)
 
-    def _begin_side(self, task: Task, workload: Workload) -> SideCheck | None:
-        """Begin the checks on the side, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
-        if self._auditor is None or not auditable(task):
-            return None
-        try:
-            bench = self._side_benches.lend(task.problem, workload)
-        except NO_MEMORY:
-            raise
-        except ProblemError:
-            return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
-
-        def subject(bench: Bench, calls: int) -> Subject:
-            attach = attach_request(self.config, bench, own_allocations=True)
-            return subject_of(task, bench, attach, gpu_minor=self._gpu_minor, calls=calls)
-
-        def at_full_size() -> Subject:
-            whole = self.bench_for(task.problem, task.workload)
-            whole.publish()
-            return subject(whole, 1)
-
-        try:
-            audited = subject(bench, AUDITED_CALLS)
-        except NO_MEMORY:
-            self._side_benches.give_back(bench)
-            raise
-        return SideCheck.begin(
-            task,
-            workload,
-            audited,
-            self._auditor,
-            verify=lambda answers: self._wrong_values(task, bench, answers),
-            examine=lambda small: self._examine(small, bench),
-            full=at_full_size,
-            give_back=lambda: self._side_benches.give_back(bench),
-        )
-
-    def _side_bench(self, problem: Problem, workload: Workload) -> Bench:
-        wanted = FIRST_FREE + len(self._variants(problem))
-        return Bench(problem, workload, self.device, sets_wanted=wanted, secret=self._secret)
-
-    def _wrong_values(self, task: Task, bench: Bench, answers: Sequence[BurstDone]) -> Failure | None:
-        """What is wrong with the answers of audited calls."""
-        verifier = Verifier(bench, required=task.problem.precision, coerce=True)
-        findings = [
-            finding
-            for index, done in zip(ANSWERED, answers, strict=True)
-            for finding in verifier.check([Turn(index=index, mode=CallMode.LATENCY)], done, with_reference=True)
-        ]
-        return overall(findings)
-
-    def _examine(self, task: Task, bench: Bench) -> Outcome:
-        """Judge values alone, over the sets of a side bench that no tool writes to."""
+    def _examine(self, task: Task, bench: Bench, first: int) -> Outcome:
+        """Judge values alone, over the sets of a side bench from that number on."""
         evidence: dict[str, Any] = {}
         begin = time.perf_counter()
-        first = FIRST_FREE if len(bench.sets) > FIRST_FREE else 0
         try:
             with self._guest(task) as guest:
                 session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=first)
@@ -385,21 +378,26 @@ class Referee:
     def _trusted_guest(self, task: Task) -> Guest:
         return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), self._trusted_policy(task))
 
+    def _is_at_hand(self, task: Task) -> bool:
+        """Whether the bench is for its problem."""
+        held = self._bench
+        return held is not None and (held.problem.digest, held.workload) == (task.problem.digest, task.workload)
+
     def _is_ready_for(self, task: Task) -> bool:
         """Whether its problem is prepared, and what there is to learn of it is known."""
-        held = self._bench
-        return (
-            held is not None
-            and (held.problem.digest, held.workload) == (task.problem.digest, task.workload)
-            and (self._known is not None or not task.timed or self.config.device is DeviceKind.HOST)
-        )
+        learnt = self._known is not None or not task.timed or self.config.device is DeviceKind.HOST
+        return self._is_at_hand(task) and learnt
 
     def _fork_ahead(self, task: Task) -> None:
         """Begin the contestants that this task needs first."""
+        self._fork_trusted(task)
+        self._prefork.begin(Head(task.log_path), self._policy(task))
+
+    def _fork_trusted(self, task: Task) -> None:
+        """Begin the contestant of trusted code, if this task's problem needs one."""
         learns = task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task)
         if learns and not self._standby.waits:
             self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), self._trusted_policy(task))
-        self._prefork.begin(Head(task.log_path), self._policy(task))
 
     def _trusted_policy(self, task: Task) -> SandboxPolicy:
         """The walls around the harness's own code, the same for every task: it uses one stream and reads nothing."""

@@ -1,8 +1,9 @@
 """Which solution is built next and which is judged next, and where: a bounded hand-over between builders and slots.
 
 Control layer, trusted side; no process, no clock, no I/O. A *slot* judges one solution at a time (one GPU). A referee
-keeps the problem ready that it judged last, so a slot goes on with its problem while there is work for it, then takes
-one that no other slot is at, and only then steals from another's.
+keeps one problem ready, so a slot goes on with its problem while there is work for it, then takes one that no other
+slot is at, and only then steals from another's. While nothing is ready it is told which problem will likely come
+first, to get that ready meanwhile: it counts as the slot's own from then on.
 
 Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
 cache's entries.
@@ -19,6 +20,9 @@ from typing import Generic, TypeVar
 J = TypeVar("J")
 B = TypeVar("B")
 
+MOST_FORESEEN = 4
+"""Problems at most of which a slot is told that they are likely to come, the likeliest first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready(Generic[J, B]):
@@ -27,6 +31,14 @@ class Ready(Generic[J, B]):
     job: J
     problem: Hashable
     built: B
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen(Generic[J]):
+    """Nothing is ready for a slot, and its problem has nothing more to come. Jobs that it may take next, one a problem,
+    the likeliest first: that one's problem is to be got ready."""
+
+    jobs: tuple[J, ...]
 
 
 def choose(waiting: Counter[Hashable], mine: Hashable | None, others: Iterable[Hashable]) -> Hashable:
@@ -48,8 +60,11 @@ class Schedule(Generic[J, B]):
         self._waiting = deque(jobs)
         self._ahead = ahead
         self._ready: deque[Ready[J, B]] = deque()
-        self._building = 0
+        self._building: list[tuple[Hashable, J]] = []
         self._judging = 0
+        self._open: set[str] = set()
+        self._idle: set[str] = set()
+        """Slots that take what is ready as soon as something is."""
         self._at: dict[str, Hashable] = {}
         self._meant: dict[str, list[Ready[J, B]]] = {}
         self._stopped = False
@@ -61,48 +76,83 @@ class Schedule(Generic[J, B]):
             while True:
                 if self._stopped or not self._waiting:
                     return None
-                if len(self._ready) + self._building < self._ahead:
-                    self._building += 1
-                    return self._waiting.popleft()
+                if len(self._ready) + len(self._building) < self._ahead:
+                    self._building.append(self._waiting.popleft())
+                    return self._building[-1]
                 self._changed.wait()
 
     def built(self, ready: Ready[J, B]) -> None:
         """A build that `next_build` gave out has succeeded."""
         with self._changed:
-            self._building -= 1
+            self._building.remove((ready.problem, ready.job))
             self._ready.append(ready)
             self._changed.notify_all()
 
-    def settled(self) -> None:
+    def settled(self, problem: Hashable, job: J) -> None:
         """A build that `next_build` gave out has failed, and nothing is left to judge of it."""
         with self._changed:
-            self._building -= 1
+            self._building.remove((problem, job))
             self._changed.notify_all()
 
-    def await_ready(self) -> bool:
-        """Wait until something is built; False where all is judged, or after `stop`."""
+    def open(self, slot: str) -> None:
+        """The slot can begin: from now on `take` gives it something."""
         with self._changed:
-            while not (self._stopped or self._ready):
-                if not (self._waiting or self._building or self._judging):
-                    return False
-                self._changed.wait()
-            return not self._stopped
+            self._open.add(slot)
+            self._changed.notify_all()
 
-    def take(self, slot: str, *, wait: bool = True) -> Ready[J, B] | None:
-        """What this slot judges next; waits for builds. None when all is judged, or after `stop`.
+    def take(self, slot: str, *, wait: bool = True) -> Ready[J, B] | Foreseen[J] | None:
+        """What this slot judges next; waits for builds, and until it is open. None when all is judged, or after `stop`.
 
-        Without `wait` None also where nothing is ready now.
+        Where there is nothing to be taken yet, but something to be foreseen that this slot was not told, it is told so
+        at once. Without `wait` it is None where nothing is ready now.
         """
         with self._changed:
             while True:
                 if self._stopped:
                     return None
-                if self._ready:
-                    return self._pick(slot)
+                if slot in self._open and (left := self._left_for(slot)):
+                    return self._pick(slot, left)
                 # A slot that is lost gives its job back: so nobody leaves before the last is judged.
-                if not wait or not (self._waiting or self._building or self._judging):
+                if not wait or not (self._ready or self._waiting or self._building or self._judging):
                     return None
+                if slot in self._open:
+                    if not self._ready and (jobs := self._foresee(slot)):
+                        return Foreseen(jobs=jobs)
+                    self._idle.add(slot)
                 self._changed.wait()
+                self._idle.discard(slot)
+
+    def _left_for(self, slot: str) -> list[Ready[J, B]]:
+        """What is ready, less one job for each other slot that waits with its problem ready, and takes it at once."""
+        mine = self._at.get(slot)
+        theirs = Counter(self._at[name] for name in self._idle - {slot} if self._at.get(name) not in (None, mine))
+        left = []
+        for ready in self._ready:
+            if theirs[ready.problem]:
+                theirs[ready.problem] -= 1
+            else:
+                left.append(ready)
+        return left
+
+    def _foresee(self, slot: str) -> tuple[J, ...]:
+        """Jobs that this slot may take next, whose first one's problem is its own from now on; none where its problem
+        has more to come, or whatever comes is for others.
+
+        First come problems that no other slot is at: those with most builds under way, then as they are to be done.
+        """
+        coming = Counter(problem for problem, _ in (*self._building, *self._waiting))
+        if coming[self._at.get(slot)]:
+            return ()
+        others = Counter(problem for name, problem in self._at.items() if name != slot)
+        under_way = Counter(problem for problem, _ in self._building)
+        free = sorted((problem for problem in coming if not others[problem]), key=lambda each: -under_way[each])
+        shared = [problem for problem in coming if 0 < others[problem] < coming[problem]]
+        likely = free[:MOST_FORESEEN] or sorted(shared, key=lambda each: others[each] - coming[each])[:1]
+        if not likely:
+            return ()
+        self._at[slot] = likely[0]
+        jobs = (*self._building, *self._waiting)
+        return tuple(next(job for problem, job in jobs if problem == each) for each in likely)
 
     def upcoming(self, slot: str, count: int) -> list[Ready[J, B]]:
         """What this slot will most likely take next, at most `count`; other slots leave it to this one if they can."""
@@ -126,12 +176,15 @@ class Schedule(Generic[J, B]):
         problem = choose(counts, self._at.get(slot), others)
         return next(ready for ready in among if ready.problem == problem)
 
-    def _pick(self, slot: str) -> Ready[J, B]:
-        meant = [ready for ready in self._meant.pop(slot, []) if any(ready is held for held in self._ready)]
-        free = self._for(slot)
+    def _pick(self, slot: str, left: Sequence[Ready[J, B]]) -> Ready[J, B]:
+        def is_left(ready: Ready[J, B]) -> bool:
+            return any(ready is held for held in left)
+
+        meant = [ready for ready in self._meant.pop(slot, []) if is_left(ready)]
+        free = [ready for ready in self._for(slot) if is_left(ready)]
         # A problem costs more to make ready again than an audit that was not begun ahead.
         same = [ready for ready in (*meant, *free) if ready.problem == self._at.get(slot)]
-        chosen = (same or meant or [self._chosen(slot, free or self._ready)])[0]
+        chosen = (same or meant or [self._chosen(slot, free or left)])[0]
         self._ready = deque(ready for ready in self._ready if ready is not chosen)
         self._at[slot] = chosen.problem
         self._judging += 1

@@ -43,6 +43,11 @@ class SideBenches:
         found.bench.publish()
         return found.bench
 
+    def get_ready(self, problem: Problem, workload: Workload) -> None:
+        """Have one made that nobody has yet, unless there is one of this problem. Raises what making one raises."""
+        if not any(held.key == (problem.digest, workload.name) for held in self._held):
+            self.give_back(self.lend(problem, workload))
+
     def give_back(self, bench: Bench) -> None:
         """Whoever had it is done with it: no process of a solution's has its arena any more. Idempotent."""
         for held in self._held:

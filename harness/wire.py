@@ -116,6 +116,12 @@ class Channel:
         fds, self._fds = tuple(self._fds), []
         return Received(message=message, fds=fds)
 
+    def has_arrived(self) -> bool:
+        """Whether `receive` would find something at once: a part of a frame, or that the peer closed the connection."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(self._buffer) or bool(poll.poll(0))
+
     def close(self) -> None:
         """Close the socket and every received descriptor that was not handed out."""
         for fd in self._fds:

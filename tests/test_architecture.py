@@ -21,9 +21,10 @@ LAYERS = {
     "stopping structure trees variants wire work",
     "edges": "catalog config devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks reference runs shortage sketch sources split store texts",
-    "stages": "arrival aside audit backtoback baselines bench build contention contestant conversation empty guest "
-    "health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh reordering "
-    "retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing verify zygote",
+    "stages": "alongside arrival aside audit backtoback baselines bench build contention contestant conversation empty "
+    "guest health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh "
+    "reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing "
+    "verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile report transcripts __main__",
 }

@@ -108,14 +108,14 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
         return subject_of(*args, **more)
 
     if drawing:
-        monkeypatch.setattr("harness.referee.subject_of", subject_if_there_is_room)
+        monkeypatch.setattr("harness.alongside.subject_of", subject_if_there_is_room)
     else:
         monkeypatch.setattr(type(device), "free_bytes", lambda _: 0 if court.referee._owed else free())
     outcome = court.referee.judge(judged)
     assert outcome.status is Status.passed, outcome
     assert "audit" in outcome.evidence
     assert court.referee.settle(waiting).status is Status.passed
-    assert not any(held.lent for held in court.referee._side_benches._held)
+    assert not any(held.lent for held in court.referee._alongside.benches._held)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,39 @@ def test_the_page_has_a_bar_for_each_stay() -> None:
     assert set("".join(bars)) <= set(" pcrsl.")
 
 
+def prepared(begin_s: object, end_s: object, problem: str = "level1/7") -> dict[str, object]:
+    unix = [1e9 + each if isinstance(each, int) else each for each in (begin_s, end_s)]
+    return {"problem": problem, "begin_unix_s": unix[0], "end_unix_s": unix[1], "steps_s": {"problem": 0.5}}
+
+
+def ahead(*told: object) -> Record:
+    held = record("x", "g0", 5, 9)
+    return replace(held, evidence={**held.evidence, "prepared_ahead": list(told)})
+
+
+def test_a_problem_got_ready_before_its_solution_is_no_idle_time() -> None:
+    found = timeline.stays([ahead(prepared(1, 3, "level1/1"), prepared(4, 6))])
+    (share,) = timeline.shares(found)
+    assert (share.solutions, share.span_s) == (1, 8.0)
+    assert share.prepare_s == pytest.approx(2.0 + 1.0 + 0.5), "the second up to the solution's own time"
+    assert share.idle_s == pytest.approx(1.0)
+    lines = timeline.lines(found)
+    assert lines[0].startswith("g0: 1 solutions in 8.0 s")
+    assert lines[1].endswith("(level1/1 got ready)")
+    assert lines[2].endswith("(level1/7 got ready)")
+    assert lines[3].endswith("  x")
+
+
+WRONG = [None, 3, "x", {"a": 1}, [None], ["x"], [prepared("y", 3)], [prepared(3, None)]]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_preparations_that_somebody_edited_are_left_out(wrong: object) -> None:
+    held = record("x", "g0", 5, 9)
+    found = timeline.stays([replace(held, evidence={**held.evidence, "prepared_ahead": wrong})])
+    assert [stay.solution for stay in found] == ["x"]
+
+
 def test_no_record_no_page() -> None:
     assert timeline.lines(timeline.stays([record("old", None)])) == []
 

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule import Ready, Schedule, choose
+from harness.schedule import Foreseen, Ready, Schedule, choose
 
 Item = Ready[str, str]
 
 
+def planned(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
+    """A schedule of jobs `a1`, `a2`, `b1` (problem a, a, b), none of them built, whose slots x, y and z are open."""
+    schedule: Schedule[str, str] = Schedule([(job[0], job) for job in jobs], ahead=ahead)
+    for slot in "xyz":
+        schedule.open(slot)
+    return schedule
+
+
+def finish(schedule: Schedule[str, str], *jobs: str) -> None:
+    """These builds, which are under way, succeed."""
+    for job in jobs:
+        schedule.built(Ready(job=job, problem=job[0], built=f"built {job}"))
+
+
 def filled(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
     """A schedule whose jobs `a1`, `a2`, `b1` (problem a, a, b) are all built."""
-    schedule: Schedule[str, str] = Schedule([(job[0], job) for job in jobs], ahead=ahead)
+    schedule = planned(*jobs, ahead=ahead)
     while (found := schedule.next_build()) is not None:
         problem, job = found
         schedule.built(Ready(job=job, problem=problem, built=f"built {job}"))
@@ -25,7 +41,29 @@ def filled(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
 
 def take(schedule: Schedule[str, str], slot: str) -> str | None:
     found = schedule.take(slot)
+    assert not isinstance(found, Foreseen)
     return None if found is None else found.job
+
+
+def foreseen(schedule: Schedule[str, str], slot: str) -> list[str]:
+    found = schedule.take(slot)
+    assert isinstance(found, Foreseen)
+    return list(found.jobs)
+
+
+def taking(schedule: Schedule[str, str], slot: str, into: list[str | None]) -> threading.Thread:
+    """A thread that takes one job for this slot, and waits for it where there is none yet."""
+    thread = threading.Thread(target=lambda: into.append(take(schedule, slot)))
+    thread.start()
+    wait_until(lambda: slot in schedule._idle or not thread.is_alive())
+    return thread
+
+
+def wait_until(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.001)
 
 
 def test_a_slot_stays_with_its_problem_and_another_takes_the_next_one() -> None:
@@ -51,24 +89,24 @@ def test_what_comes_next_for_a_slot_is_what_it_takes_then() -> None:
 
 def test_a_problem_that_is_ready_goes_before_what_was_meant_to_come_next() -> None:
     """What was built too late to be looked ahead to costs less now than its problem does later."""
-    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("b", "b1"), ("a", "a2")], ahead=100)
-    for problem, job in [("a", "a1"), ("b", "b1")]:
-        assert schedule.next_build() == (problem, job)
-        schedule.built(Ready(job=job, problem=problem, built=""))
+    schedule = planned("a1", "b1", "a2")
+    for job in ("a1", "b1"):
+        assert schedule.next_build() == (job[0], job)
+        finish(schedule, job)
     assert take(schedule, "x") == "a1"
     assert [ready.job for ready in schedule.upcoming("x", 2)] == ["b1"]
     assert schedule.next_build() == ("a", "a2")
-    schedule.built(Ready(job="a2", problem="a", built=""))
+    finish(schedule, "a2")
     assert [take(schedule, "x"), take(schedule, "x")] == ["a2", "b1"]
 
 
 def test_who_need_not_wait_is_told_at_once_that_nothing_is_ready() -> None:
-    schedule: Schedule[str, str] = Schedule([("a", "a1")], ahead=100)
+    schedule = planned("a1")
     assert schedule.take("x", wait=False) is None
     assert schedule.next_build() == ("a", "a1")
-    schedule.built(Ready(job="a1", problem="a", built=""))
+    finish(schedule, "a1")
     found = schedule.take("x", wait=False)
-    assert found is not None
+    assert isinstance(found, Ready)
     assert found.job == "a1"
 
 
@@ -96,7 +134,7 @@ def test_a_choice_is_always_something_that_waits(waiting: dict[str, int], others
 
 
 def test_no_more_is_built_ahead_than_allowed() -> None:
-    schedule: Schedule[str, str] = Schedule([("a", f"a{n}") for n in range(6)], ahead=2)
+    schedule = planned(*(f"a{n}" for n in range(6)), ahead=2)
     first, second = schedule.next_build(), schedule.next_build()
     assert first is not None
     assert second is not None
@@ -116,11 +154,9 @@ def test_no_more_is_built_ahead_than_allowed() -> None:
 def test_what_a_lost_slot_had_goes_first_to_another_which_has_waited_for_it() -> None:
     schedule = filled("a1")
     held = schedule.take("x")
-    assert held is not None
+    assert isinstance(held, Ready)
     got: list[str | None] = []
-    waiting = threading.Thread(target=lambda: got.extend([take(schedule, "y")]))
-    waiting.start()
-    waiting.join(0.2)
+    waiting = taking(schedule, "y", got)
     assert waiting.is_alive(), "a slot left while another's job could still come back"
     schedule.give_back("x", held)
     waiting.join(10)
@@ -130,11 +166,11 @@ def test_what_a_lost_slot_had_goes_first_to_another_which_has_waited_for_it() ->
 
 
 def test_stop_wakes_everybody_and_names_what_is_left() -> None:
-    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("a", "a2")], ahead=9)
+    schedule = planned("a1", "a2")
     assert schedule.next_build() == ("a", "a1")
-    ended: list[object] = []
-    waiting = threading.Thread(target=lambda: ended.append(schedule.take("x")))
-    waiting.start()
+    ended: list[str | None] = []
+    assert foreseen(schedule, "x") == ["a1"]
+    waiting = taking(schedule, "x", ended)
     schedule.stop()
     waiting.join(10)
     assert ended == [None]
@@ -144,31 +180,115 @@ def test_stop_wakes_everybody_and_names_what_is_left() -> None:
     assert schedule.left_over() == []
 
 
-def test_who_waits_for_something_to_be_built_takes_nothing() -> None:
-    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("a", "a2")], ahead=9)
-    told: list[bool] = []
-
-    def waiting() -> threading.Thread:
-        thread = threading.Thread(target=lambda: told.append(schedule.await_ready()))
-        thread.start()
-        return thread
-
-    first = waiting()
+def test_a_slot_that_is_not_open_takes_nothing_and_nobody_waits_for_it() -> None:
+    schedule: Schedule[str, str] = Schedule([("a", "a1"), ("b", "b1")], ahead=9)
+    schedule.open("x")
+    got: list[str | None] = []
+    early = threading.Thread(target=lambda: got.append(take(schedule, "y")))
+    early.start()
+    assert foreseen(schedule, "x") == ["a1", "b1"]
     assert schedule.next_build() == ("a", "a1")
-    assert schedule.next_build() == ("a", "a2")
-    schedule.built(Ready(job="a1", problem="a", built=""))
-    first.join(10)
-    assert told == [True]
+    finish(schedule, "a1")
+    early.join(0.1)
+    assert early.is_alive()
     assert take(schedule, "x") == "a1"
-    second = waiting()
-    schedule.settled()  # a2 could not be built, and the slot that has a1 may give it back
-    second.join(0.05)
-    assert told == [True]
-    schedule.judged()
+    assert schedule.next_build() == ("b", "b1")
+    finish(schedule, "b1")
+    schedule.open("y")
+    early.join(10)
+    assert got == ["b1"]
+
+
+def test_a_slot_that_never_opens_ends_with_the_last_verdict() -> None:
+    schedule: Schedule[str, str] = Schedule([("a", "a1")], ahead=9)
+    assert schedule.next_build() == ("a", "a1")
+    got: list[str | None] = []
+    early = threading.Thread(target=lambda: got.append(take(schedule, "y")))
+    early.start()
+    schedule.settled("a", "a1")
+    early.join(10)
+    assert got == [None]
+
+
+def test_slots_are_told_of_different_problems_once_the_most_built_first() -> None:
+    schedule = planned("a1", "b1", "b2", "c1", "d1", "e1", "f1")
+    for _ in range(4):
+        schedule.next_build()
+    assert foreseen(schedule, "x") == ["b1", "a1", "c1", "d1"]
+    assert foreseen(schedule, "y") == ["a1", "c1", "d1", "e1"]
+    got: list[str | None] = []
+    waiting = taking(schedule, "x", got)  # which is told nothing that it knows
+    finish(schedule, "b1")
+    waiting.join(10)
+    assert got == ["b1"]
+    second = taking(schedule, "x", got)  # with more of its own to come, of which one is built last
+    finish(schedule, "c1")
     second.join(10)
-    assert told == [True, False]
+    assert got == ["b1", "c1"], "a slot waits for its problem while another's solution is ready"
+    assert foreseen(schedule, "z") == ["b2", "d1", "e1", "f1"], "b is free again, and c is not"
+
+
+def test_who_has_a_problem_ready_gets_its_solutions_before_others_that_wait() -> None:
+    schedule = planned("a1", "b1", "b2", "c1")
+    for _ in range(4):
+        schedule.next_build()
+    assert foreseen(schedule, "x")[0] == "b1"
+    assert foreseen(schedule, "y")[0] == "a1"
+    for _ in range(20):  # whoever wakes first
+        got_x: list[str | None] = []
+        got_y: list[str | None] = []
+        waiting_x, waiting_y = taking(schedule, "x", got_x), taking(schedule, "y", got_y)
+        finish(schedule, "a1")
+        waiting_y.join(10)
+        assert got_y == ["a1"]
+        assert not got_x
+        finish(schedule, "b1")
+        waiting_x.join(10)
+        assert got_x == ["b1"]
+        schedule._building += [("a", "a1"), ("b", "b1")]
+        schedule.judged()
+        schedule.judged()
+    # Two at once: one is for who waits with the problem ready, the other for anybody.
+    waiting_x, waiting_y = taking(schedule, "x", got_x), taking(schedule, "y", got_y)
+    finish(schedule, "b1", "b2")
+    waiting_x.join(10)
+    waiting_y.join(10)
+    assert {*got_x[1:], *got_y[1:]} == {"b1", "b2"}
+
+
+def test_a_problem_of_which_nothing_comes_any_more_is_followed_by_the_next() -> None:
+    schedule = planned("a1", "b1", "c1")
+    for _ in range(3):
+        schedule.next_build()
+    assert foreseen(schedule, "x") == ["a1", "b1", "c1"]
+    assert foreseen(schedule, "y") == ["b1", "c1"]
+    schedule.settled("a", "a1")
+    assert foreseen(schedule, "x") == ["c1"], "b is another's"
+    schedule.settled("c", "c1")
+    got: list[str | None] = []
+    waiting = taking(schedule, "x", got)  # of b there is no more than the other slot takes
+    finish(schedule, "b1")
+    assert take(schedule, "y") == "b1"
+    schedule.judged()
+    waiting.join(10)
+    assert got == [None]
+
+
+def test_one_problem_with_enough_for_several_slots_is_told_to_all_of_them() -> None:
+    schedule = planned("a1", "a2")
+    assert foreseen(schedule, "x") == ["a1"]
+    assert foreseen(schedule, "y") == ["a1"]
+    assert schedule.take("z", wait=False) is None
+    third: list[str | None] = []
+    waiting = taking(schedule, "z", third)
+    for _ in range(2):
+        schedule.next_build()
+    finish(schedule, "a1", "a2")
+    taken = [take(schedule, "x"), take(schedule, "y")]
+    waiting.join(0.1)
+    assert {*taken, *third} >= {"a1", "a2"}
     schedule.stop()
-    assert not schedule.await_ready()
+    waiting.join(10)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
@@ -182,18 +302,21 @@ def test_many_threads_judge_each_job_once(slots: int) -> None:
         while (found := schedule.next_build()) is not None:
             problem, job = found
             if job.endswith("3"):
-                schedule.settled()
+                schedule.settled(problem, job)
             else:
                 schedule.built(Ready(job=job, problem=problem, built=""))
 
     def judge(slot: str) -> None:
+        schedule.open(slot)
         while (found := schedule.take(slot)) is not None:
+            if isinstance(found, Foreseen):
+                continue
             with lock:
                 judged.append(found.job)
             schedule.judged()
 
-    threads = [threading.Thread(target=build) for _ in range(3)]
-    threads += [threading.Thread(target=judge, args=(f"slot {n}",)) for n in range(slots)]
+    threads = [threading.Thread(target=judge, args=(f"slot {n}",)) for n in range(slots)]
+    threads += [threading.Thread(target=build) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -232,7 +232,7 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
         def no_room(problem: Problem, workload: Workload) -> Bench:
             raise NoRoom("none left")
 
-        monkeypatch.setattr(court.referee._side_benches, "lend", no_room)
+        monkeypatch.setattr(court.referee._alongside.benches, "lend", no_room)
     else:
         task = replace(task, small=None)
         monkeypatch.setattr(sidecheck, "LARGEST_FULL_BYTES", 1)
@@ -300,7 +300,7 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
     try:
         late = court.task(SLOW_AUDIT + RIGHT)
         assert late.small is not None
-        side = referee._begin_side(late, late.small)
+        side = referee._alongside.begin(late, late.small)
         assert side is not None
         given_up = threading.Thread(target=side.cancel, daemon=True)
         given_up.start()

@@ -48,6 +48,23 @@ def test_messages_arrive_in_order_and_unchanged() -> None:
         assert [right.receive(1.0).message for _ in sent] == sent
 
 
+def test_who_only_looks_is_told_what_has_arrived_and_takes_nothing() -> None:
+    ours, theirs = pair()
+    with Channel(ours) as left, Channel(theirs) as right:
+        assert not right.has_arrived()
+        for number in range(2):
+            left.send({"n": number})
+        assert right.has_arrived()
+        assert right.receive(1.0).message == {"n": 0}
+        assert right.has_arrived(), "the second one came along with the first"
+        assert right.receive(1.0).message == {"n": 1}
+        assert not right.has_arrived()
+        left.close()
+        assert right.has_arrived()
+        with pytest.raises(ChannelClosed):
+            right.receive(1.0)
+
+
 def test_a_large_message_passes_while_the_reader_is_slow() -> None:
     ours, theirs = pair()
     with Channel(ours) as left, Channel(theirs) as right:

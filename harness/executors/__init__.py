@@ -98,6 +98,15 @@ class Executor(Protocol):
         """
         ...
 
+    def prepare(self, slot: Slot, tasks: Sequence[Task]) -> None:
+        """Begin to get ready what solutions to the problems of these tasks will need, the likeliest first, and return.
+
+        No more than a hint, for a slot that has nothing to judge; the tasks are without a solution. A task that is to
+        be judged does not wait for more than the step that is under way. What goes wrong is told by `judge`, where it
+        goes wrong again.
+        """
+        ...
+
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         """The verdict; `task` is without modules, which come from `built`.
 

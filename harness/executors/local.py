@@ -83,24 +83,32 @@ class RefereeProcess:
         self._log_path = log_path
         self._channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
         self.ready = False
+        self._starting = threading.Lock()
         self._refused: RefereeLost | SlotLost | None = None
         with suppress(RefereeLost):  # one that died at once is met by its first task
             self._send({"config": config.to_json(), "log_path": str(log_path)})
 
     def wait_ready(self) -> None:
-        """Return once it has its device. Raises `RefereeLost` and `SlotLost`, the same every time."""
-        if self._refused is not None:
-            raise self._refused
-        if self.ready:
-            return
-        try:
-            message = self._receive(START_TIMEOUT_S)
-            if message["type"] != "ready":
-                raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
-        except (RefereeLost, SlotLost) as refused:
-            self._refused = refused
-            raise
-        self.ready = True
+        """Return once it has its device. Raises `RefereeLost` and `SlotLost`, the same every time. Safe for threads."""
+        with self._starting:
+            if self._refused is not None:
+                raise self._refused
+            if self.ready:
+                return
+            try:
+                message = self._receive(START_TIMEOUT_S)
+                if message["type"] != "ready":
+                    raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
+            except (RefereeLost, SlotLost) as refused:
+                self._refused = refused
+                raise
+            self.ready = True
+
+    def prepare(self, tasks: Sequence[Task]) -> None:
+        """Let it get ready what these will need, as long as it is asked nothing else. Raises `RefereeLost`."""
+        # The solutions may never be judged: what the harness's own code prints meanwhile is for the referee's log.
+        own = [replace(task, log_path=self._log_path) for task in tasks]
+        self._send({"type": "prepare", "tasks": [task.to_json() for task in own]})
 
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
         """The verdict, or None where it is left open. Raises `RefereeLost` and `SlotLost`."""
@@ -197,6 +205,12 @@ class LocalExecutor:
         with suppress(RefereeLost, SlotLost):
             if referee is not None:
                 referee.wait_ready()
+
+    def prepare(self, slot: Slot, tasks: Sequence[Task]) -> None:
+        referee = self._referees.get(slot.name)
+        with suppress(RefereeLost):
+            if referee is not None and referee.ready:
+                referee.prepare(tasks)
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         whole = _whole(task, built)

@@ -181,6 +181,9 @@ class RayExecutor:
     def await_slot(self, slot: Slot) -> None:
         """Nothing to wait for: `judge` begins nothing ahead."""
 
+    def prepare(self, slot: Slot, tasks: Sequence[Task]) -> None:
+        """Nothing is got ready: each actor would save a second or two once in a run, beside placing it."""
+
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome:
         assert isinstance(built, RemoteBuilt)
         reason = ""

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,6 +107,9 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             message = channel.receive().message
         except ChannelClosed:
             return
+        if message["type"] == "prepare":
+            _prepare(channel, referee, [Task.from_json(each) for each in message["tasks"]])
+            continue
         reason, trace = "", ""
         outcome: Outcome | None = None
         try:
@@ -137,6 +140,23 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             channel.send({"type": "fault", "reason": reason, "trace": trace})
             return
         channel.send({"type": "judged", "outcome": outcome.to_json()})
+
+
+def _prepare(channel: Channel, referee: Referee, tasks: Sequence[Task]) -> None:
+    """Get ready what these tasks will need, step by step, until something else is asked for.
+
+    Nobody is told what goes wrong: with the task it goes wrong again, also where the device broke, and is told then.
+    """
+    steps = referee.prepare(tasks)
+    try:
+        while not channel.has_arrived():
+            next(steps)
+    except StopIteration:
+        pass
+    except Exception:
+        traceback.print_exc()
+    finally:
+        steps.close()
 
 
 if __name__ == "__main__":

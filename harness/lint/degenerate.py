@@ -20,9 +20,34 @@ from harness.lint.blind import blind
 from harness.lint.samples import Leaves, Sample, make_sample, variants_of
 from harness.lint.wrong import run_trials
 from harness.model import PrecisionClass
+from harness.reference import ProblemError
 
 HERE, ELSEWHERE = 0, 1
 """Sets of the bench: the call that is answered, and the one whose output is given instead."""
+
+
+class Soundness:
+    """Looks once at each problem of a referee's."""
+
+    def __init__(self, *, allow_degenerate: bool) -> None:
+        self._allow = allow_degenerate
+        self._found: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def check(self, bench: Bench) -> tuple[str, ...]:
+        """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
+        allowed."""
+        problem = bench.problem
+        key = (problem.digest, problem.precision, bench.workload.name)
+        if key not in self._found:
+            self._found[key] = taken_for_right(bench, problem.precision)
+        found = self._found[key]
+        if found and not self._allow:
+            more = f" and {len(found) - 1} more" if found[1:] else ""
+            raise ProblemError(
+                f"degenerate problem: it takes for right {found[0]}{more}; "
+                "harness problems lint says more, --allow-degenerate scores it all the same"
+            )
+        return found
 
 
 def taken_for_right(bench: Bench, required: PrecisionClass) -> tuple[str, ...]:

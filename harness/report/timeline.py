@@ -1,15 +1,16 @@
 """What each device did in every second of a run: with solutions, with references, checking, preparing, idle.
 
 Pure: records in, numbers and text out. Imports the vocabulary and `report.format`. The source is each record's
-`evidence`: `ran_on` (which device, from when to when), `stages_s` (seconds a stage) and `bursts_s` (of them, with the
-solution's and the reference's timed calls). "With the solution" is the referee's wall clock around its bursts, so it
-holds the flushes of the cache and the copies of outputs too.
+`evidence`: `ran_on` (which device, from when to when), `stages_s` (seconds a stage), `bursts_s` (of them, with the
+solution's and the reference's timed calls) and `prepared_ahead` (problems that were got ready before it). "With the
+solution" is the referee's wall clock around its bursts, so it holds the flushes of the cache and the copies of outputs
+too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from harness.model import Record
@@ -43,13 +44,15 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """One solution's stay on a device; times in seconds since the first stay of the run."""
+    """One solution's stay on a device, or that of a problem which is got ready before a solution is there (`solution`
+    is None); times in seconds since the first stay of the run."""
 
     slot: str
-    solution: str
+    solution: str | None
     begin_s: float
     end_s: float
     parts: Mapping[str, float]
+    problem: str = ""
 
 
 def stays(records: Iterable[Record]) -> list[Stay]:
@@ -72,29 +75,35 @@ def stays(records: Iterable[Record]) -> list[Stay]:
             "load": stages.get("load", 0.0),
         }
         parts["handling"] = max(0.0, took_s - sum(parts.values()))
-        found.append(
-            Stay(
-                slot=show.line(str(ran.get("slot")), 40),
-                solution=record.solution,
-                begin_s=when["begin_unix_s"],
-                end_s=max(when["begin_unix_s"], when["end_unix_s"]),
-                parts=parts,
-            )
+        stay = Stay(
+            slot=show.line(str(ran.get("slot")), 40),
+            solution=record.solution,
+            begin_s=when["begin_unix_s"],
+            end_s=max(when["begin_unix_s"], when["end_unix_s"]),
+            parts=parts,
+            problem=record.problem,
         )
+        found += [*_preparations(record.evidence.get("prepared_ahead"), stay), stay]
     first = min((stay.begin_s for stay in found), default=0.0)
     return sorted(
-        (
-            Stay(
-                slot=stay.slot,
-                solution=stay.solution,
-                begin_s=stay.begin_s - first,
-                end_s=stay.end_s - first,
-                parts=stay.parts,
-            )
-            for stay in found
-        ),
+        (replace(stay, begin_s=stay.begin_s - first, end_s=stay.end_s - first) for stay in found),
         key=lambda stay: (stay.slot, stay.begin_s),
     )
+
+
+def _preparations(held: Any, stay: Stay) -> list[Stay]:
+    """What was got ready before this stay. A step that was under way when it began counts up to then."""
+    found = []
+    for told in held if isinstance(held, Sequence) else ():
+        when = _times(told)
+        if {"begin_unix_s", "end_unix_s"} <= when.keys() and when["begin_unix_s"] < stay.begin_s:
+            begin_s, end_s = when["begin_unix_s"], min(when["end_unix_s"], stay.begin_s)
+            parts = {**dict.fromkeys(stay.parts, 0.0), "prepare": max(0.0, end_s - begin_s)}
+            problem = str(told.get("problem"))
+            found.append(
+                replace(stay, solution=None, begin_s=begin_s, end_s=max(begin_s, end_s), parts=parts, problem=problem)
+            )
+    return found
 
 
 def _times(held: Any) -> dict[str, float]:
@@ -119,7 +128,7 @@ def shares(found: Sequence[Stay]) -> list[Share]:
         result.append(
             Share(
                 slot=slot,
-                solutions=len(mine),
+                solutions=sum(stay.solution is not None for stay in mine),
                 span_s=end_s,
                 solution_s=total("solution"),
                 reference_s=total("reference"),
@@ -151,7 +160,8 @@ def lines(found: Sequence[Stay]) -> list[str]:
         text.append(f"{show.line(share.slot, 60)}: {share.solutions} solutions in {share.span_s:.1f} s: {named}")
         for stay in (held for held in found if held.slot == share.slot):
             when = f"{stay.begin_s:8.2f} to {stay.end_s:8.2f} s"
-            text.append(f"  {_bar(stay, end_s)} {when}  {show.line(stay.solution, 70)}")
+            what = f"({stay.problem} got ready)" if stay.solution is None else stay.solution
+            text.append(f"  {_bar(stay, end_s)} {when}  {show.line(what, 70)}")
     if text:
         text.append("bars: s solution, r reference, c checks, p prepare, l load, . handling between processes")
     return text

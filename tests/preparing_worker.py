@@ -1,0 +1,43 @@
+"""A referee's process that gets a problem ready as PREPARES says, and then creates the file PREPARED.
+
+Started by tests/test_preparing.py in the place of `harness.executors.worker`. `whole` is as ever; `dies` is killed in
+the middle of its first preparation, `raises` fails in each, and `endless` is never done with one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from harness import referee
+from harness.executors import worker
+from harness.tasks import Task
+
+
+class Preparing(referee.Referee):
+    def prepare(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
+        how, done = os.environ["PREPARES"], Path(os.environ["PREPARED"])
+        first = not done.exists()
+        if how != "whole":
+            done.touch()
+        if how == "dies" and first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "raises":
+            raise RuntimeError("on purpose")
+        while how == "endless":
+            time.sleep(0.01)
+            yield
+        yield from super().prepare(tasks)
+        done.touch()
+
+
+referee.Referee = Preparing  # type: ignore[misc]
+
+if __name__ == "__main__":
+    worker.main(int(sys.argv[1]))
