@@ -26,7 +26,7 @@ LAYERS = {
     "reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing "
     "verify zygote",
     "control": "executors lint judging pipeline planning referee schedule",
-    "outside": "api ci cli doctor feedback profile report transcripts __main__",
+    "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
 

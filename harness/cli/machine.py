@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import doctor, environment
+from harness import doctor, environment, rehearsal
 from harness.build import open_toolchain
 from harness.cli.output import UNABLE, Json, console, fail, option, print_json, put, ready_cache, say
 from harness.config import cache_folder, resolve
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
-from harness.model import DeviceKind
+from harness.model import DeviceKind, Status
 from harness.report import format as show
 from harness.report import terminal
 from harness.report.details import details
@@ -99,15 +99,17 @@ def warmup_command(
     cache: Annotated[Path | None, option("--cache", "Folder of built modules.  [~/.cache/kernel-harness]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Prepare what the first evaluation would otherwise wait for (headers, precompiled). Done once, cached.
+    """Prepare what the first evaluation would otherwise wait for: headers, precompiled once, cached; and on a GPU, once
+    for each start of the machine, a solution of the harness's own is evaluated, which shows that all of it works.
 
     \b
     Example:
       harness warmup --device host
     """
     options = {"device": device, "checked": False if unchecked else None, "cache_dir": cache}
+    found = environment.collect()
     settled = resolve(
-        machine=environment.machine(environment.collect()),
+        machine=environment.machine(found),
         run_id=new_run_id(),
         file=config,
         options={**options, "paths": [Path()]},  # nothing is evaluated, and no solution need be named
@@ -115,13 +117,33 @@ def warmup_command(
     ready_cache(settled.cache_dir)
     begin = time.perf_counter()
     screen = console(stderr=True)
-    message = "precompiling headers, once for this torch and compiler"
-    if not screen.is_terminal:
-        say(message)
-    with screen.status(message):
+
+    def tell(message: str) -> None:
+        if screen.is_terminal:
+            status.update(message)
+        else:
+            say(message)
+
+    with screen.status("") as status:
+        tell("precompiling headers, once for this torch and compiler")
         done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
+        made = None
+        if settled.device is DeviceKind.CUDA:  # the host device has little more to read than torch
+            made = rehearsal.once(settled, found, lambda: tell("evaluating a solution of the harness's own"))
     wall_s = time.perf_counter() - begin
     if as_json:
-        print_json({"device": settled.device.value, "wall_s": wall_s, "done": dict(done)})
-    else:
-        put(f"ready for device {settled.device.value} after {show.duration(wall_s)}")
+        told = None if made is None else made.to_json()
+        print_json({"device": settled.device.value, "wall_s": wall_s, "done": dict(done), "rehearsal": told})
+        return
+    put(f"ready for device {settled.device.value} after {show.duration(wall_s)}")
+    if made is not None:
+        put(f"a solution of the harness's own: {_outcome(made)}")
+
+
+def _outcome(made: rehearsal.Rehearsal) -> str:
+    """How a rehearsal came out, in words."""
+    if made.status is None:
+        return f"not evaluated: {show.line(made.reason)}"
+    audit = "" if made.audited else ", without an audit (compute-sanitizer is not there, or not wanted)"
+    reason = "" if made.status is Status.passed else f" ({show.line(made.reason)}; harness doctor may say more)"
+    return f"{made.status.value}{reason} after {show.duration(made.wall_s)}{audit}"
