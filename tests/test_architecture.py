@@ -19,7 +19,7 @@ LAYERS = {
     "digest digest_kernel disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy "
     "parsing patterns policies precision queues reports rewards roofline sanitizers scoring screen sizes slicing stats "
     "stopping structure trees variants wire work",
-    "edges": "catalog config devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
+    "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks reference runs shortage sketch sources split store texts",
     "stages": "alongside arrival aside audit backtoback baselines bench build contention contestant conversation empty "
     "guest health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh "

@@ -17,6 +17,7 @@ from harness.build.headers import SharedHeaders
 from harness.build.quick import bound_text
 from harness.build.toolchain import QUICK_FAILED
 from harness.build.units import units_of
+from harness.crew import Crew
 from harness.environment import find_nvcc
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
@@ -90,7 +91,8 @@ def toolchain(tmp_path_factory: pytest.TempPathFactory) -> NvccToolchain:
     made = NvccToolchain((), tmp_path_factory.mktemp("cache"))
     headers = made._headers
     assert isinstance(headers, SharedHeaders)
-    headers._compile_bindings()
+    with Crew(1) as crew:
+        headers._compile_bindings(crew)
     return made
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness.crew import Crew
 from harness.hostcuda import build, preparation
 from harness.hostcuda import compile as compiling
 
@@ -241,12 +242,13 @@ def test_a_torch_that_the_stand_ins_do_not_go_with_is_used_without_them(tmp_path
         path.write_text(text)
     made = tmp_path / "prelude.h.new"
     command = ["g++", f"-I{lean}", f"-isystem{own}", "-x", "c++-header", "-o", str(made), str(tmp_path / "prelude.h")]
-    preparation._precompile_lean(command, lean)
+    with Crew(1) as crew:
+        preparation._precompile_lean(crew, command, lean)
     assert made.exists()
     assert sorted(path.name for path in lean.rglob("*.h")) == ["extension.h"]
     (own / "torch" / "types.h").unlink()
-    with pytest.raises(build.BuildError, match=r"torch/types\.h"):
-        preparation._precompile_lean(command, lean)
+    with pytest.raises(build.BuildError, match=r"torch/types\.h"), Crew(1) as crew:
+        preparation._precompile_lean(crew, command, lean)
 
 
 @pytest.mark.parametrize(

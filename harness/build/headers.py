@@ -7,7 +7,6 @@ own headers only. Several processes may do this at the same time.
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import re
 import shlex
@@ -16,13 +15,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.build import lean
 from harness.build.torchinfo import TorchBuild, python_include
+from harness.crew import Crew, CrewEnded
 from harness.environment import MachineError
 from harness.hostcuda import housekeeping
 from harness.model import digest_text
@@ -98,17 +98,17 @@ class SharedHeaders:
             self._hold()
             if mine:
                 housekeeping.remove_old(self._root, (_FOLDERS,))
-            work: dict[str, Callable[[], None]] = {}
+            work: dict[str, Callable[[Crew], None]] = {}
             if mine and not self._library.exists():
                 work["bindings"] = self._compile_bindings
             for variant in VARIANTS if mine else ():
                 for kind in KINDS:
                     target = self._precompiled(variant, kind)
                     if target is not None and not target.exists():
-                        work[f"{kind} {variant}"] = functools.partial(self._precompile, variant, kind, target)
+                        work[f"{kind} {variant}"] = partial(self._precompile, variant, kind, target)
             self._stand_ins()
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                for name, ended in [(name, pool.submit(step)) for name, step in work.items()]:
+            with Crew(os.cpu_count() or 1) as crew:
+                for name, ended in [(name, crew.submit(partial(step, crew))) for name, step in work.items()]:
                     try:
                         ended.result()
                         done.append(name)
@@ -158,25 +158,25 @@ class SharedHeaders:
             kind += "-" + re.sub(r"[^\w.]", "_", self._cuda[1])
         return self.folder / "precompiled" / variant / f"harness_{kind}.h.gch"
 
-    def _precompile(self, variant: str, kind: str, target: Path) -> None:
+    def _precompile(self, variant: str, kind: str, target: Path, crew: Crew) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         header = target.with_suffix("")
         header.write_text(self._lean.precompiled(kind), encoding="utf-8")
         draft = target.with_suffix(f".{os.getpid()}.tmp")
         cuda = (self._cuda[0],) if kind == "cuda" and self._cuda is not None else ()
-        self._compile([*VARIANTS[variant], "-x", "c++-header", str(header)], draft, cuda)
+        self._compile(crew, [*VARIANTS[variant], "-x", "c++-header", str(header)], draft, cuda)
         draft.rename(target)
 
-    def _compile_bindings(self) -> None:
+    def _compile_bindings(self, crew: Crew) -> None:
         folder = self._library.parent
         folder.mkdir(parents=True, exist_ok=True)
         made, draft = folder / "harness_bindings.o", folder / f"{os.getpid()}.tmp"
-        self._compile(["-O2", "-c", str(BINDINGS / "harness_bindings.cpp")], made)
-        self._run(["ar", "rcs", str(draft), str(made)])
+        self._compile(crew, ["-O2", "-c", str(BINDINGS / "harness_bindings.cpp")], made)
+        self._run(crew, ["ar", "rcs", str(draft), str(made)])
         made.unlink()
         draft.rename(self._library)
 
-    def _compile(self, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:
+    def _compile(self, crew: Crew, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:
         includes = (self._stand_ins(), *self._torch.include_folders(), *more, python_include())
         command = [
             *(str(self._cxx), lean.DEFINE),
@@ -185,14 +185,14 @@ class SharedHeaders:
             *("-fPIC", f"-std={self._torch.cxx_standard}", *arguments, "-o", str(made)),
         ]
         try:
-            self._run(command)
-        except MachineError:
+            self._run(crew, command)
+        except (MachineError, CrewEnded):
             made.unlink(missing_ok=True)
             raise
 
-    def _run(self, command: Sequence[str]) -> None:
+    def _run(self, crew: Crew, command: Sequence[str]) -> None:
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT_S, text=True)
+            crew.run(command, timeout_s=_TIMEOUT_S).check_returncode()
         except (OSError, subprocess.SubprocessError) as error:
             output = getattr(error, "stderr", None) or ""
             raise MachineError(f"torch's headers can't be precompiled: {error}: {output[:400]}") from error

@@ -9,8 +9,8 @@ import dataclasses
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -24,6 +24,7 @@ from harness.cli.output import (
     Json,
     ProblemsRoot,
     console,
+    ended_by_signals,
     fail,
     option,
     print_json,
@@ -92,25 +93,6 @@ def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
     except (CacheError, ExecutorError, SandboxUnavailable, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind. What whoever started this has
-    chosen to ignore (`nohup`) stays ignored."""
-
-    def end(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    ours = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
-    for number in ours:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, before[number])
 
 
 class _Shown:
@@ -306,7 +288,7 @@ def carry_out(
     to go on with then."""
     view = _Shown(quiet_stdout=quiet_stdout)
     try:
-        with _ended_by_signals(), view.progress:
+        with ended_by_signals(), view.progress:
             return (run or evaluate)(settled, found, view)
     except KeyboardInterrupt:
         fail(f"interrupted; {_left(settled, view.began, resumable)}", INTERRUPTED)

@@ -13,7 +13,18 @@ import typer
 
 from harness import doctor, environment, rehearsal
 from harness.build import open_toolchain
-from harness.cli.output import UNABLE, Json, console, fail, option, print_json, put, ready_cache, say
+from harness.cli.output import (
+    UNABLE,
+    Json,
+    console,
+    ended_by_signals,
+    fail,
+    option,
+    print_json,
+    put,
+    ready_cache,
+    say,
+)
 from harness.config import cache_folder, resolve
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
@@ -124,7 +135,7 @@ def warmup_command(
         else:
             say(message)
 
-    with screen.status("") as status:
+    with ended_by_signals(), screen.status("") as status:
         tell("precompiling headers, once for this torch and compiler")
         done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
         made = None

@@ -10,11 +10,12 @@ import errno
 import functools
 import json
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
 
@@ -131,6 +132,25 @@ def ready_cache(folder: Path) -> Path:
         why = error.strerror or error
         raise kind_of(error)(f"{folder}: can't hold caches: {why}; name another by --cache or HARNESS_CACHE") from error
     return folder
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """A polite kill unwinds like Ctrl-C, so that no builder or contestant is left behind. What whoever started this has
+    chosen to ignore (`nohup`) stays ignored."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ours = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def refused(error: OSError) -> int:

@@ -11,14 +11,13 @@ import contextlib
 import fcntl
 import hashlib
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 from harness.config import cache_root as default_cache
+from harness.crew import Crew
 
 from .housekeeping import hold, remove_old
 from .machine import BuildError, ask_torch, compiler, processor_flags
@@ -237,25 +236,30 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(list(command), capture_output=True, text=True, check=False)
+def _run(crew: Crew, command: Sequence[str]) -> None:
+    done = crew.run(command)
     if done.returncode != 0:
         raise BuildError(
             f"preparing the host device failed: {' '.join(command[:1])} on {command[-1]}\n{done.stderr[-4000:]}"
         )
 
 
-def _precompile_lean(command: Sequence[str], lean: Path) -> None:
+def _precompile_lean(crew: Crew, command: Sequence[str], lean: Path) -> None:
     """Run it; where this torch's headers don't go with the stand-ins for ATen's, again without these: slower builds."""
     try:
-        _run(command)
+        _run(crew, command)
     except BuildError:
         shutil.rmtree(lean / "ATen", ignore_errors=True)
         (lean / "torch" / "types.h").unlink(missing_ok=True)
-        _run(command)
+        _run(crew, command)
 
 
 def _make(prepared: PreparedHeaders, *, full: bool) -> None:
+    with Crew(_PREPARE_JOBS) as crew:
+        _make_with(crew, prepared, full=full)
+
+
+def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
     _copy(_HERE / "include", prepared.folder / "include")
     _copy(_HERE / "lean", prepared.headers / "lean")
     prelude = prepared.folder / _PRELUDE
@@ -282,7 +286,7 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
             str(place / "prelude.h.new"),
             str(header),
         ]
-        jobs.append(partial(_run, command) if is_full else partial(_precompile_lean, command, lean))
+        jobs.append(partial(_run, crew, command) if is_full else partial(_precompile_lean, crew, command, lean))
         made.append((place / "prelude.h.new", place / "prelude.h.gch"))
     sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
     if not prepared.bridge.exists():
@@ -290,14 +294,13 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
         base = [prepared.compiler, *common, *prepared.include_flags, "-O2"]
         for source in sources:
             made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
-            jobs.append(partial(_run, [*base, "-c", "-o", made_of, str(source)]))
-    with ThreadPoolExecutor(max_workers=_PREPARE_JOBS) as pool:
-        for running in [pool.submit(job) for job in jobs]:
-            running.result()
+            jobs.append(partial(_run, crew, [*base, "-c", "-o", made_of, str(source)]))
+    for running in [crew.submit(job) for job in jobs]:
+        running.result()
     for fresh, final in made:
         fresh.rename(final)
     if not prepared.bridge.exists():
-        _link_libraries(prepared, objects)
+        _link_libraries(crew, prepared, objects)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -309,22 +312,12 @@ def _copy(source: Path, target: Path) -> None:
     fresh.rename(target)
 
 
-def _link_libraries(prepared: PreparedHeaders, objects: Path) -> None:
+def _link_libraries(crew: Crew, prepared: PreparedHeaders, objects: Path) -> None:
     runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
-    _run(
-        [
-            prepared.compiler,
-            "-shared",
-            f"-Wl,-soname,{_RUNTIME}",
-            "-o",
-            str(prepared.runtime),
-            *runtime,
-            "-lpthread",
-            "-ldl",
-        ]
-    )
+    link = [prepared.compiler, "-shared"]
+    _run(crew, [*link, f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])
     bridge = [str(p) for p in sorted(objects.glob("bridge-*.o"))]
     links = [flag for flag in prepared.link_flags if _BRIDGE not in flag]
     fresh = prepared.bridge.with_name(_BRIDGE + ".new")
-    _run([prepared.compiler, "-shared", f"-Wl,-soname,{_BRIDGE}", "-o", str(fresh), *bridge, *links])
+    _run(crew, [*link, f"-Wl,-soname,{_BRIDGE}", "-o", str(fresh), *bridge, *links])
     fresh.rename(prepared.bridge)
