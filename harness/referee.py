@@ -47,6 +47,10 @@ from harness.zygote import Zygote
 STRESS_DRAWS = 2
 """Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
 
+WARMING = 2
+"""How often a problem is learnt ahead for what that loads: the second contestant of trusted code is the first to be
+kept (`Standby.give_back`)."""
+
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
 
@@ -87,6 +91,7 @@ class Referee:
         # Beside eager, which is timed with every solution.
         self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
+        self._warmed = 0
         self._prepared: list[dict[str, Any]] = []
         """What was prepared since a solution was judged, for the record of the next one."""
 
@@ -134,6 +139,10 @@ class Referee:
         """Get ready, step by step, what judging the first of these tasks takes before its solution is needed, and what
         is kept of the others beside the problem at hand. The next record says what it took.
 
+        Decision: nothing that is measured here counts. Builds go on meanwhile, in which submissions run that could load
+        the processors to make calibrations generous. Learning a problem for the first time takes a second longer than
+        later, for what it loads and starts; that is what is done ahead.
+
         What is wrong with a problem, or finds no room, is told when a solution to it is judged. Anything else raises.
         """
         first, others = tasks[0], tasks[1:]
@@ -144,8 +153,8 @@ class Referee:
             ("problem", lambda: self.bench_for(first.problem, first.workload)),
             ("problem", lambda: self._ready_bench(first)),
             ("small", lambda: self._ready_small(first)),
-            ("learning", lambda: self._learn(first)),
-            ("peaks", lambda: self._know_peaks(first)),
+            *[("warming", lambda: self._warm_up_learning(first))] * WARMING,
+            ("peaks", self._find_peaks),
             *(("others_small", functools.partial(self._ready_small, each)) for each in others),
         ]
         self._fork_trusted(first)
@@ -190,7 +199,7 @@ class Referee:
         self._owed.clear()
 
     def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
-        if self._auditor is not None and self._is_ready_for(task):
+        if self._auditor is not None and self._is_at_hand(task):
             self._fork_ahead(task)  # its contestant is what will be waited for: it opens its device beside what follows
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
@@ -320,6 +329,20 @@ class Referee:
             assert self._bench is not None
             with self._hush.held():
                 self._known = learn(self._terms(task), self._bench, task, self._standby)
+
+    def _warm_up_learning(self, task: Task) -> None:
+        """Learn of the problem at hand for what that loads and starts alone, until the contestant of trusted code is
+        kept, or it was done as often as helps."""
+        learns = task.timed and self._known is None and self.config.device is DeviceKind.CUDA
+        if learns and not self._standby.waits and self._warmed < WARMING:
+            self._warmed += 1
+            self._learn(task)
+            self._known = None
+
+    def _find_peaks(self) -> None:
+        """Look whether this GPU's peaks were measured before."""
+        if self._peaks is None and self.config.cache_dir and (key := peaks.key_of(self.device)) is not None:
+            self._peaks = peaks.held(key, Path(self.config.cache_dir))
 
     def _know_peaks(self, task: Task) -> None:
         """Find out this GPU's peaks, once a referee."""
