@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from harness import peaks
+from harness import peaks, walls
 from harness.alongside import NO_MEMORY, Alongside
 from harness.audit import Auditor
 from harness.baselines import Keeper
@@ -34,10 +34,9 @@ from harness.learning import learn, learn_again
 from harness.lint import Soundness
 from harness.model import DeviceKind, Problem, Status, Workload, one_line
 from harness.prefork import Head, Prefork, Purpose
-from harness.queues import ONE_QUEUE, queues_for
+from harness.queues import queues_for
 from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
-from harness.sandbox import SandboxPolicy
 from harness.session import EXTRA_SETS, Session, Terms, failed
 from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
@@ -300,7 +299,7 @@ class Referee:
         if guest is None:
             return outcome
         spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}
-        more = {"sandbox": _sandbox_json(guest), "defences_s": spent_s}
+        more = {"sandbox": walls.told(guest), "defences_s": spent_s}
         outcome = replace(outcome, evidence={**outcome.evidence, **more})
         if side is None and self._auditor is not None:
             outcome = unaudited(task, outcome, set_bytes(bench))
@@ -396,10 +395,11 @@ class Referee:
 
     def _guest(self, task: Task) -> Guest:
         """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
-        return self._prefork.take(Head(task.log_path), self._policy(task))
+        return self._prefork.take(Head(task.log_path), walls.policy_for(task, self.config, self._gpu_minor))
 
     def _trusted_guest(self, task: Task) -> Guest:
-        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), self._trusted_policy(task))
+        policy = walls.trusted_policy_for(task, self.config, self._gpu_minor)
+        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), policy)
 
     def _is_at_hand(self, task: Task) -> bool:
         """Whether the bench is for its problem."""
@@ -414,28 +414,14 @@ class Referee:
     def _fork_ahead(self, task: Task) -> None:
         """Begin the contestants that this task needs first."""
         self._fork_trusted(task)
-        self._prefork.begin(Head(task.log_path), self._policy(task))
+        self._prefork.begin(Head(task.log_path), walls.policy_for(task, self.config, self._gpu_minor))
 
     def _fork_trusted(self, task: Task) -> None:
         """Begin the contestant of trusted code, if this task's problem needs one."""
         learns = task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task)
         if learns and not self._standby.waits:
-            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), self._trusted_policy(task))
-
-    def _trusted_policy(self, task: Task) -> SandboxPolicy:
-        """The walls around the harness's own code, the same for every task: it uses one stream and reads nothing."""
-        own = self._policy(replace(task, readable=()))
-        return replace(own, env=ONE_QUEUE) if own.gpu else own
-
-    def _policy(self, task: Task) -> SandboxPolicy:
-        return SandboxPolicy(
-            mode=self.config.sandbox,
-            gpu=self.config.device is DeviceKind.CUDA,
-            gpu_minor=self._gpu_minor,
-            readable=task.readable + ((Path(runtime),) if (runtime := self.config.host_runtime) else ()),
-            max_memory_bytes=self.config.memory_limit_bytes,
-            env=queues_for(task.source) if self.config.device is DeviceKind.CUDA else {},
-        )
+            policy = walls.trusted_policy_for(task, self.config, self._gpu_minor)
+            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), policy)
 
 
 def _name(task: Task) -> str:
@@ -445,13 +431,3 @@ def _name(task: Task) -> str:
 
 def _short_of_memory(outcome: Outcome) -> bool:
     return outcome.status is Status.out_of_memory or bool(outcome.evidence.get("short_of_memory"))
-
-
-def _sandbox_json(guest: Guest) -> dict[str, Any]:
-    report = guest.sandbox
-    held: dict[str, Any] = {**report.to_json(), "opened_ahead_s": guest.opened_s}
-    ended = guest.exit_report
-    if ended is not None:
-        held["peak_memory_bytes"] = ended.peak_memory_bytes
-        held["log_truncated"] = ended.log_truncated
-    return held
