@@ -142,6 +142,27 @@ def test_the_checkout_is_not_there(run: Run, tmp_path: Path) -> None:
 
 
 @full
+def test_of_a_project_on_the_search_path_only_what_can_be_imported_is_there(tmp_path: Path) -> None:
+    project, installed = tmp_path / "project", tmp_path / "installed"
+    for folder in (project / "results", project / "lib", project / "solutions", installed / "torchless-1.0.dist-info"):
+        folder.mkdir(parents=True)
+    for file in ("results/records.jsonl", "lib/__init__.py", "solutions/other.py", "mine.py", "notes.txt"):
+        (project / file).write_text("pass")
+    (installed / "data.bin").write_text("shown")
+    places = [*(project / name for name in ("results", "solutions", "notes.txt")), project, project / "lib", installed]
+    search = os.pathsep.join(map(str, (TARGETS, project, installed)))
+    with (
+        Zygote(env={"PYTHONPATH": search}) as own,
+        own.spawn("honest:see", policy(), tmp_path / "log") as child,
+    ):
+        seen = ask(child, {"paths": [str(place) for place in places]})["seen"]
+    assert [seen[str(place)] for place in places[:3]] == [None, None, None]
+    assert sorted(seen[str(project)]) == ["lib", "mine.py"]
+    assert seen[str(project / "lib")] == ["__init__.py"]
+    assert sorted(seen[str(installed)]) == ["data.bin", "torchless-1.0.dist-info"]
+
+
+@full
 def test_hidden_paths_are_blank_even_below_readable_ones(run: Run, tmp_path: Path) -> None:
     shown = tmp_path / "shown"
     (shown / "secret").mkdir(parents=True)

@@ -11,6 +11,7 @@ bound, and of a checkout only the `harness` package (pinned by `test_the_checkou
 from __future__ import annotations
 
 import glob
+import importlib.machinery
 import os
 import re
 import shutil
@@ -138,7 +139,7 @@ def gpu_devices(view: SystemView, policy: SandboxPolicy) -> tuple[str, ...]:
 def _wanted() -> list[str]:
     """Everything to show beside the top-level folders, as it is named; may repeat, may not exist."""
     wanted = [*_SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, package_folder()]
-    wanted += [entry for entry in sys.path if os.path.isabs(entry)]
+    wanted += [path for entry in sys.path if os.path.isabs(entry) for path in importable(entry)]
     wanted += [value for name in ("CUDA_HOME", "CUDA_PATH") if (value := os.environ.get(name))]
     wanted += glob.glob("/usr/local/cuda*")
     wanted += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(p)]
@@ -149,6 +150,40 @@ def _wanted() -> list[str]:
     wanted += [prefix for path in compilers for prefix in (_prefix_of(path), _prefix_of(os.path.realpath(path)))]
     wanted += [os.path.dirname(library) for library in _mapped_libraries()]
     return [os.path.normpath(path) for path in wanted]
+
+
+def importable(entry: str) -> list[str]:
+    """What to show of a folder of the search path.
+
+    An installation is shown whole. `PYTHONPATH` may name a project too, with results, problems and other submissions in
+    it: of that the packages and modules that lie in it directly, and of the checkout and the home nothing more than
+    what else is wanted of them.
+    """
+    real = os.path.realpath(entry)
+    if not os.path.isdir(real) or _is_installation(real):
+        return [entry]
+    if real in _private():
+        return []
+    try:
+        with os.scandir(real) as found:
+            return [os.path.join(entry, each.name) for each in found if _is_module(each)]
+    except OSError:  # nobody can import from it then
+        return []
+
+
+def _is_installation(folder: str) -> bool:
+    prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
+    return (
+        os.path.basename(folder) in ("site-packages", "dist-packages")
+        or any(is_below(folder, os.path.realpath(prefix)) for prefix in prefixes)
+        or bool(glob.glob(os.path.join(glob.escape(folder), "*.dist-info")))
+    )
+
+
+def _is_module(found: os.DirEntry[str]) -> bool:
+    if found.is_dir():
+        return os.path.isfile(os.path.join(found.path, "__init__.py"))
+    return found.name.endswith(tuple(importlib.machinery.all_suffixes()))
 
 
 def _private() -> tuple[str, ...]:
