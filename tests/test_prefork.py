@@ -512,8 +512,9 @@ def test_a_schedule_that_changes_its_mind_costs_no_more_than_the_head_start(
 ) -> None:
     first, promised, instead = (task(name, tmp_path) for name in ("first", "promised", "instead"))
     referee.judge(first, [promised])
-    assert len(living(zygote)) == 1
+    # Where others used the GPU meanwhile the problem is learnt again, and what it is learnt with is kept then.
+    assert len(living(zygote)) == 1 + referee._standby.waits
     outcome = referee.judge(instead)
     assert outcome.status is Status.passed
     assert not ahead_of(outcome)
-    assert living(zygote) == []
+    assert len(living(zygote)) == int(referee._standby.waits)

@@ -28,14 +28,14 @@ from harness.devices.cuda import CudaDevice
 from harness.empty import empty_call_s
 from harness.environment import collect
 from harness.stats import burst_time
-from tests.benchmarks.spinning import rate_hz
 
 CALLS = 24
 """Calls of a series, after `LEFT_OUT`."""
 
 LEFT_OUT = 2
 
-SPINS_US = (0, 2, 5, 10)
+SPINS = (0, 4_000, 10_000, 20_000)
+"""GPU cycles: some 2 us for every 4,000. Not seconds, whose rate each process would measure for itself."""
 
 Row = dict[str, Any]
 
@@ -46,9 +46,7 @@ def calls_of(device: CudaDevice) -> dict[str, Callable[[], object]]:
     few, many = torch.rand(4096, device=place), torch.rand(1024, 1024, device=place)
     few_out, many_out = torch.empty_like(few), torch.empty_like(many)
 
-    def spinning(us: float) -> Callable[[], object]:
-        cycles = round(us * 1e-6 * rate_hz())
-
+    def spinning(cycles: int) -> Callable[[], object]:
         def call() -> None:
             torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
             torch.mul(few, 2, out=few_out)
@@ -58,7 +56,7 @@ def calls_of(device: CudaDevice) -> dict[str, Callable[[], object]]:
     return {
         "4096 numbers doubled": lambda: torch.mul(few, 2, out=few_out),
         "1 Mi numbers clamped": lambda: torch.clamp(many, min=0, out=many_out),
-        **{f"a spin of {us} us, then 4096 doubled": spinning(us) for us in SPINS_US},
+        **{f"a spin of {cycles} cycles, then 4096 doubled": spinning(cycles) for cycles in SPINS},
     }
 
 
