@@ -13,6 +13,8 @@ there before anything of the submission is in it, and what they differ by is tak
 from __future__ import annotations
 
 import statistics
+from collections import deque
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -24,17 +26,17 @@ CALLS = 24
 """Calls of each length in a series, an even number of them: each kind of place in the GPU's queue comes as often
 (`CudaDevice.time_cold`)."""
 
-OWN_SERIES = 4
-"""Series of the referee's: what one of them is off, all solutions of a problem are off. Single ones of 16 calls lay
-between 4.10 and 4.24 us in one process, and twins of that problem with them."""
+FIRST_SERIES, MORE_SERIES, LATEST_SERIES = 4, 2, 12
+"""Series of the referee's: at first, with each problem more, and how many of the latest ones count. What they are off,
+all solutions of a problem are off. Single ones of 16 calls lay between 4.10 and 4.24 us in one process, and twins of
+that problem with them."""
 
 MOST_S = 0.5e-6
 """Nothing is taken off beyond this: no two processes were seen so far apart, so something disturbed the calls."""
 
 
-def empty_call_s(device: Device, series: int = 1) -> float:
-    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches' over
-    so many series."""
+def empty_call_s(device: Device) -> float:
+    """Device seconds of a call with a cold cache that sets one word: the mean of one launch's and of two launches'."""
     word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
 
     def once() -> None:
@@ -46,9 +48,18 @@ def empty_call_s(device: Device, series: int = 1) -> float:
 
     return statistics.fmean(
         burst_time([device.time_cold(call, lambda _: None).device_s for _ in range(WARM + CALLS)][WARM:])
-        for _ in range(series)
         for call in (once, twice)
     )
+
+
+_own: WeakKeyDictionary[Device, deque[float]] = WeakKeyDictionary()
+
+
+def own_empty_call_s(device: Device) -> float:
+    """The same of the process that lives on: the mean of the latest series, some of which are made now."""
+    held = _own.setdefault(device, deque(maxlen=LATEST_SERIES))
+    held.extend(empty_call_s(device) for _ in range(MORE_SERIES if held else FIRST_SERIES))
+    return statistics.fmean(held)
 
 
 def beyond_s(contestant_s: float | None, referee_s: float | None) -> float:

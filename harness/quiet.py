@@ -15,7 +15,7 @@ from typing import Any
 from harness.bench import Bench
 from harness.calibration import Calibration
 from harness.devices import DeviceError
-from harness.empty import OWN_SERIES, empty_call_s
+from harness.empty import own_empty_call_s
 from harness.measure import ReferenceRunner, Turn
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, one_line
@@ -143,7 +143,7 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         measured_log_width=measured,
         least_log_width=least,
         peak_bytes=peak_bytes,
-        empty_call_s=empty_call_s(bench.device, OWN_SERIES) if bench.device.kind is DeviceKind.CUDA else None,
+        empty_call_s=own_empty_call_s(bench.device) if bench.device.kind is DeviceKind.CUDA else None,
         **held,
     )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
+
 import pytest
 
+from harness import empty
 from harness.devices import open_device
-from harness.empty import CALLS, MOST_S, WARM, beyond_s, empty_call_s
+from harness.empty import CALLS, FIRST_SERIES, LATEST_SERIES, MORE_SERIES, MOST_S, WARM, beyond_s, empty_call_s
 from harness.model import DeviceKind
 from tests.benchmarks.bench_processes import document
 
@@ -17,6 +21,18 @@ def test_each_kind_of_place_in_the_queue_comes_as_often() -> None:
 
 def test_an_empty_call_takes_some_time_on_any_device() -> None:
     assert 0.0 < empty_call_s(open_device(DeviceKind.HOST)) < 1e-2
+
+
+def test_the_referees_own_is_the_mean_of_the_latest_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, made = open_device(DeviceKind.HOST), itertools.count()
+    monkeypatch.setattr(empty, "empty_call_s", lambda _: float(next(made)))
+    assert empty.own_empty_call_s(device) == statistics.fmean(range(FIRST_SERIES))
+    assert empty.own_empty_call_s(device) == statistics.fmean(range(FIRST_SERIES + MORE_SERIES))
+    for _ in range(LATEST_SERIES):
+        latest = empty.own_empty_call_s(device)
+    end = next(made)
+    assert latest == statistics.fmean(range(end - LATEST_SERIES, end))
+    assert empty.own_empty_call_s(open_device(DeviceKind.HOST)) > end  # another device begins anew
 
 
 def test_what_can_not_be_is_not_taken_off() -> None:
