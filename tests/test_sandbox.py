@@ -142,11 +142,26 @@ def test_the_checkout_is_not_there(run: Run, tmp_path: Path) -> None:
 
 
 @full
+def test_a_module_of_a_project_that_is_gone_takes_no_wall_down(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("gone.py", "stays.py"):
+        (project / name).write_text("pass")
+    with Zygote(env={"PYTHONPATH": os.pathsep.join(map(str, (TARGETS, project)))}) as own:
+        own.wait_ready()
+        (project / "gone.py").unlink()
+        with own.spawn("honest:see", policy(), tmp_path / "log") as child:
+            assert child.report.strength == "full", child.report
+            assert ask(child, {"paths": [str(project)]})["seen"] == {str(project): ["stays.py"]}
+
+
+@full
 def test_of_a_project_on_the_search_path_only_what_can_be_imported_is_there(tmp_path: Path) -> None:
     project, installed = tmp_path / "project", tmp_path / "installed"
     for folder in (project / "results", project / "lib", project / "solutions", installed / "torchless-1.0.dist-info"):
         folder.mkdir(parents=True)
-    for file in ("results/records.jsonl", "lib/__init__.py", "solutions/other.py", "mine.py", "notes.txt"):
+    shown = ("lib/__init__.py", "mine.py")
+    for file in (*shown, "results/records.jsonl", "solutions/other.py", "16_other.py", "notes.txt"):
         (project / file).write_text("pass")
     (installed / "data.bin").write_text("shown")
     places = [*(project / name for name in ("results", "solutions", "notes.txt")), project, project / "lib", installed]

@@ -75,10 +75,10 @@ def build_root(
         os.makedirs(f"/new{folder}", exist_ok=True)
         system.mount("tmpfs", f"/new{folder}", "tmpfs", flags, size)
     for path, shown in arrange([*view.readable, *sources], view.private):
-        if shown:
-            _bind(path, read_only=True)
-        else:
+        if not shown:
             _cover(f"/new{path}")
+        elif os.path.lexists(f"/old{path}"):  # a module of a project may be gone since the view was made
+            _bind(path, read_only=True)
     for path in sorted(writable):
         _bind(path, read_only=False)
     _make_etc(view, ids)

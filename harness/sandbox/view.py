@@ -181,6 +181,8 @@ def _is_installation(folder: str) -> bool:
 
 
 def _is_module(found: os.DirEntry[str]) -> bool:
+    if not found.name.split(".")[0].isidentifier():  # as problems and solutions are named, which nothing can import
+        return False
     if found.is_dir():
         return os.path.isfile(os.path.join(found.path, "__init__.py"))
     return found.name.endswith(tuple(importlib.machinery.all_suffixes()))
