@@ -27,6 +27,7 @@ from harness.bench import Bench, NoRoom
 from harness.conversation import open_request
 from harness.datasheets import Peaks
 from harness.devices import Device, open_device
+from harness.empty import forget_own
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
@@ -337,6 +338,7 @@ class Referee:
             self._warmed += 1
             self._learn(task)
             self._known = None
+            forget_own(self.device)
 
     def _find_peaks(self) -> None:
         """Look whether this GPU's peaks were measured before."""

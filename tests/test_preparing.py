@@ -17,7 +17,9 @@ import pytest
 import test_survival as survival
 from test_referee import PROBLEM, config, model, problem
 from test_sidecheck import RIGHT, Court, a_court
+from test_timing import KNOWN
 
+from harness import empty
 from harness.bench import Bench
 from harness.build import BuildOutcome
 from harness.config import RunConfig
@@ -121,6 +123,29 @@ def test_a_prepared_problem_is_made_ready_once_and_the_next_record_says_what_it_
     assert told["begin_unix_s"] < told["end_unix_s"]
     assert set(told["steps_s"]) == {"problem", "small", "warming", "peaks"}
     assert "prepared_ahead" not in second.evidence
+
+
+def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
+    referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission's build can load the processors meanwhile, and the referee's own series count for later problems."""
+    task = a_task(problem(), tmp_path)
+    referee.bench_for(task.problem, task.workload)
+    learnt: list[str] = []
+
+    def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
+        learnt.append(bench.problem.digest)
+        empty.own_empty_call_s(referee.device)
+        return KNOWN
+
+    monkeypatch.setattr("harness.referee.learn", noted)
+    monkeypatch.setattr(referee, "config", replace(referee.config, device=DeviceKind.CUDA))
+    monkeypatch.setattr(referee, "_standby", Standby(referee._trusted_guest))
+    monkeypatch.setattr(referee, "_known", None)
+    monkeypatch.setattr(referee, "_warmed", 0)
+    referee._warm_up_learning(task)
+    assert learnt == [task.problem.digest]
+    assert referee.device not in empty._own
 
 
 def test_a_preparation_that_is_cut_short_is_gone_on_with_by_the_judgement(
