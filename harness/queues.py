@@ -22,11 +22,12 @@ VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 ONE_QUEUE: Mapping[str, str] = {VARIABLE: "1"}
 
+# Every repetition has an end: the referee reads texts of megabytes that may be made to keep it busy.
 _SEVERAL = re.compile(
     r"""
     stream_?(create|frompool|fromexternal|guard|perthread|nonblocking|begincapture)   # CUDA's, torch's and the driver's
-    | setcurrent\w*stream | externalstream | legacy_?default_?stream | default-stream
-    | \b(cuda|torch|cupy)\.stream | import\s[^\n]*\bstream\b | (?-i:\bStream\s*\() | (?<!getcurrent)cudastream\s*\(
+    | setcurrent\w{0,40}stream | externalstream | legacy_?default_?stream | default-stream
+    | \b(cuda|torch|cupy)\.stream | import\s[^\n]{0,200}\bstream\b | (?-i:\bStream\s*\() | (?<!getcurrent)cudastream\s*\(
     | graph
     | lstm | gru\b | \brnn | cudnn | nccl                                              # cuDNN's recurrent ones
     | dlopen | dlsym | ctypes | cffi                                                   # whatever that calls

@@ -49,6 +49,12 @@ def test_whoever_may_use_several_streams_gets_the_usual_number(source: str) -> N
     assert queues_for(source) == {}
 
 
+@pytest.mark.parametrize("word", ["import ", "setcurrent", "stream_", "cudastream"])
+def test_a_text_that_is_made_to_be_long_in_reading_is_read(word: str) -> None:
+    """Where each word's search went to the end of the line, a megabyte took hours, in the referee."""
+    assert queues_for("#" + word * (2**20 // len(word))) == ONE_QUEUE
+
+
 def test_most_solutions_use_one_stream() -> None:
     sources = [path.read_text() for path in (ROOT / "solutions").rglob("*.py")]
     assert sum(bool(queues_for(source)) for source in sources) > 0.9 * len(sources)
