@@ -27,7 +27,8 @@ _SEVERAL = re.compile(
     r"""
     stream_?(create|frompool|fromexternal|guard|perthread|nonblocking|begincapture)   # CUDA's, torch's and the driver's
     | setcurrent\w{0,40}stream | externalstream | legacy_?default_?stream | default-stream
-    | \b(cuda|torch|cupy)\.stream | import\s[^\n]{0,200}\bstream\b | (?-i:\bStream\s*\() | (?<!getcurrent)cudastream\s*\(
+    | \b(cuda|torch|cupy)\.stream | import\s[^\n]{0,200}\bstream\b
+    | (?-i:\bStream\s*\() | (?<!getcurrent)cudastream\s*\(
     | graph
     | lstm | gru\b | \brnn | cudnn | nccl                                              # cuDNN's recurrent ones
     | dlopen | dlsym | ctypes | cffi                                                   # whatever that calls
