@@ -11,6 +11,7 @@ import functools
 import random
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -50,6 +51,9 @@ STRESS_DRAWS = 2
 WARMING = 2
 """How often a problem is learnt ahead for what that loads: the second contestant of trusted code is the first to be
 kept (`Standby.give_back`)."""
+
+LATEST_PREPARED = 8
+"""So many preparations are told at most: where builds fail, nobody is judged after one."""
 
 DEGENERATE = "degenerate_problem"
 """Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
@@ -92,7 +96,7 @@ class Referee:
         self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
         self._warmed = 0
-        self._prepared: list[dict[str, Any]] = []
+        self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
         """What was prepared since a solution was judged, for the record of the next one."""
 
     def __enter__(self) -> Referee:
@@ -238,7 +242,8 @@ class Referee:
         stages: dict[str, float] = {}
         evidence: dict[str, Any] = {"stages_s": stages}
         if self._prepared:
-            evidence["prepared_ahead"], self._prepared = self._prepared, []
+            evidence["prepared_ahead"] = list(self._prepared)
+            self._prepared.clear()
         if not self._is_ready_for(task):
             self._fork_ahead(task)  # while its problem is prepared
         try:

@@ -164,6 +164,8 @@ def test_of_a_project_on_the_search_path_only_what_can_be_imported_is_there(tmp_
     for file in (*shown, "results/records.jsonl", "solutions/other.py", "16_other.py", "notes.txt"):
         (project / file).write_text("pass")
     (installed / "data.bin").write_text("shown")
+    (project / "private.py").write_text("pass")
+    (project / "private.py").chmod(0o600)
     places = [*(project / name for name in ("results", "solutions", "notes.txt")), project, project / "lib", installed]
     search = os.pathsep.join(map(str, (TARGETS, project, installed)))
     with (

@@ -166,7 +166,9 @@ def importable(entry: str) -> list[str]:
         return []
     try:
         with os.scandir(real) as found:
-            return [os.path.join(entry, each.name) for each in found if _is_module(each)]
+            # What the sandbox's user could not read anyway would keep this machine from changing the user.
+            modules = [each for each in found if _is_module(each) and not closed_to_others(each.path)]
+            return [os.path.join(entry, each.name) for each in modules]
     except OSError:  # nobody can import from it then
         return []
 
