@@ -6,6 +6,7 @@ console says and what it asks the network for is kept.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -20,6 +21,9 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ABSENT = f"no Chromium here: none of {', '.join(NAMES)} is on PATH (and CHROMIUM names none)"
 TIMEOUT_S = 120.0
+
+HIGH = 100
+"""The browser's ends of the pipes pass through descriptors from here on, whichever are free."""
 
 
 def find() -> str | None:
@@ -114,9 +118,9 @@ def opened(browser: str, profile: Path) -> Iterator[Page]:
     from_browser, written_by_browser = os.pipe()
 
     def pass_on() -> None:
-        # The browser speaks on descriptors 3 and 4; moving them first keeps one from overwriting the other.
-        ends = os.dup(read_by_browser), os.dup(written_by_browser)
-        high = [os.dup2(end, 60 + number) for number, end in enumerate(ends)]
+        # The browser speaks on descriptors 3 and 4. Moved to free ones first, neither end overwrites the other: where
+        # this process had some fifty open, one did, and the browser was gone.
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD, HIGH) for end in (read_by_browser, written_by_browser)]
         for number, end in enumerate(high):
             os.dup2(end, 3 + number)
 
