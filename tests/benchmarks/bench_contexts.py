@@ -32,6 +32,7 @@ import torch
 from harness.audit import find_sanitizer
 from harness.environment import collect
 from harness.gpus import visible_gpus
+from harness.queues import ONE_QUEUE
 
 OPENED = "OPENED "
 """What the line of a process begins with that has opened its context."""
@@ -65,7 +66,6 @@ time.sleep(30)
 
 AT_ONCE = 6
 
-ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 SHORT_QUEUES = {"CUDA_SCALE_LAUNCH_QUEUES": "0.25x"}
 ONE_COPY_QUEUE = {"CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
 
@@ -75,8 +75,8 @@ LIMITS: Mapping[str, Mapping[str, str]] = {
     UNLIMITED: {},
     "one queue": ONE_QUEUE,
     "short queues": SHORT_QUEUES,
-    "one short queue": ONE_QUEUE | SHORT_QUEUES,
-    MOST_LIMITED: ONE_QUEUE | SHORT_QUEUES | ONE_COPY_QUEUE,
+    "one short queue": {**ONE_QUEUE, **SHORT_QUEUES},
+    MOST_LIMITED: {**ONE_QUEUE, **SHORT_QUEUES, **ONE_COPY_QUEUE},
 }
 """Name -> variables of the process."""
 
