@@ -140,16 +140,24 @@ def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
 class ReferenceRunner:
     """Makes the reference's bursts exactly as the contestant makes the solution's, copies included.
 
-    `forward` takes the place of the reference's own: the reference in another form (`harness.baselines`).
+    `forward` takes the place of the reference's own: the reference in another form (`harness.baselines`). `lane` is the
+    device's by which its bursts go.
     """
 
-    def __init__(self, bench: Bench, forward: Callable[[Sequence[object]], object] | None = None) -> None:
+    def __init__(
+        self, bench: Bench, forward: Callable[[Sequence[object]], object] | None = None, *, lane: int = 0
+    ) -> None:
         self._bench = bench
+        self._lane = lane
         self._forward = forward or bench.oracle.forward
         first = bench.sets[0]
         self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
 
     def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
+        with self._bench.device.lane(self._lane):
+            return self._made(turns)
+
+    def _made(self, turns: Sequence[Turn]) -> ReferenceBurst:
         times = []
         held_bytes = self._bench.device.start_peak()
         begin = time.perf_counter()

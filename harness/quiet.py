@@ -15,7 +15,7 @@ from typing import Any
 from harness.bench import Bench
 from harness.calibration import Calibration
 from harness.devices import DeviceError
-from harness.empty import own_empty_call_s
+from harness.empty import own_empty_calls_s
 from harness.measure import ReferenceRunner, Turn
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, one_line
@@ -40,6 +40,10 @@ measures it)."""
 SHORT_S = 50e-6
 """Device time of a call below which calls as one graph are measured beside the single ones."""
 
+
+EMPTY_BELOW_S = 1e-3
+"""Device time of a call of the reference below which two processes are compared by their empty calls: what they differ
+by is 0.03 % of a longer one, and 1 % of a solution's that is thirty times as fast."""
 
 NONSTOP_SETS = 16
 """Sets over which calls are made back to back, where they are small (`bench.SMALL_SET_BYTES`)."""
@@ -73,8 +77,9 @@ class Quiet:
     queued_s: float | None = None
     graph_s: float | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
-    empty_call_s: float | None = None
-    """Of a call that does next to nothing, in this process (`harness.empty`); None where device time is no GPU's."""
+    empty_calls_s: Mapping[int, float] = field(default_factory=dict)
+    """Of calls that do next to nothing, in this process, by lane (`harness.empty`); none where device time is no GPU's,
+    or calls are so long that it does not matter."""
 
     def floor_json(self) -> dict[str, Any]:
         """The noise floor as a record has it: its width, what of it was measured, and how."""
@@ -137,13 +142,14 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         bench.device.synchronize()
         own = range(so_many(count, reference_s, least=LEAST_NONSTOP_SETS))
         held = {"nonstop_sets": count, **_nonstop(bench, runner, own, short=reference_s < SHORT_S)}
+    to_compare = bench.device.kind is DeviceKind.CUDA and reference_s < EMPTY_BELOW_S
     return Quiet(
         reference_s=reference_s,
         floor=noise_floor(aa, least=least),
         measured_log_width=measured,
         least_log_width=least,
         peak_bytes=peak_bytes,
-        empty_call_s=own_empty_call_s(bench.device) if bench.device.kind is DeviceKind.CUDA else None,
+        empty_calls_s=own_empty_calls_s(bench.device) if to_compare else {},
         **held,
     )
 

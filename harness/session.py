@@ -21,6 +21,7 @@ from harness.bench import Bench
 from harness.conversation import Conversation
 from harness.datasheets import Peaks, datasheet
 from harness.disturbance import DISTURBED
+from harness.empty import nearest_lane
 from harness.gpustate import GpuMonitor, Watch
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
@@ -103,6 +104,7 @@ class Session(Conversation):
         self._labels: list[str] = []
         self._answered: list[int] = []
         self._call_s = 0.0
+        self._lane = 0
         self._first_set = first_set
         self._side = side
         self.owes = False
@@ -113,8 +115,9 @@ class Session(Conversation):
     def run(self) -> Outcome:
         if self._known is not None:
             reserve(self._bench, range(self._known.quiet.nonstop_sets))
-        # Where a call's time is the device's, and the referee's process is known to compare with.
-        self._timed("load", functools.partial(self._load, empty=self._task.timed and self._known is not None))
+        own_s = self._known.quiet.empty_calls_s if self._known is not None and self._task.timed else {}
+        self._timed("load", functools.partial(self._load, empty=bool(own_s)))
+        self._lane = nearest_lane(self._empty_call_s, own_s)
         try:
             failure = self._timed("verify", self._right)
         except GuestFailed as refused:
@@ -316,7 +319,7 @@ class Session(Conversation):
 
         rounds = run_rounds(
             bench,
-            ReferenceRunner(bench),
+            ReferenceRunner(bench, lane=self._lane),
             self._burst,
             verify,
             Settled(target=config.relative_half_width, budget_s=config.budget_s),
@@ -351,6 +354,7 @@ class Session(Conversation):
                 known=known,
                 nonstop=nonstop,
                 empty_call_s=self._empty_call_s,
+                lane=self._lane,
             ),
             self._known,
             None if self._terms.again is None else self._learn_again,

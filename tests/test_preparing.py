@@ -135,7 +135,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
 
     def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
         learnt.append(bench.problem.digest)
-        empty.own_empty_call_s(referee.device)
+        empty.own_empty_calls_s(referee.device)
         return KNOWN
 
     monkeypatch.setattr("harness.referee.learn", noted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -95,6 +96,16 @@ class Device(Protocol):
 
     def reseed(self, seed: int) -> None:
         """Seed every random generator that a constructor or a forward may draw from."""
+        ...
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """Ways by which work may reach the device, some of which it may take work from faster than from others; 0, the
+        default, comes first."""
+        ...
+
+    def lane(self, number: int) -> AbstractContextManager[object]:
+        """What is submitted inside the block goes this way; nothing may be under way on another meanwhile."""
         ...
 
     def time_cold(

@@ -13,6 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -27,6 +28,11 @@ FLUSH_FACTOR = 4
 MIN_FLUSH_BYTES = 640 * 2**20
 """Least size of the flush: about 0.19 ms at 3.5 TB/s, longer than a forward takes to submit its launches, so the
 window between the events holds device work only and not the Python that launches it."""
+
+LANES = (0, 5, 9, 13)
+"""Streams, by the order in which they are made, after the default one. The driver gives four in a row to one group of
+hardware queues: on an H200 the first four were like the default stream in each of 22 processes, and the next four were
+of another kind (`harness.empty`) in 14."""
 
 KEPT_CACHE_SHARE = 0.05
 """Part of the GPU's memory up to which torch may keep what is freed, where others ask what is free: to give it back and
@@ -160,6 +166,7 @@ class CudaDevice:
         self._own_gate: OwnGate | None = None
         self._flush: torch.Tensor | None = None
         self._shifted = False
+        self._streams: list[torch.cuda.Stream] = []
         self._flush_bytes = max(FLUSH_FACTOR * torch.cuda.get_device_properties(index).L2_cache_size, MIN_FLUSH_BYTES)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -215,6 +222,17 @@ class CudaDevice:
 
     def reseed(self, seed: int) -> None:
         seed_generators(seed)
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        return LANES
+
+    def lane(self, number: int) -> AbstractContextManager[object]:
+        if number == 0:
+            return nullcontext()
+        while len(self._streams) < number:
+            self._streams.append(torch.cuda.Stream(self.index))  # type: ignore[no-untyped-call]
+        return torch.cuda.stream(self._streams[number - 1])
 
     def time_cold(
         self,

@@ -11,6 +11,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -104,6 +105,14 @@ class HostDevice:
 
     def reseed(self, seed: int) -> None:
         seed_generators(seed)
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        return (0,)
+
+    def lane(self, number: int) -> AbstractContextManager[object]:
+        assert number == 0
+        return nullcontext()
 
     def time_cold(
         self,

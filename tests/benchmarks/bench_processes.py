@@ -3,10 +3,11 @@
     python -m tests.benchmarks.bench_processes --rows processes.jsonl --out results/time-h200/processes.md
     python -m tests.benchmarks.bench_processes --from processes.jsonl --out results/time-h200/processes.md
 
-Needs a GPU; some 20 s. Processes are forked from one that has torch and no context, as contestants are, some at a time
+Needs a GPU; some 25 s. Processes are forked from one that has torch and no context, as contestants are, some at a time
 side by side; each makes the same calls with a cold cache, by turns, in rounds. For each kind of call the table has the
-spread (standard deviation) of the processes' means, and what is left of it when each process's empty call
-(`harness.empty`: one series, made first, as in an evaluation) is taken off.
+spread (standard deviation) of the processes' means, and what is left of it when what is taken off for each process's
+empty calls (`harness.empty`: one series, made first, as in an evaluation) is. Then the empty calls of each process by
+lane (`Device.lanes`), which tell kinds of processes and of lanes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 
 from harness.devices.cuda import CudaDevice
-from harness.empty import empty_call_s
+from harness.empty import LAUNCHES, beyond_s, empty_call_s
 from harness.environment import collect
 from harness.stats import burst_time
 
@@ -61,9 +62,9 @@ def calls_of(device: CudaDevice) -> dict[str, Callable[[], object]]:
 
 
 def serve(asked: Connection) -> None:
-    """The life of one process: its empty call, then series as they are asked for."""
+    """The life of one process: its empty calls by lane, then series as they are asked for."""
     device = CudaDevice()
-    asked.send(empty_call_s(device))
+    asked.send([empty_call_s(device, lane) for lane in device.lanes])
     calls = calls_of(device)
     asked.send(list(calls))
     with torch.no_grad():
@@ -92,12 +93,12 @@ def process() -> Iterator[Connection]:
 
 
 def measure(batches: int, side_by_side: int, rounds: int) -> Iterator[Row]:
-    """One row a process: its empty call, and by kind of call the burst times of its rounds, in seconds."""
+    """One row a process: its empty calls by lane, and by kind of call the burst times of its rounds, in seconds."""
     chosen = random.Random(1)
     for batch in range(batches):
         with ExitStack() as stack:
             made = [stack.enter_context(process()) for _ in range(side_by_side)]
-            held: list[Row] = [{"batch": batch, "empty_s": each.recv(), "calls": {}} for each in made]
+            held: list[Row] = [{"batch": batch, "empty_calls_s": each.recv(), "calls": {}} for each in made]
             names = [name for each in made for name in each.recv()]
             order = list(zip(made, held, strict=True))
             for _ in range(rounds):
@@ -111,32 +112,36 @@ def measure(batches: int, side_by_side: int, rounds: int) -> Iterator[Row]:
 
 def document(rows: Sequence[Row], machine: str) -> str:
     """The table as Markdown."""
-    empty_us = [row["empty_s"] * 1e6 for row in rows]
+    empty_s = [row["empty_calls_s"][0] for row in rows]
+    middle_s = statistics.fmean(empty_s)
+    off_us = [beyond_s(own_s, middle_s) * 1e6 for own_s in empty_s]
     lines = [
         "# Short calls from process to process",
         "",
         f"{machine}; `python -m tests.benchmarks.bench_processes`. {len(rows)} processes, "
         f"{1 + max(row['batch'] for row in rows)} batches one after another.",
         "",
-        f"An empty call takes {statistics.fmean(empty_us):.2f} us: "
-        + ", ".join(f"{held:.2f}" for held in empty_us)
-        + " by process.",
-        "",
         "Microseconds. Spreads are standard deviations between processes; within: of one series of "
         f"{CALLS} calls, in one process.",
         "",
-        "| call | mean | farthest apart | within | between processes | without their empty calls |",
+        "| call | mean | farthest apart | within | between processes | with what is taken off for empty calls |",
         "|---|---|---|---|---|---|",
     ]
     for name in rows[0]["calls"]:
         series = [[time_s * 1e6 for time_s in row["calls"][name]] for row in rows]
         means = [statistics.fmean(each) for each in series]
-        left = [mean - own for mean, own in zip(means, empty_us, strict=True)]
+        left = [mean - own for mean, own in zip(means, off_us, strict=True)]
         within = statistics.fmean(statistics.pvariance(each) for each in series) ** 0.5
         lines.append(
             f"| {name} | {statistics.fmean(means):.2f} | {max(means) - min(means):.2f} | {within:.3f} | "
             f"{statistics.pstdev(means):.3f} | {statistics.pstdev(left):.3f} |"
         )
+    lines += [
+        "",
+        f"An empty call ({LAUNCHES} launches) by process, on the default stream and by way of its other lanes:",
+        "",
+        "; ".join(" ".join(f"{time_s * 1e6:.2f}" for time_s in row["empty_calls_s"]) for row in rows) + ".",
+    ]
     return "\n".join(lines) + "\n"
 
 
