@@ -1,5 +1,6 @@
 """The two passes of `comparison_real` over large tensors on a GPU as one kernel each: about a tenth of the time that
-torch's operations take, and no temporaries.
+torch's operations take, and no temporaries. The second reads on the device what the first found, so that nothing waits
+between them, nor between the pairs of many calls.
 
 Imports `nvrtc` and torch. Trusted side. For plain arithmetic only: finite entries that the output's type can hold.
 What is more than that, and every GPU for which no kernel can be had, `comparison_real` does with torch.
@@ -8,6 +9,7 @@ What is more than that, and every GPU for which no kernel can be had, `compariso
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +18,10 @@ from harness import nvrtc
 
 _THREADS = 256
 _BLOCKS_A_PROCESSOR = 8
+_ONE = (1, 1, 1)
+_PASSES = ("moments", "total_moments", "errors", "total_errors")
+_FOUND, _SCALE, _ERRORS = 8, 4, 5
+"""Numbers that the passes leave, and where among them the scale is and those of `total_errors` begin."""
 
 _KINDS = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 """Types that the kernels read, as the text below numbers them."""
@@ -95,20 +101,9 @@ struct Moments
     }
 };
 
-// For each block: sum of squares and sum of the truth, its largest magnitude, that of the output.
-extern "C" __global__ void moments(const actual_t *actual, const truth_t *truth, long long count, double *found)
+// The sums and the largest of a block's threads, written by its first.
+__device__ void put(const Moments &mine, double *to)
 {
-    Moments mine = {0, 0, 0, 0};
-    const long long step = (long long)gridDim.x * blockDim.x, first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    #pragma unroll 2
-    for (long long group = first; group < count / 4; group += step) {
-        actual_t a[4];
-        truth_t t[4];
-        read(actual, group, a);
-        read(truth, group, t);
-        for (int i = 0; i < 4; ++i) mine.take(wide(a[i]), t[i]);
-    }
-    for (long long i = count / 4 * 4 + first; i < count; i += step) mine.take(wide(actual[i]), truth[i]);
     __shared__ double sums[2][32];
     __shared__ unsigned long long tops[2][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -123,9 +118,45 @@ extern "C" __global__ void moments(const actual_t *actual, const truth_t *truth,
             squares += sums[0][w]; sum += sums[1][w];
             truth_top = larger(truth_top, tops[0][w]); actual_top = larger(actual_top, tops[1][w]);
         }
-        double *of_block = found + 4ll * blockIdx.x;
-        of_block[0] = squares; of_block[1] = sum;
-        of_block[2] = __longlong_as_double(truth_top); of_block[3] = __longlong_as_double(actual_top);
+        to[0] = squares; to[1] = sum;
+        to[2] = __longlong_as_double(truth_top); to[3] = __longlong_as_double(actual_top);
+    }
+}
+
+// For each block: sum of squares and sum of the truth, its largest magnitude, that of the output.
+extern "C" __global__ void moments(const actual_t *actual, const truth_t *truth, long long count, double *of_blocks)
+{
+    Moments mine = {0, 0, 0, 0};
+    const long long step = (long long)gridDim.x * blockDim.x, first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    #pragma unroll 2
+    for (long long group = first; group < count / 4; group += step) {
+        actual_t a[4];
+        truth_t t[4];
+        read(actual, group, a);
+        read(truth, group, t);
+        for (int i = 0; i < 4; ++i) mine.take(wide(a[i]), t[i]);
+    }
+    for (long long i = count / 4 * 4 + first; i < count; i += step) mine.take(wide(actual[i]), truth[i]);
+    put(mine, of_blocks + 4ll * blockIdx.x);
+}
+
+// One block: the same four of all blocks, and the scale of errors: the truth's root mean square, or `otherwise` where
+// that is below `least`.
+extern "C" __global__ void total_moments(const double *of_blocks, long long blocks, long long count, double least,
+                                         double otherwise, double *found)
+{
+    Moments mine = {0, 0, 0, 0};
+    for (long long block = threadIdx.x; block < blocks; block += blockDim.x) {
+        const double *held = of_blocks + 4 * block;
+        mine.squares += held[0];
+        mine.sum += held[1];
+        mine.truth_top = larger(mine.truth_top, magnitude(held[2]));
+        mine.actual_top = larger(mine.actual_top, magnitude(held[3]));
+    }
+    put(mine, found);
+    if (threadIdx.x == 0) {
+        const double rms = sqrt(found[0]) / sqrt((double)count);
+        found[4] = rms >= least ? rms : otherwise;
     }
 }
 
@@ -143,14 +174,44 @@ struct Errors
         const double by = fmax(size, scale);
         if (error > top * by) { top = error / by; at = i; }  // a division is for the few that may be the largest
     }
+
+    // Of equal ones the first in memory, whichever thread had it.
+    __device__ void hold(double other, long long there)
+    {
+        if (other > top || (other == top && there < at)) { top = other; at = there; }
+    }
 };
 
-// For each block: sum of squared errors beyond rounding, the largest scaled error and its place, which as a double is
-// exact up to 2^53.
-extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, long long count, double scale,
-                                  double half_unit, double least_slack, double *found)
+// As above. A place as a double is exact up to 2^53.
+__device__ void put(Errors mine, double *to)
+{
+    __shared__ double sums[32], tops[32];
+    __shared__ long long places[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    mine.squares = warp_sum(mine.squares);
+    for (int offset = 16; offset > 0; offset /= 2) {
+        const double other = __shfl_down_sync(0xffffffffu, mine.top, offset);
+        const long long there = __shfl_down_sync(0xffffffffu, mine.at, offset);
+        mine.hold(other, there);
+    }
+    if (lane == 0) { sums[warp] = mine.squares; tops[warp] = mine.top; places[warp] = mine.at; }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < warps; ++w) {
+            mine.squares += sums[w];
+            mine.hold(tops[w], places[w]);
+        }
+        to[0] = mine.squares; to[1] = mine.top; to[2] = (double)mine.at;
+    }
+}
+
+// For each block: sum of squared errors beyond rounding, the largest scaled error and its place. `scale` is on the
+// device, where `total_moments` left it.
+extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, long long count, const double *scale,
+                                  double half_unit, double least_slack, double *of_blocks)
 {
     Errors mine = {0, -1, 0};
+    const double by = *scale;
     const long long step = (long long)gridDim.x * blockDim.x, first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     #pragma unroll 2
     for (long long group = first; group < count / 4; group += step) {
@@ -158,30 +219,23 @@ extern "C" __global__ void errors(const actual_t *actual, const truth_t *truth, 
         truth_t t[4];
         read(actual, group, a);
         read(truth, group, t);
-        for (int i = 0; i < 4; ++i) mine.take(wide(a[i]), t[i], 4 * group + i, scale, half_unit, least_slack);
+        for (int i = 0; i < 4; ++i) mine.take(wide(a[i]), t[i], 4 * group + i, by, half_unit, least_slack);
     }
     for (long long i = count / 4 * 4 + first; i < count; i += step)
-        mine.take(wide(actual[i]), truth[i], i, scale, half_unit, least_slack);
-    __shared__ double sums[32], tops[32];
-    __shared__ long long places[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    double squares = warp_sum(mine.squares), top = mine.top;
-    long long at = mine.at;
-    for (int offset = 16; offset > 0; offset /= 2) {
-        const double other = __shfl_down_sync(0xffffffffu, top, offset);
-        const long long there = __shfl_down_sync(0xffffffffu, at, offset);
-        if (other > top) { top = other; at = there; }
+        mine.take(wide(actual[i]), truth[i], i, by, half_unit, least_slack);
+    put(mine, of_blocks + 3ll * blockIdx.x);
+}
+
+// One block: the same three of all blocks.
+extern "C" __global__ void total_errors(const double *of_blocks, long long blocks, double *found)
+{
+    Errors mine = {0, -1, 0};
+    for (long long block = threadIdx.x; block < blocks; block += blockDim.x) {
+        const double *held = of_blocks + 3 * block;
+        mine.squares += held[0];
+        mine.hold(held[1], (long long)held[2]);
     }
-    if (lane == 0) { sums[warp] = squares; tops[warp] = top; places[warp] = at; }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int w = 1; w < warps; ++w) {
-            squares += sums[w];
-            if (tops[w] > top) { top = tops[w]; at = places[w]; }
-        }
-        double *of_block = found + 3ll * blockIdx.x;
-        of_block[0] = squares; of_block[1] = top; of_block[2] = (double)at;
-    }
+    put(mine, found);
 }
 
 #if ACTUAL == 0 && TRUTH == 0
@@ -214,44 +268,78 @@ extern "C" __global__ void far_apart(const float *actual, const float *other, lo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainPasses:
-    """The passes over one pair of tensors. Each synchronises once."""
+class Terms:
+    """How errors of one output type are measured. Rounding of the type itself, `half_unit` times an entry and
+    `least_slack` at least, is taken off each error (0: nothing is); the scale is the truth's root mean square, or
+    `zero_scale` where that is below `least_scale`."""
 
-    actual: torch.Tensor
-    truth: torch.Tensor
-
-    def moments(self) -> tuple[float, float, float, float]:
-        """Norm and sum of the truth, its largest magnitude, the output's; infinite or NaN where an entry is."""
-        launch = _kernels(self.actual, self.truth)[0]
-        found = torch.empty(_blocks(self.actual), 4, dtype=torch.float64, device=self.actual.device)
-        launch((len(found), 1, 1), _THREADS, [*self._pair(), nvrtc.pointer(found)])
-        # The blocks' numbers are put together here: each operation more on the device would cost as much as the kernel.
-        held = found.cpu()
-        squares, total = held[:, :2].sum(dim=0).tolist()
-        truth_top, actual_top = held[:, 2:].amax(dim=0).tolist()
-        return math.sqrt(squares), total, truth_top, actual_top
-
-    def errors(self, scale: float, half_unit: float, least_slack: float) -> tuple[float, float, int]:
-        """Norm of the errors, the largest scaled error, its flat index.
-
-        `half_unit` times an entry, `least_slack` at least, is taken off its error: rounding of the output's own type;
-        0 where nothing is.
-        """
-        launch = _kernels(self.actual, self.truth)[1]
-        found = torch.empty(_blocks(self.actual), 3, dtype=torch.float64, device=self.actual.device)
-        numbers = [nvrtc.number(value) for value in (scale, half_unit, least_slack)]
-        launch((len(found), 1, 1), _THREADS, [*self._pair(), *numbers, nvrtc.pointer(found)])
-        held = found.cpu()
-        _, top, place = held[int(held[:, 1].argmax())].tolist()
-        return math.sqrt(float(held[:, 0].sum())), top, int(place)
-
-    def _pair(self) -> list[nvrtc.Argument]:
-        return [nvrtc.pointer(self.actual), nvrtc.pointer(self.truth), nvrtc.integer(self.actual.numel())]
+    half_unit: float
+    least_slack: float
+    least_scale: float
+    zero_scale: float
 
 
-def passes(actual: torch.Tensor, truth: torch.Tensor) -> PlainPasses | None:
-    """The kernels for this pair; None where they are not made for it."""
-    fit = (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the kernels found of one pair: norm and sum of the truth, its largest magnitude, the output's (infinite or
+    NaN where an entry is); norm of the errors, the largest scaled error, its flat index."""
+
+    norm: float
+    total: float
+    truth_top: float
+    actual_top: float
+    error_norm: float
+    error_top: float
+    error_at: int
+
+    @property
+    def of_truth(self) -> tuple[float, float, float, float]:
+        return self.norm, self.total, self.truth_top, self.actual_top
+
+    @classmethod
+    def of(cls, row: Sequence[float]) -> Measured:
+        """What stood in the tensor that `enqueue` gave."""
+        squares, total, truth_top, actual_top, _, error_squares, error_top, error_at = row
+        return cls(
+            norm=math.sqrt(squares),
+            total=total,
+            truth_top=truth_top,
+            actual_top=actual_top,
+            error_norm=math.sqrt(error_squares),
+            error_top=error_top,
+            error_at=int(error_at),
+        )
+
+
+def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: Terms) -> torch.Tensor | None:
+    """Start the passes over a pair, without waiting: what they find will stand in the tensor returned (float64,
+    `Measured.of` reads it). None where no kernel is made for the pair.
+
+    The pair may be dropped at once: whoever gets its memory next on this stream writes to it after the kernels.
+    """
+    if not fits(actual, truth):
+        return None
+    kernels = _kernels(actual, truth)
+    if not kernels:
+        return None
+    moments, total_moments, errors, total_errors = kernels[:4]
+    count, blocks = actual.numel(), _blocks(actual)
+    pair = [nvrtc.pointer(actual), nvrtc.pointer(truth), nvrtc.integer(count)]
+    found = torch.empty(_FOUND, dtype=torch.float64, device=actual.device)
+    scratch = torch.empty(4 * blocks, dtype=torch.float64, device=actual.device)
+    of_blocks = nvrtc.pointer(scratch)
+    moments((blocks, 1, 1), _THREADS, [*pair, of_blocks])
+    scales = [nvrtc.number(terms.least_scale), nvrtc.number(terms.zero_scale)]
+    total_moments(_ONE, _THREADS, [of_blocks, nvrtc.integer(blocks), pair[2], *scales, nvrtc.pointer(found)])
+    rounding = [nvrtc.number(terms.half_unit), nvrtc.number(terms.least_slack)]
+    errors((blocks, 1, 1), _THREADS, [*pair, nvrtc.pointer(found[_SCALE:]), *rounding, of_blocks])
+    total_errors(_ONE, _THREADS, [of_blocks, nvrtc.integer(blocks), nvrtc.pointer(found[_ERRORS:])])
+    return found
+
+
+def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
+    """Whether the kernels are made for such a pair."""
+    return (
         actual.is_cuda
         and truth.device == actual.device
         and actual.is_contiguous()
@@ -261,11 +349,11 @@ def passes(actual: torch.Tensor, truth: torch.Tensor) -> PlainPasses | None:
         and actual.numel() > 0
         and _aligned(actual, truth)
     )
-    return PlainPasses(actual=actual, truth=truth) if fit and _kernels(actual, truth) else None
 
 
-def all_close(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> bool | None:
-    """`torch.allclose` at this tolerance, relative and absolute, of float32 tensors; None where no kernel is for it."""
+def far_apart(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> torch.Tensor | None:
+    """How many entries of float32 tensors `torch.isclose` finds not close at this tolerance, relative and absolute
+    (int64, without waiting); None where no kernel is for it."""
     fit = actual.is_cuda and other.device == actual.device and actual.dtype is other.dtype is torch.float32
     if not (fit and actual.is_contiguous() and other.is_contiguous() and actual.numel() and _aligned(actual, other)):
         return None
@@ -273,17 +361,17 @@ def all_close(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> bo
         return None
     found = torch.zeros((), dtype=torch.int64, device=actual.device)
     pair = [nvrtc.pointer(actual), nvrtc.pointer(other), nvrtc.integer(actual.numel())]
-    kernels[2](
+    kernels[4](
         (_blocks(actual), 1, 1),
         _THREADS,
         [*pair, nvrtc.single(tolerance), nvrtc.single(tolerance), nvrtc.pointer(found)],
     )
-    return int(found) == 0
+    return found
 
 
 def _kernels(actual: torch.Tensor, truth: torch.Tensor) -> list[nvrtc.Launch]:
     both_single = actual.dtype is truth.dtype is torch.float32
-    names = ("moments", "errors", *(("far_apart",) if both_single else ()))
+    names = (*_PASSES, *(("far_apart",) if both_single else ()))
     definitions = (f"ACTUAL={_KINDS[actual.dtype]}", f"TRUTH={0 if truth.dtype is torch.float32 else 1}")
     return nvrtc.load(_SOURCE, names, actual.device.index, definitions) or []
 

@@ -1,7 +1,8 @@
 """How far a real output tensor is from the truth: errors, places, kinds of values.
 
 Imports `precision`, `patterns`, `slicing`, `comparison_kernel` and torch. Pure: tensors in, values out; trusted side.
-Works on tensors of any device in slices of `TEMPORARY_BYTES`; a right answer on a GPU is two kernels.
+Works on tensors of any device in slices of `TEMPORARY_BYTES`; for a right answer on a GPU the kernels of
+`comparison_kernel` are enough, whose numbers may be read later (`enqueue`, `right_by`).
 
 **Scale.** With t the truth (the reference in float64) and rms its root mean square over its finite entries,
 
@@ -27,11 +28,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from harness import comparison_kernel
+from harness.comparison_kernel import Measured
 from harness.patterns import Marginals, describe_rearrangement, describe_transformation, moments
 from harness.precision import LIMITS, Limits, Place, TensorComparison
 from harness.slicing import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
@@ -77,6 +79,38 @@ class _Findings:
     pattern: str = ""
 
 
+def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
+    """Start measuring a pair of one shape on a GPU, without waiting; `comparison_kernel.Measured.of` reads what will
+    stand in the tensor returned. None where there is nothing to measure, or no kernel for it."""
+    info = torch.finfo(actual.dtype)
+    terms = comparison_kernel.Terms(
+        half_unit=float(info.eps) / 2 if actual.element_size() < 4 else 0.0,
+        least_slack=_smallest_subnormal(info) / 2,
+        least_scale=float(info.smallest_normal),
+        zero_scale=ZERO_SCALE,
+    )
+    return comparison_kernel.enqueue(actual, truth, terms)
+
+
+def right_by(measured: Measured, dtype: torch.dtype, shape: tuple[int, ...], limits: Limits) -> TensorComparison | None:
+    """The comparison of an output that what was `measured` alone proves to be within its limits; None for others."""
+    info = torch.finfo(dtype)
+    if not _is_plain(measured.truth_top, measured.actual_top, info):
+        return None
+    count = math.prod(shape)
+    rms, spread = _rms_and_spread(measured.norm, measured.total, count)
+    if not math.isfinite(rms):
+        return None
+    totals = _totals(measured.error_norm, measured.error_top, count, _scale(rms, info))
+    right = limits.admits(totals.rms_error, totals.max_error)
+    return _comparison(dtype, shape, (rms, spread, count), totals) if right else None
+
+
+def nothing(dtype: torch.dtype, shape: tuple[int, ...]) -> TensorComparison:
+    """The comparison of an output without entries."""
+    return TensorComparison(dtype=_name(dtype), shape=shape, count=0, compared=0, exact=False)
+
+
 class RealComparer:
     """One comparison of real tensors: pass A scales, pass B measures, passes C and D look for places.
 
@@ -102,57 +136,47 @@ class RealComparer:
         self.step = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
         self.scale = 0.0
         self.careful = False
-        self.passes = comparison_kernel.passes(actual, truth)
+        self.measured: Measured | None = None
 
     def run(self) -> TensorComparison:
-        actual = self.actual
-        shape = tuple(actual.shape)
-        dtype = str(actual.dtype).removeprefix("torch.")
-        if actual.numel() == 0:
-            return TensorComparison(dtype=dtype, shape=shape, count=0, compared=0, exact=False)
+        dtype, shape = self.actual.dtype, tuple(self.actual.shape)
+        if self.actual.numel() == 0:
+            return nothing(dtype, shape)
+        if (row := enqueue(self.actual, self.truth)) is not None:
+            self.measured = Measured.of(row.tolist())
+            if (right := right_by(self.measured, dtype, shape, self.limits)) is not None:
+                return right
         rms, spread, finite = self._measure_truth()
         if not math.isfinite(rms):
             raise ValueError("the truth is too large to be squared in float64")
-        self.scale = rms if rms >= float(self.info.smallest_normal) else ZERO_SCALE
+        self.scale = _scale(rms, self.info)
         totals, worst_at = self._measure_errors(finite)
-        right = totals.clashes == 0 and self.limits.admits(totals.rms_error, totals.max_error)
-        found = _Findings() if right else self._diagnose()
-        return TensorComparison(
-            dtype=dtype,
-            shape=shape,
-            count=actual.numel(),
-            compared=totals.compared,
-            exact=False,
-            truth_rms=rms if finite else None,
-            truth_spread=spread if finite else None,
-            rms_error=totals.rms_error if totals.compared else None,
-            max_error=totals.max_error if totals.compared else None,
+        if totals.clashes == 0 and self.limits.admits(totals.rms_error, totals.max_error):
+            return _comparison(dtype, shape, (rms, spread, finite), totals)
+        found = self._diagnose()
+        return replace(
+            _comparison(dtype, shape, (rms, spread, finite), totals),
             rest_rms_error=found.rest_rms_error,
-            non_finite_mismatches=totals.clashes,
-            borrowed=totals.lent,
             wrong=found.wrong,
             wrong_beyond=found.beyond,
             unwritten=found.unwritten,
             first=None if found.first_at is None else self._place(found.first_at),
-            worst=None if right or not totals.compared else self._place(worst_at),
+            worst=self._place(worst_at) if totals.compared else None,
             pattern=found.pattern,
         )
 
     def _measure_truth(self) -> tuple[float, float, int]:
-        """Pass A: rms and standard deviation over finite entries, and their number. One synchronisation.
+        """Pass A: rms and standard deviation over finite entries, and their number. One synchronisation at most.
 
         Notes in `careful` whether non-finite or unrepresentable entries need the masked arithmetic.
         """
-        norm, total_value, truth_largest, actual_largest = self.passes.moments() if self.passes else self._moments()
+        norm, total_value, truth_largest, actual_largest = self.measured.of_truth if self.measured else self._moments()
         count = self.actual.numel()
-        self.careful = not (truth_largest <= self.top and math.isfinite(actual_largest))
+        self.careful = not _is_plain(truth_largest, actual_largest, self.info)
         if self.careful:
             self.step = max(1, self.step // 2)  # the masked arithmetic holds twice as many temporaries
             norm, total_value, count = self._measure_finite_truth()
-        if count == 0:
-            return 0.0, 0.0, 0
-        rms, mean = norm / math.sqrt(count), total_value / count
-        return rms, math.sqrt(max(0.0, rms * rms - mean * mean)) if math.isfinite(rms) else 0.0, count
+        return (*_rms_and_spread(norm, total_value, count), count)
 
     def _moments(self) -> tuple[float, float, float, float]:
         """Norm and sum of the truth, its largest magnitude, the output's; NaN or infinite where an entry is."""
@@ -181,11 +205,9 @@ class RealComparer:
 
     def _measure_errors(self, compared: int) -> tuple[_Totals, int]:
         """Pass B: the totals, and the flat index of the largest scaled error."""
-        if self.passes is not None and not self.careful:
-            narrow = self.bits < 32
-            half_unit = float(self.info.eps) / 2 if narrow else 0.0
-            norm, largest, at = self.passes.errors(self.scale, half_unit, _smallest_subnormal(self.info) / 2)
-            return self._totals(norm, largest, compared), at
+        if self.measured is not None and not self.careful:
+            norm, largest = self.measured.error_norm, self.measured.error_top
+            return _totals(norm, largest, compared, self.scale), self.measured.error_at
         norms, tops, places, counts, starts = [], [], [], [], []
         for held in self._errors():
             norms.append(torch.linalg.vector_norm(held.error))
@@ -207,16 +229,7 @@ class RealComparer:
         clashes = lent = 0
         if counts:
             clashes, lent, compared = (int(v) for v in torch.stack(counts).sum(dim=0).tolist())
-        return self._totals(norm, largest, compared, clashes, lent), starts[int(piece)] + int(place)
-
-    def _totals(self, norm: float, largest: float, compared: int, clashes: int = 0, lent: int = 0) -> _Totals:
-        return _Totals(
-            compared=compared,
-            rms_error=min(norm / math.sqrt(max(compared, 1)) / self.scale, sys.float_info.max),
-            max_error=min(largest, sys.float_info.max),
-            clashes=clashes,
-            lent=lent,
-        )
+        return _totals(norm, largest, compared, self.scale, clashes, lent), starts[int(piece)] + int(place)
 
     def _errors(self) -> Iterator[_Errors]:
         """|a - t| beyond rounding, and the same scaled, slice by slice."""
@@ -319,6 +332,57 @@ class RealComparer:
     def _clamped(self, t64: torch.Tensor) -> torch.Tensor:
         """Entries beyond the type's range, but not infinite ones, at its largest number."""
         return torch.where(torch.isfinite(t64), t64.clamp(min=-self.top, max=self.top), t64)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _is_plain(truth_top: float, actual_top: float, info: torch.finfo) -> bool:
+    """Whether all entries are finite and the truth's within the output type's range."""
+    return truth_top <= info.max and math.isfinite(actual_top)
+
+
+def _rms_and_spread(norm: float, total: float, count: int) -> tuple[float, float]:
+    """Root mean square and standard deviation, given norm and sum of `count` entries."""
+    if count == 0:
+        return 0.0, 0.0
+    rms, mean = norm / math.sqrt(count), total / count
+    return rms, math.sqrt(max(0.0, rms * rms - mean * mean)) if math.isfinite(rms) else 0.0
+
+
+def _scale(rms: float, info: torch.finfo) -> float:
+    return rms if rms >= float(info.smallest_normal) else ZERO_SCALE
+
+
+def _totals(norm: float, largest: float, compared: int, scale: float, clashes: int = 0, lent: int = 0) -> _Totals:
+    return _Totals(
+        compared=compared,
+        rms_error=min(norm / math.sqrt(max(compared, 1)) / scale, sys.float_info.max),
+        max_error=min(largest, sys.float_info.max),
+        clashes=clashes,
+        lent=lent,
+    )
+
+
+def _comparison(
+    dtype: torch.dtype, shape: tuple[int, ...], truth: tuple[float, float, int], totals: _Totals
+) -> TensorComparison:
+    """Nothing wrong being known; of the `truth` rms, spread, and how many entries are finite."""
+    rms, spread, finite = truth
+    return TensorComparison(
+        dtype=_name(dtype),
+        shape=shape,
+        count=math.prod(shape),
+        compared=totals.compared,
+        exact=False,
+        truth_rms=rms if finite else None,
+        truth_spread=spread if finite else None,
+        rms_error=totals.rms_error if totals.compared else None,
+        max_error=totals.max_error if totals.compared else None,
+        non_finite_mismatches=totals.clashes,
+        borrowed=totals.lent,
+    )
 
 
 def _same_kind(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

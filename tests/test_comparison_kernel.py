@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ def pair(count: int, dtype: torch.dtype, noise: float, seed: int = 0) -> tuple[t
 
 
 def both(actual: torch.Tensor, truth: torch.Tensor) -> tuple[dict[str, object], dict[str, object]]:
-    assert comparison_kernel.passes(actual.cuda(), truth.cuda()) is not None
+    assert comparison_kernel.fits(actual.cuda(), truth.cuda())
     return compare(actual.cuda(), truth.cuda()).to_json(), compare(actual, truth).to_json()
 
 
@@ -95,66 +96,53 @@ def test_kernelbenchs_rule_is_torchs_allclose(off: float, base: float) -> None:
 @gpu
 def test_what_the_kernels_are_not_made_for_goes_without_them() -> None:
     plain = torch.ones(64, 64, device="cuda")
-    assert comparison_kernel.passes(plain.T[:, 1:], plain.double()[:, 1:]) is None
-    assert comparison_kernel.passes(plain.to(torch.float8_e4m3fn), plain.double()) is None
-    assert comparison_kernel.passes(plain.cpu(), plain.cpu().double()) is None
-    assert comparison_kernel.all_close(plain.half(), plain.half(), 1e-2) is None
+    assert not comparison_kernel.fits(plain.T[:, 1:], plain.double()[:, 1:])
+    assert not comparison_kernel.fits(plain.to(torch.float8_e4m3fn), plain.double())
+    assert not comparison_kernel.fits(plain.cpu(), plain.cpu().double())
+    assert comparison_kernel.far_apart(plain.half(), plain.half(), 1e-2) is None
 
-
-LAUNCHERS = """
-template <typename T> T *address_of(int64_t address) { return reinterpret_cast<T *>(address); }
-void run_moments(int64_t actual, int64_t truth, int64_t count, int64_t found, int64_t blocks) {
-    const actual_t *a = address_of<const actual_t>(actual);
-    const truth_t *t = address_of<const truth_t>(truth);
-    double *to = address_of<double>(found);
-    moments<<<blocks, 256>>>(a, t, count, to);
-}
-void run_errors(int64_t actual, int64_t truth, int64_t count, double scale, double half_unit, double least_slack,
-                int64_t found, int64_t blocks) {
-    const actual_t *a = address_of<const actual_t>(actual);
-    const truth_t *t = address_of<const truth_t>(truth);
-    double *to = address_of<double>(found);
-    errors<<<blocks, 256>>>(a, t, count, scale, half_unit, least_slack, to);
-}
-"""
 
 RUN_IT = """
 import json, sys, torch
 from pathlib import Path
-from harness import comparison, comparison_kernel
-from harness.hostcuda.loader import load
-source, folder = sys.argv[1:]
-declared = "void run_moments(int64_t, int64_t, int64_t, int64_t, int64_t); "
-declared += "void run_errors(int64_t, int64_t, int64_t, double, double, double, int64_t, int64_t);"
-names = ["run_moments", "run_errors"]
-module = load(source, declared, names, checked=False, folder=Path(folder))
-launchers = [
-    lambda blocks, threads, arguments, run=getattr(module, name): run(*(value for value, _ in arguments), blocks[0])
-    for name in names
-]
+from harness import comparison, comparison_kernel, comparison_real
+from comparison_on_cpu import install
 generator = torch.Generator().manual_seed(1)
 truth = torch.randn(30_011, generator=generator, dtype=torch.float64) * 3 + 0.5
 actual = (truth + 1e-6 * torch.randn(30_011, generator=generator, dtype=torch.float64)).float()
+right = actual.clone()
 actual[12_345] += 8
 broken = actual.clone()
 broken[[7, 30_010]] = torch.tensor([float("nan"), float("inf")])
-pairs = [(actual, truth), (broken, truth), (actual[:3].clone(), truth[:3].clone())]
+zero = torch.zeros(1_000)
+equals = torch.full((9_001,), 2.0)
+equals[[4_321, 8_765]] = 3.0
+pairs = [(actual, truth), (broken, truth), (actual[:3].clone(), truth[:3].clone()), (right, truth)]
+pairs += [(zero, zero.double()), (zero + 1e-7, zero.double()), (equals, torch.full((9_001,), 2.0).double())]
 expected = [comparison.compare(*pair).to_json() for pair in pairs]
-comparison_kernel._kernels = lambda actual, truth: launchers
-comparison_kernel._blocks = lambda tensor: 7
-comparison_kernel.passes = lambda actual, truth: comparison_kernel.PlainPasses(actual=actual, truth=truth)
-print(json.dumps([[comparison.compare(*pair).to_json() for pair in pairs], expected]))
+install(Path(sys.argv[1]))
+rows = [comparison_real.enqueue(*pair).tolist() for pair in pairs]
+read = [comparison_kernel.Measured.of(row) for row in rows]
+scales = [(row[4], held.norm / len(pair[0]) ** 0.5) for row, held, pair in zip(rows, read, pairs)]
+print(json.dumps([[comparison.compare(*pair).to_json() for pair in pairs], expected, scales]))
 """
 
 
 def test_the_kernels_executed_on_the_cpu_find_what_torchs_operations_find(tmp_path: Path) -> None:
-    head = "#include <torch/extension.h>\n#define ACTUAL 0\n#define TRUTH 1\n"
-    command = [sys.executable, "-c", RUN_IT, head + comparison_kernel._SOURCE + LAUNCHERS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    tests = str(Path(__file__).parent)
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", RUN_IT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-3000:]
-    found, expected = json.loads(done.stdout.splitlines()[-1])
+    found, expected, scales = json.loads(done.stdout.splitlines()[-1])
     for mine, theirs in zip(found, expected, strict=True):
         assert_alike(mine, theirs)
-    assert found[0]["worst"] == expected[0]["worst"]
+        assert mine["worst"] == theirs["worst"]
     assert found[0]["worst"]["index"] == [12_345]
     assert found[1]["non_finite_mismatches"] == 2
+    assert found[3]["wrong"] == 0
+    assert found[6]["worst"]["index"] == [4_321], "of two equal errors the first"
+    for number, (used, rms) in enumerate(scales):
+        if number not in (1, 4, 5):
+            assert used == rms, "the scale on the device is the one that is written down, to the last digit"
+    assert scales[4][0] == scales[5][0] == 1e-3, "of a truth that is zero"

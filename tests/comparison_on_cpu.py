@@ -1,0 +1,77 @@
+"""The kernels of `harness.comparison_kernel` executed on the CPU, for float32 outputs and float64 truths: tests see
+without a GPU what they do. For processes of their own, since parts of that module are replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from harness import comparison_kernel
+from harness.hostcuda.loader import load
+from harness.nvrtc import Argument, Launch
+
+BLOCKS = 7
+
+_HEAD = "#include <torch/extension.h>\n#define ACTUAL 0\n#define TRUTH 1\n"
+
+_LAUNCHERS = """
+template <typename T> T *address_of(int64_t address) { return reinterpret_cast<T *>(address); }
+void run_moments(int64_t actual, int64_t truth, int64_t count, int64_t of_blocks, int64_t blocks) {
+    const actual_t *a = address_of<const actual_t>(actual);
+    const truth_t *t = address_of<const truth_t>(truth);
+    double *to = address_of<double>(of_blocks);
+    moments<<<blocks, 256>>>(a, t, count, to);
+}
+void run_total_moments(int64_t of_blocks, int64_t many, int64_t count, double least, double otherwise, int64_t found,
+                       int64_t blocks) {
+    const double *from = address_of<const double>(of_blocks);
+    double *to = address_of<double>(found);
+    total_moments<<<blocks, 256>>>(from, many, count, least, otherwise, to);
+}
+void run_errors(int64_t actual, int64_t truth, int64_t count, int64_t scale, double half_unit, double least_slack,
+                int64_t of_blocks, int64_t blocks) {
+    const actual_t *a = address_of<const actual_t>(actual);
+    const truth_t *t = address_of<const truth_t>(truth);
+    const double *by = address_of<const double>(scale);
+    double *to = address_of<double>(of_blocks);
+    errors<<<blocks, 256>>>(a, t, count, by, half_unit, least_slack, to);
+}
+void run_total_errors(int64_t of_blocks, int64_t many, int64_t found, int64_t blocks) {
+    const double *from = address_of<const double>(of_blocks);
+    double *to = address_of<double>(found);
+    total_errors<<<blocks, 256>>>(from, many, to);
+}
+"""
+
+_DECLARED = """
+void run_moments(int64_t, int64_t, int64_t, int64_t, int64_t);
+void run_total_moments(int64_t, int64_t, int64_t, double, double, int64_t, int64_t);
+void run_errors(int64_t, int64_t, int64_t, int64_t, double, double, int64_t, int64_t);
+void run_total_errors(int64_t, int64_t, int64_t, int64_t);
+"""
+
+_NAMES = ["run_moments", "run_total_moments", "run_errors", "run_total_errors"]
+
+
+def _launcher(run: object) -> Launch:
+    def launch(blocks: tuple[int, int, int], threads: int, arguments: Sequence[Argument]) -> None:
+        assert threads == 256
+        run(*(value for value, _ in arguments), blocks[0])  # type: ignore[operator]
+
+    return launch
+
+
+def install(folder: Path) -> None:
+    """From now on, in this process, pairs of the two types have these kernels. `folder` takes what is built."""
+    module = load(_HEAD + comparison_kernel._SOURCE + _LAUNCHERS, _DECLARED, _NAMES, checked=False, folder=folder)
+    launchers = [_launcher(getattr(module, name)) for name in _NAMES]
+
+    def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
+        types = actual.dtype is torch.float32 and truth.dtype is torch.float64
+        return types and actual.is_contiguous() and truth.is_contiguous() and actual.numel() > 0
+
+    comparison_kernel.fits = fits
+    comparison_kernel._kernels = lambda actual, truth: launchers
+    comparison_kernel._blocks = lambda tensor: BLOCKS
