@@ -145,9 +145,18 @@ class Auditor:
         texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
         idle = {tool: why for tool in tools if (why := not_needed(tool, texts)) is not None}
         running = {tool: self._submit(tool, self._run, tool, subject, guests) for tool in tools if tool not in idle}
-        audit = Audit(subject, running, guests, idle)
+        audit = Audit(subject, running, guests, idle, waits=self._posts.withdraw)
         audit.close_when_over()
         return audit
+
+    def announce(self) -> None:
+        """Tell every tool's children to stop, without waiting until they do: `hold` does that, and `withdraw` takes it
+        back. No audit begins meanwhile; whoever waits for one withdraws it."""
+        self._posts.announce()
+
+    def withdraw(self) -> None:
+        """Let them go on where no `hold` has followed. Idempotent."""
+        self._posts.withdraw()
 
     def hold(self) -> bool:
         """Keep every tool and what it watches still until `release`: the device is somebody else's now.
@@ -320,11 +329,14 @@ class Audit:
         running: Mapping[Tool, Future[_Told]],
         guests: _Guests,
         idle: Mapping[Tool, str] | None = None,
+        *,
+        waits: Callable[[], None] = lambda: None,
     ) -> None:
         self._subject = subject
         self._idle = dict(idle or {})
         self._running = running
         self._guests = guests
+        self._waits = waits
 
     def close_when_over(self) -> None:
         """Close the arena's descriptor when the last tool is through."""
@@ -356,6 +368,8 @@ class Audit:
 
     def result(self) -> AuditResult:
         """Wait for all tools. Findings in kernels that are not the solution's are counted, not reported."""
+        if not self.over:
+            self._waits()
         subject, result = self._subject, AuditResult()
         result.tools |= {tool.value: {"not_needed": why, "findings": 0} for tool, why in self._idle.items()}
         for tool, future in self._running.items():

@@ -2,7 +2,8 @@
 
 Trusted side. Imports `audit`, `contention` and `prefork`. Audits run ahead of the judgement, on the same GPU: before a
 burst they are stopped, and the GPU is asked until none of their kernels is left on it. A contestant being begun is
-stopped in the middle; one in the driver's hands is waited for, which takes some tenths of a second at most.
+stopped in the middle; one in the driver's hands is waited for, which takes some tenths of a second at most. Audits can
+be told before (`announce`), so that they come to a stand beside what is left to be done.
 """
 
 from __future__ import annotations
@@ -27,17 +28,37 @@ racecheck may take seconds for one kernel. After the last time they are let come
 class Hush:
     """Silence on one GPU; without an auditor and contestants begun ahead there is nothing to do.
 
-    `last_s` is what stopping audits took the last time, `audits_s` all times together, and `head_starts_s` what
-    stopping the contestants took that were being begun.
+    `last_s` is what stopping audits took the last time, unannounced, or would have; `audits_s` what they were waited
+    for all times together, and `head_starts_s` what stopping the contestants took that were being begun.
     """
 
     def __init__(self, auditor: Auditor | None, device_index: int, prefork: Prefork | None = None) -> None:
         self._auditor = auditor
         self._prefork = prefork
         self._device_index = device_index
+        self._announced_s: float | None = None
         self.last_s = 0.0
         self.audits_s = 0.0
         self.head_starts_s = 0.0
+
+    def announce(self) -> None:
+        """Tell audits to stop, without waiting until they do: a silence is about to `begin`. None begins meanwhile.
+
+        Contestants go on being begun. Taken back by `withdraw` where no silence follows, and by `end`. Idempotent.
+        """
+        if self._auditor is None:
+            return
+        begin = time.perf_counter()
+        if self._announced_s is None:
+            self._announced_s = begin
+        self._auditor.announce()
+        self.audits_s += time.perf_counter() - begin
+
+    def withdraw(self) -> None:
+        """Let audits go on where they were told to stop and no silence has begun. Idempotent."""
+        self._announced_s = None
+        if self._auditor is not None:
+            self._auditor.withdraw()
 
     def begin(self) -> None:
         """Return when no audit is on the GPU any more, nor any contestant being begun, nor will be until `end`."""
@@ -49,8 +70,12 @@ class Hush:
         waited_s = time.perf_counter() - middle
         if self._auditor is not None and active:
             self._see_off(self._auditor)
-        self.last_s = time.perf_counter() - begin - waited_s
-        self.audits_s += self.last_s
+        took_s = time.perf_counter() - begin - waited_s
+        ahead_s = 0.0 if self._announced_s is None else begin - self._announced_s
+        self._announced_s = None
+        # Told ahead, they took longer than was waited for, and no longer than they had.
+        self.last_s = min(max(self.last_s, took_s), took_s + ahead_s)
+        self.audits_s += took_s
         self.head_starts_s += waited_s
 
     def _see_off(self, auditor: Auditor) -> None:

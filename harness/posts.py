@@ -57,8 +57,10 @@ class Posts:
         self._again = again
         self._changed = threading.Condition()
         self._held = False
+        self._announced = False
+        """Whether it was no more than announced that all is to be held."""
         self._stopped = False
-        """Whether what is under way stands still, too."""
+        """Whether what is under way is to stand still, too."""
         self._moved: tuple[float, float | None] = 0.0, time.perf_counter()
         """How long nothing was held still up to the last change, and since when nothing is; None where it is held."""
         self._active = 0
@@ -143,11 +145,25 @@ class Posts:
                 self._active -= begins
                 self._changed.notify_all()
 
+    def announce(self) -> None:
+        """Tell all that the tools watch to stop, without waiting until it does, and let no audit begin: `hold` waits,
+        and `withdraw` takes it back. Nothing happens where all is held or loosened."""
+        with self._changed:
+            if not self._held:
+                self._announced = True
+                self._tell()
+
+    def withdraw(self) -> None:
+        """Let all go on after an `announce` that no `hold` has followed. Idempotent."""
+        with self._changed:
+            if self._announced:
+                self.release()
+
     def hold(self) -> bool:
         """Stop all that the tools watch until `release`, and let no audit begin. False where none was under way."""
         with self._changed:
-            self._held = True
-            self._stand(True)
+            self._announced = False
+            self._tell()  # all of them before the first is waited for
             for post in self._all if self._active else ():
                 post.zygote.hold()
             return self._active > 0
@@ -155,25 +171,33 @@ class Posts:
     def release(self) -> None:
         """Let all go on. Idempotent."""
         with self._changed:
+            self._go_on()
             self._held = False
-            for post in self._all:
-                post.zygote.release()
-            self._stand(False)
             self._changed.notify_all()
 
     def loosen(self) -> None:
         """Let what is under way go on, and no audit begin until `release`."""
         with self._changed:
             self._held = True
-            for post in self._all:
-                post.zygote.release()
-            self._stand(False)
+            self._go_on()
 
     def drain(self) -> None:
         """Let what is under way come to its end, and no audit begin until `release`."""
         self.loosen()
         with self._changed:
             self._changed.wait_for(lambda: self._active == 0)
+
+    def _tell(self) -> None:
+        self._held = True
+        self._stand(True)
+        for post in self._all if self._active else ():
+            post.zygote.announce()
+
+    def _go_on(self) -> None:
+        self._announced = False
+        for post in self._all:
+            post.zygote.release()
+        self._stand(False)
 
     def _stand(self, still: bool) -> None:
         """Note that what is under way stands still from now on, or goes on."""

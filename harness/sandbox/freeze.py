@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from harness.sandbox.limits import descendants
@@ -35,6 +35,63 @@ class StopError(Exception):
         self.stopped = tuple(stopped)
 
 
+class Below:
+    """Everything below one supervisor, and whether it stands still. Not safe for threads."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._told: tuple[int, ...] = ()
+        """What was told to stop the last time."""
+        self._goes = True
+        """Whether nothing was told to stop since it was let go on."""
+        self._still = False
+        """Whether all that was told was seen to stand still."""
+
+    def tell(self) -> None:
+        """Tell everything to stop, without waiting until it does, as `stop` will. Idempotent."""
+        if self._goes:
+            self._goes, self._told = False, tell(self._root)
+
+    def stop(self) -> float:
+        """Stop everything; the `time.perf_counter()` at which the last of it was told. Raises `StopError`."""
+        self._goes = self._still = False
+        try:
+            told_s, self._told = stop(self._root, self._told)
+        except StopError as error:
+            self._told = error.stopped
+            raise
+        self._still = True
+        return told_s
+
+    def go_on(self) -> None:
+        """Let it go on, whether it was stopped or told. Idempotent."""
+        if self._still:
+            resume(self._told)
+        elif not self._goes:
+            recall(self._root, self._told)
+        self._goes, self._still = True, False
+
+
+def tell(root: int) -> tuple[int, ...]:
+    """Tell every process below `root` to stop, and return them without waiting until they do.
+
+    A head start for `stop`, and nothing to rely on: one in a long system call comes to the call's end first, and one
+    that is made meanwhile is missed. `recall` takes it back.
+    """
+    found = tuple(descendants(root))
+    _signal(found, signal.SIGSTOP)
+    return found
+
+
+def recall(root: int, told: Sequence[int]) -> None:
+    """Let the processes go on that were told to stop, and may not have done so: those of them still below `root`.
+
+    One that was told may have been ending, and its id be another sandbox's by now, where something is to stand still.
+    """
+    found = descendants(root)
+    _signal([*set(told).intersection(found), *_missed(root, told, found)], signal.SIGCONT)
+
+
 def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
     """Stop every process below `root` (a supervisor, which itself goes on).
 
@@ -56,8 +113,7 @@ def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
         elif not any(_running(pid) for pid in found) and told.issuperset(descendants(root)):
             # The last walk, while all that is known stands still, finds what changed its parent during those before;
             # and what was told to stop, but found no more, has to be let go on as well.
-            missed = [pid for pid in told.difference(found) if _parent(pid) in (root, *told)]
-            return told_s, (*found, *missed)
+            return told_s, (*found, *_missed(root, told, found))
         if time.perf_counter() > deadline_s:
             raise StopError(found)
 
@@ -65,6 +121,11 @@ def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
 def resume(stopped: Sequence[int]) -> None:
     """Let the processes go on that `stop` has stopped; being stopped, they still are who they were."""
     _signal(stopped, signal.SIGCONT)
+
+
+def _missed(root: int, told: Collection[int], found: Collection[int]) -> list[int]:
+    """Those `told` that a walk has not `found`, since their parent ended while it went on."""
+    return [pid for pid in set(told).difference(found) if _parent(pid) in (root, *told)]
 
 
 def _children(root: int) -> list[int]:

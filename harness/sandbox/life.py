@@ -49,7 +49,7 @@ class Child:
         """The supervisor's process id in the owner's pid namespace; None where it was gone before it was asked for."""
         self._ended = threading.Event()
         self._exit: ExitReport | None = None
-        self._stopped: tuple[int, ...] = ()
+        self._below = None if pid is None else freeze.Below(pid)
         self._paused = False
         self._held = False
         self.ran_away = False
@@ -81,37 +81,43 @@ class Child:
 
         One that has ended counts as stopped. Raises `StopError` where something keeps running away.
         """
-        if self.pid is None:
+        if self._below is None:
             return time.perf_counter()
         with self._life.stopping:
             self._paused = True
-            told_s, self._stopped = freeze.stop(self.pid, self._stopped)
-        return told_s
+            return self._below.stop()
 
     def resume(self) -> None:
         """Let it go on after a `pause`; not before its zygote is released, if that is held, or itself."""
         with self._life.stopping:
             self._paused = False
             if not (self._life.is_held or self._held):
-                freeze.resume(self._stopped)
+                self._go_on()
+
+    def announce(self) -> None:
+        """Tell everything in it to stop until `release`, without waiting until it does, as `hold` will."""
+        with self._life.stopping:
+            self._held = True
+            if self._below is not None:
+                self._below.tell()
 
     def hold(self) -> None:
         """Stop everything in it until `release`; `pause` and `resume` take effect afterwards. Raises `StopError`."""
         with self._life.stopping:
             self._held = True
-            if self.pid is not None:
-                try:
-                    _, self._stopped = freeze.stop(self.pid, self._stopped)
-                except freeze.StopError as error:
-                    self._stopped = error.stopped
-                    raise
+            if self._below is not None:
+                self._below.stop()
 
     def release(self) -> None:
-        """Let it go on after a `hold`, unless its owner has paused it."""
+        """Let it go on after a `hold` or `announce`, unless its owner has paused it."""
         with self._life.stopping:
             self._held = False
             if not self._paused:
-                freeze.resume(self._stopped)
+                self._go_on()
+
+    def _go_on(self) -> None:
+        if self._below is not None:
+            self._below.go_on()
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
@@ -224,13 +230,24 @@ class Life:
 
     @property
     def is_held(self) -> bool:
-        """Whether all children stand still."""
+        """Whether all children are to stand still."""
         return self._held
+
+    def announce(self) -> None:
+        """Tell all children to stop, and hold those to come, without waiting for anybody."""
+        self._held = True
+        # Who stops a child at this moment has told it already, and whoever lets one go on is met by `hold`.
+        if self.stopping.acquire(blocking=False):
+            try:
+                for child in self._living():
+                    child.announce()
+            finally:
+                self.stopping.release()
 
     def hold(self) -> None:
         """Stop all children, those to come too. What can't be stopped is ended."""
         with self.stopping:
-            self._held = True
+            self.announce()  # all of them before the first is waited for
             for child in self._living():
                 self._hold_or_end(child)
 
@@ -242,7 +259,7 @@ class Life:
             self.kill(child._number)
 
     def release(self) -> None:
-        """Let them go on after a `hold`, less those that are paused."""
+        """Let them go on after a `hold` or `announce`, less those that are paused."""
         with self.stopping:
             if self._held:
                 self._held = False
