@@ -189,7 +189,8 @@ class Session(Conversation):
         return None if before is None or after is None else before - after
 
     def close(self) -> None:
-        """Leave nothing of it running, but what is owed."""
+        """Leave nothing of it running, but what is owed, and nothing held for its sake."""
+        self._terms.hush.withdraw()
         if self._side is not None and not self.owes:
             self._side.cancel()
 
@@ -202,6 +203,8 @@ class Session(Conversation):
         if done.reports:
             self._evidence["reports"] = [dict(report) for report in done.reports]
         self._labels += labels_of_reports(done.reports)
+        if failure is None and self._task.timed:
+            self._terms.hush.announce()  # one check is left: audits come to a stand meanwhile
         return failure or self._timed("refresh", self._refreshed)
 
     def _refreshed(self) -> Failure | None:
