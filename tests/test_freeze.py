@@ -27,6 +27,9 @@ subprocess.run([sys.executable, "-c", "import time; print('ready', flush=True); 
 """A child with a thread that is busy, and a grandchild that sleeps."""
 
 
+WAIT_S = 60.0
+
+
 @pytest.fixture
 def root() -> Iterator[int]:
     """A shell with two generations below it, all of them running."""
@@ -72,6 +75,66 @@ def test_everything_below_stands_still_until_it_may_go_on(root: int) -> None:
     assert told_again_s > told_s
     assert set(stopped_again) == set(stopped)
     assert all(states(pid) == {"T"} for pid in below)
+
+
+def stand(pids: list[int]) -> bool:
+    """Whether all of them come to stand still, without being told again."""
+    deadline = time.monotonic() + WAIT_S
+    while not all(states(pid) == {"T"} for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return all(states(pid) == {"T"} for pid in pids)
+
+
+def test_what_is_told_stops_while_nobody_waits_and_goes_on_when_recalled(root: int) -> None:
+    below = descendants(root)
+    told = freeze.tell(root)
+    assert sorted(told) == sorted(below)
+    assert stand(below)
+    freeze.recall(root, told)
+    assert not any("T" in states(pid) for pid in below)
+    freeze.tell(root)
+    freeze.recall(root, told)  # at once: what has not stopped yet must not do so later
+    assert not any("T" in states(pid) for pid in below)
+
+
+def test_being_told_is_undone_for_nobody_else(root: int) -> None:
+    """Ids of processes that were ending when they were told may be another sandbox's now, which is held still."""
+    with subprocess.Popen(["sleep", "600"]) as other:
+        other.send_signal(signal.SIGSTOP)
+        assert stand([other.pid])
+        freeze.recall(root, (*freeze.tell(root), other.pid))
+        assert states(other.pid) == {"T"}
+        assert not any("T" in states(pid) for pid in descendants(root))
+        other.kill()
+
+
+def test_all_below_is_told_stopped_or_going(root: int) -> None:
+    below, everything = descendants(root), freeze.Below(root)
+    everything.go_on()
+    everything.tell()
+    everything.tell()
+    assert stand(below)
+    everything.go_on()
+    assert not any("T" in states(pid) for pid in below)
+    everything.tell()
+    everything.stop()
+    assert all(states(pid) == {"T"} for pid in below)
+    everything.tell()
+    everything.go_on()
+    everything.go_on()
+    assert not any("T" in states(pid) for pid in below)
+
+
+def test_what_could_not_be_stopped_in_time_can_go_on(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    below, everything = descendants(root), freeze.Below(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
+        patch.setattr(freeze, "_running", lambda pid: True)
+        with pytest.raises(freeze.StopError):
+            everything.stop()
+    assert stand(below)
+    everything.go_on()
+    assert not any("T" in states(pid) for pid in below)
 
 
 def test_what_is_gone_counts_as_stopped() -> None:

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from harness.sandbox import SandboxPolicy, probe
+from harness.sandbox import SandboxPolicy, freeze, probe
 from harness.sandbox.limits import descendants
 from harness.wire import ChannelClosed, FrameMalformed, FrameTimeout, FrameTooLarge, WireError
 from harness.zygote import Child, Zygote, ZygoteError
@@ -395,6 +395,142 @@ def test_what_runs_away_is_caught_or_ended(zygote: Zygote, tmp_path: Path) -> No
     assert beside.channel.receive(WAIT_S).message["got"] == {"n": 1}
     away.close()
     beside.close()
+
+
+@contextmanager
+def busy(zygote: Zygote, target: str, log: Path, count: int = 1) -> Iterator[list[int]]:
+    """The supervisors of so many children that are at it."""
+    children = [zygote.spawn(f"busy:{target}", POLICY, log) for _ in range(count)]
+    try:
+        assert [child.channel.receive(WAIT_S).message for child in children] == [{"ready": True}] * count
+        yield [child.pid for child in children if child.pid is not None]
+    finally:
+        for child in children:
+            child.close()
+
+
+def test_all_are_told_to_stop_before_any_is_waited_for(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is in a call that no stop interrupts: those that are waited for later must not begin another meanwhile."""
+    stop, first = freeze.stop, threading.Event()
+    with busy(zygote, "in_long_calls", tmp_path / "log", 3) as supervisors:
+
+        def stop_alone(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
+            if not first.is_set():
+                first.set()
+                assert stand(supervisors)
+            return stop(root, known)
+
+        monkeypatch.setattr(freeze, "stop", stop_alone)
+        zygote.hold()
+        assert first.is_set()
+        assert all(set(states_below(pid).values()) == {"T"} for pid in supervisors)
+        zygote.release()
+        assert all(goes_on(pid) for pid in supervisors)
+
+
+def test_what_is_announced_stops_by_itself_and_is_undone_by_a_release(zygote: Zygote, tmp_path: Path) -> None:
+    with busy(zygote, "in_long_calls", tmp_path / "log", 2) as supervisors:
+        zygote.announce()
+        zygote.announce()
+        assert stand(supervisors)
+        zygote.release()
+        assert all(goes_on(pid) for pid in supervisors)
+        zygote.announce()
+        zygote.hold()
+        assert all(set(states_below(pid).values()) == {"T"} for pid in supervisors)
+        zygote.release()
+        assert all(goes_on(pid) for pid in supervisors)
+
+
+def test_an_announcement_spares_nobody_who_would_go_on_or_is_to_come(zygote: Zygote, tmp_path: Path) -> None:
+    """As a hold does: what its owner lets go on waits for the release, and what was paused before stays so."""
+    asked, paused = (zygote.spawn("honest:echo", POLICY, tmp_path / "log") for _ in range(2))
+    asked.pause()
+    paused.pause()
+    zygote.announce()
+    later = zygote.spawn("honest:echo", POLICY, tmp_path / "log")
+    asked.resume()
+    for child in (asked, paused, later):
+        child.channel.send({"n": 1})
+        with pytest.raises(FrameTimeout):
+            child.channel.receive(0.2)
+    zygote.release()
+    for child in (asked, later):
+        assert child.channel.receive(WAIT_S).message["got"] == {"n": 1}
+    with pytest.raises(FrameTimeout):
+        paused.channel.receive(0.2)
+    for child in (asked, paused, later):
+        child.close()
+
+
+def test_an_announcement_waits_for_nobody_who_stops_a_child(zygote: Zygote, tmp_path: Path) -> None:
+    """What it could not tell then is held all the same, and let go on."""
+    with busy(zygote, "in_long_calls", tmp_path / "log") as (supervisor,):
+        taken, over = threading.Event(), threading.Event()
+
+        def stop_somebody() -> None:
+            with zygote._life.stopping:
+                taken.set()
+                assert over.wait(WAIT_S)
+
+        stopping = threading.Thread(target=stop_somebody)
+        stopping.start()
+        assert taken.wait(WAIT_S)
+        zygote.announce()
+        later = ThreadPoolExecutor(1).submit(zygote.spawn, "honest:echo", POLICY, tmp_path / "log")
+        over.set()
+        stopping.join()
+        child = later.result(WAIT_S)
+        child.channel.send({"n": 1})
+        with pytest.raises(FrameTimeout):
+            child.channel.receive(0.2)
+        zygote.hold()
+        assert set(states_below(supervisor).values()) == {"T"}
+        zygote.release()
+        assert goes_on(supervisor)
+        assert child.channel.receive(WAIT_S).message["got"] == {"n": 1}
+        child.close()
+
+
+@pytest.mark.parametrize("target", ["busy:forks", "attacks:run_away"])
+def test_what_forks_while_it_is_told_is_stopped_whole_and_goes_on_whole(
+    zygote: Zygote, tmp_path: Path, target: str
+) -> None:
+    with zygote.spawn(target, POLICY, tmp_path / "log") as child:
+        assert child.channel.receive(WAIT_S).message == {"ready": True}
+        assert child.pid is not None
+        for _ in range(20):
+            zygote.announce()
+            zygote.release()
+            assert goes_on(child.pid)
+        assert not any(state == "T" for state in states_below(child.pid).values())
+        zygote.announce()
+        zygote.hold()
+        if not child.ran_away:
+            held = states_below(child.pid)
+            assert set(held.values()) == {"T"}
+            time.sleep(0.3)
+            assert states_below(child.pid) == held
+
+
+def stand(supervisors: Sequence[int]) -> bool:
+    """Whether all that is below them comes to stand still."""
+    deadline = time.monotonic() + WAIT_S
+    while not (still := all(set(states_below(pid).values()) == {"T"} for pid in supervisors)):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.005)
+    return still
+
+
+def goes_on(supervisor: int) -> bool:
+    """Whether nothing below it stands still, or comes to do so."""
+    deadline = time.monotonic() + WAIT_S
+    while "T" in states_below(supervisor).values() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return "T" not in states_below(supervisor).values()
 
 
 def states_below(root: int) -> dict[int, str]:

@@ -288,10 +288,10 @@ class Life:
         self._thread.join(3 * _CLOSE_TIMEOUT_S)
 
     def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        if self.death is not None:
-            raise ZygoteError(self.death)
         try:
             with self._sending:
+                if self.death is not None:  # which closes the channel
+                    raise ZygoteError(self.death)
                 self._channel.send(message, fds)
         except (WireError, OSError) as error:
             raise ZygoteError(self.death or f"the zygote is gone: {error}") from error
