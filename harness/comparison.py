@@ -1,20 +1,29 @@
 """Compares an output tensor with the truth: real types by their errors, exact ones entry by entry.
 
-Imports `model`, `precision`, `patterns`, `slicing`, `comparison_real` (which defines the errors) and torch. Pure:
-tensors in, values out; trusted side.
+Imports `model`, `precision`, `patterns`, `slicing`, `readings`, `comparison_kernel`, `comparison_real` (which defines
+the errors) and torch. Pure: tensors in, values out; trusted side.
 
 **Exact types.** Integers and bools equal the truth, or the float32 reference where that is given: an index of a
 maximum depends on ties that rounding makes.
+
+**Later.** `compare` says all that is to be said of one pair, and waits for it. `enqueue` starts what is enough for an
+answer that is right; of many pairs everything is then read at once.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
+
 import torch
 
+from harness import comparison_real
+from harness.comparison_kernel import Measured
 from harness.comparison_real import RealComparer
 from harness.model import PrecisionClass
 from harness.patterns import Marginals
 from harness.precision import LIMITS, Limits, Place, TensorComparison
+from harness.readings import Readings
 from harness.slicing import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
 
 
@@ -36,39 +45,109 @@ def compare(
     Raises `ValueError` where shapes or kinds of dtype differ, which is to be judged before, or where the truth is
     too large for its square (beyond 1e150).
     """
-    for name, other in (("truth", truth), ("reference", reference)):
-        if other is None:
-            continue
-        if other.shape != actual.shape:
-            raise ValueError(f"{name} has shape {tuple(other.shape)}, the output {tuple(actual.shape)}")
-        if is_real(other) != is_real(actual) or other.is_complex() != actual.is_complex():
-            raise ValueError(f"{name} is {other.dtype}, the output {actual.dtype}")
-    if actual.is_complex():
-        actual, truth = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(truth.resolve_conj())
-        reference = None if reference is None else torch.view_as_real(reference.resolve_conj())
+    if reference is not None:
+        _check_alike(actual, reference, "reference")
+        reference = _real_parts(reference)
+    _check_alike(actual, truth, "truth")
+    actual, truth = _real_parts(actual), _real_parts(truth)
     if is_real(actual):
         return RealComparer(actual, truth, reference, limits or LIMITS[PrecisionClass.FP32], poison_byte).run()
     return _compare_exact(actual, truth, reference, poison_byte)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A comparison under way. `number` is that of its values among the readings; None where there is no entry."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    number: int | None
+
+    def right(self, readings: Readings, limits: Limits) -> TensorComparison | None:
+        """What `compare` says of the pair, once its values were read; None where they do not prove that the answer
+        keeps within `limits`, so that there is more to be said of it."""
+        real = self.dtype.is_floating_point
+        if self.number is None:
+            return comparison_real.nothing(self.dtype, self.shape) if real else _equal(self.dtype, self.shape)
+        values = readings[self.number]
+        if real:
+            return comparison_real.right_by(Measured.of(values), self.dtype, self.shape, limits)
+        return _equal(self.dtype, self.shape) if values[0] == 0 else None
+
+
+def enqueue(actual: torch.Tensor, truth: torch.Tensor, readings: Readings) -> Pending | None:
+    """Start comparing an output with the truth, without waiting for the device; the values will be among `readings`.
+
+    None where only `compare` can do it: real numbers on other devices than GPUs, and types without a kernel. The
+    tensors may be dropped at once. Raises `ValueError` as `compare` does.
+    """
+    _check_alike(actual, truth, "truth")
+    actual, truth = _real_parts(actual), _real_parts(truth)
+    number = None
+    if actual.numel():
+        if is_real(actual):
+            row = comparison_real.enqueue(actual, truth)
+        else:
+            row = _differing(actual, truth) if truth.device == actual.device else None
+        if row is None:
+            return None
+        number = readings.add(row)
+    return Pending(dtype=actual.dtype, shape=tuple(actual.shape), number=number)
+
+
+def _check_alike(actual: torch.Tensor, other: torch.Tensor, name: str) -> None:
+    if other.shape != actual.shape:
+        raise ValueError(f"{name} has shape {tuple(other.shape)}, the output {tuple(actual.shape)}")
+    if is_real(other) != is_real(actual) or other.is_complex() != actual.is_complex():
+        raise ValueError(f"{name} is {other.dtype}, the output {actual.dtype}")
+
+
+def _real_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def is_real(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+_STEP = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
+
+
+def _differing(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """How many entries differ (int64, on the device of `actual`, without waiting)."""
+    found = torch.zeros((), dtype=torch.int64, device=actual.device)
+    for _, (a, t) in slices(_STEP, actual, truth) if actual.numel() else ():
+        found += (_whole(a, actual.device) != _whole(t, actual.device)).sum()
+    return found
+
+
+def _whole(piece: torch.Tensor | None, device: torch.device) -> torch.Tensor:
+    """As int64, so that types of different width compare."""
+    assert piece is not None
+    return piece.to(device=device, dtype=torch.int64)
+
+
+def _equal(dtype: torch.dtype, shape: tuple[int, ...]) -> TensorComparison:
+    count = math.prod(shape)
+    name = str(dtype).removeprefix("torch.")
+    return TensorComparison(dtype=name, shape=shape, count=count, compared=count, exact=True)
+
+
 def _compare_exact(
     actual: torch.Tensor, truth: torch.Tensor, reference: torch.Tensor | None, poison_byte: int | None
 ) -> TensorComparison:
-    """Integers and bools, entry by entry; int64 on both sides so that types of different width compare."""
+    """Integers and bools, entry by entry."""
+    equal = _equal(actual.dtype, tuple(actual.shape))
+    if int(_differing(actual, truth)) == 0:
+        return equal
     marginals = Marginals(actual.shape)
     borrowed = torch.zeros((), dtype=torch.int64, device=actual.device)
-    step = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
-    for start, (a, t, r) in slices(step, actual, truth, reference) if actual.numel() else ():
-        assert a is not None
-        assert t is not None
-        a64 = a.to(torch.int64)
-        off = a64 != t.to(device=a.device, dtype=torch.int64)
+    for start, (a, t, r) in slices(_STEP, actual, truth, reference):
+        a64 = _whole(a, actual.device)
+        off = a64 != _whole(t, actual.device)
         if r is not None:
-            lent = off & (a64 == r.to(device=a.device, dtype=torch.int64))
+            lent = off & (a64 == _whole(r, actual.device))
             borrowed += lent.sum()
             off &= ~lent
         marginals.add(off, start)
@@ -77,16 +156,11 @@ def _compare_exact(
         index = unravel(flat, actual.shape)
         return Place(index=index, got=int(actual[index]), expected=int(truth[index]))
 
-    wrong = marginals.wrong > 0
-    return TensorComparison(
-        dtype=str(actual.dtype).removeprefix("torch."),
-        shape=tuple(actual.shape),
-        count=actual.numel(),
-        compared=actual.numel(),
-        exact=True,
+    return replace(
+        equal,
         borrowed=int(borrowed),
         wrong=marginals.wrong,
-        unwritten=count_unwritten(actual, poison_byte, step) if wrong else None,
+        unwritten=count_unwritten(actual, poison_byte, _STEP) if marginals.wrong else None,
         first=None if marginals.first is None else place(marginals.first),
         pattern=marginals.describe(),
     )

@@ -2,8 +2,8 @@
 torch's operations take, and no temporaries. The second reads on the device what the first found, so that nothing waits
 between them, nor between the pairs of many calls.
 
-Imports `nvrtc` and torch. Trusted side. For plain arithmetic only: finite entries that the output's type can hold.
-What is more than that, and every GPU for which no kernel can be had, `comparison_real` does with torch.
+Imports `nvrtc`, `slicing` and torch. Trusted side. For plain arithmetic only: finite entries that the output's type
+can hold. What is more than that, and every GPU for which no kernel can be had, `comparison_real` does with torch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from harness import nvrtc
+from harness.slicing import TEMPORARY_BYTES
 
 _THREADS = 256
 _BLOCKS_A_PROCESSOR = 8
@@ -315,13 +316,14 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: Terms) -> torch.Te
     """Start the passes over a pair, without waiting: what they find will stand in the tensor returned (float64,
     `Measured.of` reads it). None where no kernel is made for the pair.
 
-    The pair may be dropped at once: whoever gets its memory next on this stream writes to it after the kernels.
+    One of another layout is copied, where that takes no more than `TEMPORARY_BYTES`. The pair may be dropped at once:
+    whoever gets its memory next on this stream writes to it after the kernels.
     """
-    if not fits(actual, truth):
+    if not fits(actual, truth) or not (kernels := _kernels(actual, truth)):
         return None
-    kernels = _kernels(actual, truth)
-    if not kernels:
+    if sum(tensor.nbytes for tensor in (actual, truth) if not _in_order(tensor)) > TEMPORARY_BYTES:
         return None
+    actual, truth = (t if _in_order(t) else _put_in_order(t) for t in (actual, truth))
     moments, total_moments, errors, total_errors = kernels[:4]
     count, blocks = actual.numel(), _blocks(actual)
     pair = [nvrtc.pointer(actual), nvrtc.pointer(truth), nvrtc.integer(count)]
@@ -338,16 +340,13 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: Terms) -> torch.Te
 
 
 def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
-    """Whether the kernels are made for such a pair."""
+    """Whether the kernels are made for types and devices of such a pair."""
     return (
         actual.is_cuda
         and truth.device == actual.device
-        and actual.is_contiguous()
-        and truth.is_contiguous()
         and actual.dtype in _KINDS
         and truth.dtype in (torch.float32, torch.float64)
         and actual.numel() > 0
-        and _aligned(actual, truth)
     )
 
 
@@ -355,7 +354,7 @@ def far_apart(actual: torch.Tensor, other: torch.Tensor, tolerance: float) -> to
     """How many entries of float32 tensors `torch.isclose` finds not close at this tolerance, relative and absolute
     (int64, without waiting); None where no kernel is for it."""
     fit = actual.is_cuda and other.device == actual.device and actual.dtype is other.dtype is torch.float32
-    if not (fit and actual.is_contiguous() and other.is_contiguous() and actual.numel() and _aligned(actual, other)):
+    if not (fit and actual.numel() and _in_order(actual) and _in_order(other)):
         return None
     if not (kernels := _kernels(actual, other)):
         return None
@@ -376,8 +375,13 @@ def _kernels(actual: torch.Tensor, truth: torch.Tensor) -> list[nvrtc.Launch]:
     return nvrtc.load(_SOURCE, names, actual.device.index, definitions) or []
 
 
-def _aligned(*tensors: torch.Tensor) -> bool:
-    return all(tensor.data_ptr() % ALIGNMENT_BYTES == 0 for tensor in tensors)
+def _in_order(tensor: torch.Tensor) -> bool:
+    """Whether the kernels can read it where it lies."""
+    return tensor.is_contiguous() and not tensor.is_neg() and tensor.data_ptr() % ALIGNMENT_BYTES == 0
+
+
+def _put_in_order(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
 def _blocks(tensor: torch.Tensor) -> int:

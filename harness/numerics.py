@@ -13,22 +13,26 @@ from typing import Any
 import torch
 
 from harness import comparison_kernel
-from harness.comparison import compare, is_real
+from harness.comparison import Pending, compare, enqueue, is_real
 from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.patterns import describe_pattern
-from harness.precision import CONCENTRATED, CONCENTRATED_RMS, LIMITS, Limits, Place, TensorComparison
+from harness.precision import CONCENTRATED, CONCENTRATED_RMS, LIMITS, UNLIMITED, Limits, Place, TensorComparison
 from harness.slicing import TEMPORARY_BYTES, slices
 
 __all__ = [
     "LIMITS",
+    "UNLIMITED",
     "Judgement",
     "Limits",
+    "Pending",
     "Place",
     "TensorComparison",
     "compare",
     "decide",
     "describe_pattern",
+    "enqueue",
     "judge",
+    "kernelbench_far",
     "kernelbench_rule",
     "limits_for",
     "reached_class",

@@ -35,6 +35,9 @@ class Limits:
         return {"rms": self.rms, "max": self.max, "note": self.note}
 
 
+UNLIMITED = Limits(rms=math.inf, max=math.inf)
+"""For whoever wants errors alone: what is looked for beyond limits, places and patterns, costs more than they do."""
+
 LIMITS: Mapping[PrecisionClass, Limits] = {
     PrecisionClass.FP32: Limits(rms=1e-4, max=1e-3),
     PrecisionClass.TF32: Limits(rms=1.1e-3, max=1.1e-2),

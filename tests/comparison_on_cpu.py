@@ -69,8 +69,7 @@ def install(folder: Path) -> None:
     launchers = [_launcher(getattr(module, name)) for name in _NAMES]
 
     def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
-        types = actual.dtype is torch.float32 and truth.dtype is torch.float64
-        return types and actual.is_contiguous() and truth.is_contiguous() and actual.numel() > 0
+        return actual.dtype is torch.float32 and truth.dtype is torch.float64 and actual.numel() > 0
 
     comparison_kernel.fits = fits
     comparison_kernel._kernels = lambda actual, truth: launchers

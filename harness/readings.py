@@ -1,0 +1,39 @@
+"""Small results of work on a device, which many operations leave there and one copy brings to the host.
+
+Pure; imports torch alone. Between two copies nothing waits, so that the device works on one call's answer while the
+next one's work is being enqueued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+class Readings:
+    """Results of one round of work, all on one device."""
+
+    def __init__(self) -> None:
+        self._rows: list[torch.Tensor] = []
+        self._values: list[Sequence[float]] = []
+
+    def add(self, row: torch.Tensor) -> int:
+        """The number of a result whose values are still being computed: floats, or integers up to 2**53."""
+        self._rows.append(row.detach().view(-1))
+        return len(self._values) + len(self._rows) - 1
+
+    def read(self) -> None:
+        """Wait for what was added since the last time."""
+        if not self._rows:
+            return
+        values = torch.cat([row.double() for row in self._rows]).tolist()
+        begin = 0
+        for row in self._rows:
+            self._values.append(values[begin : begin + row.numel()])
+            begin += row.numel()
+        self._rows.clear()
+
+    def __getitem__(self, number: int) -> Sequence[float]:
+        """The values of result `number`, which has been read."""
+        return self._values[number]
