@@ -24,27 +24,25 @@ import torch
 from harness.devices import Device
 from harness.stats import burst_time
 
-LAUNCHES = 4
-"""Launches of an empty call: kinds are 0.45 us apart then, and single series of one kind 0.05 us."""
-
-ASSUMED_LAUNCHES = 1.5
-"""Launches of a short solution's call, for which the difference is taken off: many have one or two. How many they are,
-only the solution could say."""
+LAUNCHES = (1, 2)
+"""Launches of empty calls, as many short calls have. How many a solution's call has, only the solution could say. What
+they take has a part for each call, too, which is 0.09 us less in a context with one hardware queue (`queues`), and for
+each launch 0.04 us more: so calls of more launches tell kinds better, and what short calls differ by worse."""
 
 WARM = 12
 """Calls made before. Of 18 fresh processes on an H200 the first six empty calls took 5.6 us in the mean, the next six
 3.3, and all later ones 3.0: what is left of that in a series is noise in what is taken off."""
 
-CALLS = 24
-"""Calls of a series, an even number of them: each kind of place in the GPU's queue comes as often
+CALLS = 32
+"""Calls of each length in a series, an even number of them: each kind of place in the GPU's queue comes as often
 (`CudaDevice.time_cold`)."""
 
-FIRST_SERIES, MORE_SERIES, LATEST_SERIES = 3, 1, 12
+FIRST_SERIES, MORE_SERIES, LATEST_SERIES = 2, 1, 12
 """Series of the referee's by lane: at first, with each problem more, and how many of the latest ones count. What they
 are off, all solutions of a problem are off."""
 
-APART_S = 0.2e-6
-"""How far empty calls of two lanes must lie apart for both to be kept: less is noise."""
+APART_S = 0.08e-6
+"""How far empty calls of two lanes must lie apart for both to be kept. Kinds are 0.17 us apart."""
 
 MOST_S = 0.3e-6
 """No more than this is taken off, which is the least noise floor (`quiet.PROCESS_BIAS_S`): of 104 contestants on an
@@ -53,18 +51,20 @@ submission too: what those can gain it by slowing them has to drown in the noise
 
 
 def empty_call_s(device: Device, lane: int = 0) -> float:
-    """Device seconds of a call with a cold cache that sets one word `LAUNCHES` times, by way of this lane."""
+    """Device seconds of a call with a cold cache that sets one word, by way of this lane: the mean over `LAUNCHES`."""
     word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
 
-    def call() -> None:
-        for _ in range(LAUNCHES):
-            word.zero_()
+    def series(launches: int, number: int) -> list[float]:
+        def call() -> None:
+            for _ in range(launches):
+                word.zero_()
+
+        return [device.time_cold(call, lambda _: None).device_s for _ in range(number)]
 
     device.synchronize()
     with device.lane(lane):
-        for _ in range(WARM):
-            device.time_cold(call, lambda _: None)
-        return burst_time([device.time_cold(call, lambda _: None).device_s for _ in range(CALLS)])
+        series(max(LAUNCHES), WARM)
+        return statistics.fmean(burst_time(series(launches, CALLS)) for launches in LAUNCHES)
 
 
 _lanes: WeakKeyDictionary[Device, tuple[int, ...]] = WeakKeyDictionary()
@@ -102,9 +102,8 @@ def nearest_lane(contestant_s: float | None, referee_s: Mapping[int, float]) -> 
 
 
 def beyond_s(contestant_s: float | None, referee_s: float | None) -> float:
-    """How much longer a contestant's process is taken to need for a call than the referee's lane, in seconds, both of
-    whose empty calls are given; 0 where one is not known, and `MOST_S` at most."""
+    """How much longer a contestant's process takes for a call than the referee's by one of its lanes, in seconds, both
+    of whose empty calls are given; 0 where one is not known, and `MOST_S` at most."""
     if contestant_s is None or referee_s is None:
         return 0.0
-    difference_s = (contestant_s - referee_s) * ASSUMED_LAUNCHES / LAUNCHES
-    return max(-MOST_S, min(MOST_S, difference_s))
+    return max(-MOST_S, min(MOST_S, contestant_s - referee_s))

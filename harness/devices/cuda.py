@@ -29,10 +29,10 @@ MIN_FLUSH_BYTES = 640 * 2**20
 """Least size of the flush: about 0.19 ms at 3.5 TB/s, longer than a forward takes to submit its launches, so the
 window between the events holds device work only and not the Python that launches it."""
 
-LANES = (0, 5, 9, 13)
-"""Streams, by the order in which they are made, after the default one. The driver gives four in a row to one group of
-hardware queues: on an H200 the first four were like the default stream in each of 22 processes, and the next four were
-of another kind (`harness.empty`) in 14."""
+LANES = (0, 5, 11, 16)
+"""Streams, by the order in which they are made, after the default one. The driver gives some five in a row to one group
+of hardware queues: so it was in 12 processes on an H200, in which these four were of one kind or another (`empty`) as
+it happened."""
 
 KEPT_CACHE_SHARE = 0.05
 """Part of the GPU's memory up to which torch may keep what is freed, where others ask what is free: to give it back and

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from harness.devices.cuda import CudaDevice
-from harness.empty import LAUNCHES, beyond_s, empty_call_s
+from harness.empty import beyond_s, empty_call_s
 from harness.environment import collect
 from harness.stats import burst_time
 
@@ -138,7 +138,7 @@ def document(rows: Sequence[Row], machine: str) -> str:
         )
     lines += [
         "",
-        f"An empty call ({LAUNCHES} launches) by process, on the default stream and by way of its other lanes:",
+        "An empty call by process, on the default stream and by way of its other lanes:",
         "",
         "; ".join(" ".join(f"{time_s * 1e6:.2f}" for time_s in row["empty_calls_s"]) for row in rows) + ".",
     ]
