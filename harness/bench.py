@@ -275,13 +275,22 @@ class Bench:
         """Seed of the generators for calls on set `index`."""
         return self._seeds[index][1]
 
-    def changed_inputs(self, indices: Sequence[int]) -> list[tuple[int, ...]]:
-        """For each of these sets, the numbers of its inputs whose bytes are not the ones drawn. One synchronisation."""
-        count = len(self._input_metas)
+    def compare_inputs(self, indices: Sequence[int]) -> torch.Tensor:
+        """Of each input of these sets, one set after another, whether its bytes are not the ones drawn (bool, on the
+        device), without waiting."""
         with self.ledger.spend("digests"):
             now = checksums([t for index in indices for t in self.tensors(self.sets[index].inputs)], salt=self._salt)
             before = torch.cat([self._drawn[index] for index in indices]) if indices else now
-            differs = (now != before).tolist()
+            return now != before
+
+    def changed_inputs(self, indices: Sequence[int], compared: torch.Tensor | None = None) -> list[tuple[int, ...]]:
+        """For each of these sets, the numbers of its inputs whose bytes are not the ones drawn. One synchronisation.
+
+        `compared` is what `compare_inputs` gave for them, where that was asked for before.
+        """
+        count = len(self._input_metas)
+        with self.ledger.spend("digests"):
+            differs = (self.compare_inputs(indices) if compared is None else compared).tolist()
         return [tuple(i for i in range(count) if differs[number * count + i]) for number in range(len(indices))]
 
     def arguments(self, index: int) -> list[object]:

@@ -1,35 +1,28 @@
 """Verification: what a contestant claims to have returned, and the bytes in the referee's buffers, against the truth.
 
 Trusted side. One `Verifier` serves one solution. A pass needs positive proof for every call: structure, shape, dtype
-and device as claimed, values as found in the arena, state, and inputs left alone.
+and device as claimed, values and state as found in the arena (`values`), and inputs left alone.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from harness.bench import POISON, Bench
+from harness.bench import Bench
 from harness.measure import Turn
 from harness.messages import BurstDone, CallClaim
 from harness.model import Failure, PrecisionClass, Status
-from harness.numerics import (
-    Judgement,
-    Limits,
-    TensorComparison,
-    compare,
-    judge,
-    kernelbench_rule,
-    limits_for,
-)
-from harness.oracle import Truth
+from harness.readings import Readings
 from harness.structure import same_structure
 from harness.trees import TreeError, TreeSpec
+from harness.values import Answered, Begun, Finding, Values
+
+__all__ = ["EXPECTED_DEVICE", "OTHER_LAYOUT", "STATIC_BUFFER", "Finding", "Verifier", "overall", "summarise"]
 
 EXPECTED_DEVICE = "cuda"
 """Where outputs belong: on the host device too, where a stand-in for CUDA keeps the distinction."""
@@ -41,18 +34,6 @@ OTHER_LAYOUT = "other_layout"
 """Label: an output's elements were put in order within the timed call, as the reference's lie."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What is known of one call. `failure` is None only where everything was proven."""
-
-    variant: str
-    failure: Failure | None
-    judgement: Judgement | None = None
-    truth: str | None = None
-    reference: tuple[TensorComparison, ...] = ()
-    kernelbench: bool | None = None
-
-
 @dataclass(slots=True)
 class Verifier:
     """Judges the calls of one solution. `labels` grows as properties of the solution show."""
@@ -61,24 +42,48 @@ class Verifier:
     required: PrecisionClass
     coerce: bool
     labels: list[str] = field(default_factory=list)
-    _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
+    _values: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._values = Values(self.bench, self.required)
 
     def check(self, turns: Sequence[Turn], done: BurstDone, *, with_reference: bool) -> list[Finding]:
         """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
-        changed = self._changed(turns)
-        findings = [
-            self._check_call(turn.index, claim, changed[turn.index], with_reference)
+        indices = sorted(turn.index for turn in turns)  # always in one order, whose places are found at once
+        # Waited for: on inputs that a call has changed the reference might do anything.
+        changed = dict(zip(indices, self.bench.changed_inputs(indices), strict=True))
+        readings, underway = Readings(), set[str]()
+        begun = [
+            self._begin(
+                Answered(index=turn.index, claim=claim, changed=changed[turn.index], wanted=with_reference),
+                readings,
+                underway,
+            )
             for turn, claim in zip(turns, done.claims, strict=True)
         ]
+        compared = self._compare_again(indices)
+        readings.read()
+        findings = []
+        for call in begun:
+            finding = call if isinstance(call, Finding) else self._values.end(call, readings)
+            if finding is None:
+                assert isinstance(call, Begun)
+                finding = self._values.judge(call.call)
+                compared = None  # what has been read since must have been what was drawn, too
+            findings.append(finding)
         if not self.bench.traits.mutates_inputs:
             # Whoever changes inputs between that look and their truth is judged by what it made of them.
-            late = self._changed(turns)
+            late = dict(zip(indices, self.bench.changed_inputs(indices, compared), strict=True))
             findings = [
                 self._mutated(turn.index, late[turn.index]) if late[turn.index] and finding.failure is None else finding
                 for turn, finding in zip(turns, findings, strict=True)
             ]
         self._note_addresses(done)
         return findings
+
+    def _compare_again(self, indices: Sequence[int]) -> torch.Tensor | None:
+        """A second look at the inputs, behind all that reads them; None where calls may change them."""
+        return None if self.bench.traits.mutates_inputs else self.bench.compare_inputs(indices)
 
     def _note_addresses(self, done: BurstDone) -> None:
         # The contestant keeps each result alive until the next call has returned, so fresh outputs can't share one
@@ -87,11 +92,6 @@ class Verifier:
         repeated = any(a == b != 0 for a, b in itertools.pairwise(first))
         if repeated and STATIC_BUFFER not in self.labels:
             self.labels.append(STATIC_BUFFER)
-
-    def _changed(self, turns: Sequence[Turn]) -> dict[int, tuple[int, ...]]:
-        """Numbers of the inputs that are not as drawn, by set."""
-        indices = sorted(turn.index for turn in turns)  # always in one order, whose places are found at once
-        return dict(zip(indices, self.bench.changed_inputs(indices), strict=True))
 
     def _mutated(self, index: int, changed: Sequence[int]) -> Finding:
         paths = self.bench.tree.paths("inputs")
@@ -104,14 +104,13 @@ class Verifier:
             ),
         )
 
-    def _check_call(self, index: int, claim: CallClaim, changed: Sequence[int], with_reference: bool) -> Finding:
-        variant = self.bench.variant(index)
-        if failure := self._structure(claim):
-            return Finding(variant=variant, failure=failure)
-        if changed and not self.bench.traits.mutates_inputs:
-            return self._mutated(index, changed)
-        truth = self.bench.truth(index, changed)
-        return self._values(index, claim, variant, truth, with_reference, changed)
+    def _begin(self, call: Answered, readings: Readings, underway: set[str]) -> Begun | Finding:
+        """Begin judging a call, whose values will be among `readings`, or judge it, where nothing needs them."""
+        if failure := self._structure(call.claim):
+            return Finding(variant=self.bench.variant(call.index), failure=failure)
+        if call.changed and not self.bench.traits.mutates_inputs:
+            return self._mutated(call.index, call.changed)
+        return self._values.begin(call, readings, underway)
 
     def _structure(self, claim: CallClaim) -> Failure | None:
         traits = self.bench.traits
@@ -155,84 +154,6 @@ class Verifier:
                 reason=f"the reference updates {claim.state_missing[0][:200]!r}; ModelNew has no such state",
             )
         return None
-
-    def _own(self, index: int, changed: Sequence[int]) -> list[torch.Tensor]:
-        """The reference's own answer, in the order in which a call's tensors are judged."""
-        traits, answer = self.bench.traits, self.bench.answer(index, changed)
-        own = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
-        return [*own, *answer.inputs] if traits.mutates_inputs else own
-
-    def _values(
-        self,
-        index: int,
-        claim: CallClaim,
-        variant: str,
-        truth: Truth,
-        with_reference: bool,
-        changed: Sequence[int],
-    ) -> Finding:
-        bench, traits = self.bench, self.bench.traits
-        held = bench.sets[index]
-        actual = bench.tensors(held.outputs) + bench.tensors(held.state)
-        expected = [*truth.answer.leaves, *(truth.answer.state[name] for name in traits.updates_state)]
-        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
-        outputs = len(held.outputs)
-        if traits.mutates_inputs:
-            actual += bench.tensors(held.inputs)
-            expected += truth.answer.inputs
-            names += bench.tree.paths("inputs")
-        kernelbench: bool | None = None
-        references = self._references.get(variant)
-        own: list[Any] | None = None
-        if with_reference or references is None:
-            own = self._own(index, changed)
-            kernelbench = all(kernelbench_rule(a, r) for a, r in zip(actual[:outputs], own[:outputs], strict=True))
-            references = tuple(compare(r, t) for r, t in zip(own, expected, strict=True))
-            self._references[variant] = references
-        limits = [limits_for(self.required, reference) for reference in references]
-        comparisons = _compared(actual, expected, own, limits)
-        if own is None and not all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
-            # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind.
-            comparisons = _compared(actual, expected, self._own(index, changed), limits)
-        judgement = judge(comparisons, self.required, references=references, names=names)
-        failure = judgement.failure or _constants(claim, truth, traits.tree, limits[0].max if limits else 1e-3)
-        if failure is not None and any(
-            not c.within(limit) for c, limit in list(zip(comparisons, limits, strict=True))[outputs:]
-        ):
-            inside = all(c.within(limit) for c, limit in list(zip(comparisons, limits, strict=True))[:outputs])
-            if inside:
-                failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
-        return Finding(
-            variant=variant,
-            failure=failure,
-            judgement=judgement,
-            truth=truth.source,
-            reference=references,
-            kernelbench=kernelbench,
-        )
-
-
-def _compared(
-    actual: Sequence[torch.Tensor],
-    expected: Sequence[torch.Tensor],
-    own: Sequence[torch.Tensor] | None,
-    limits: Sequence[Limits],
-) -> list[TensorComparison]:
-    """Each tensor held against the truth, and against the reference's `own` where that is given."""
-    return [
-        compare(a, t, reference=r, limits=limit, poison_byte=POISON)
-        for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)
-    ]
-
-
-def _constants(claim: CallClaim, truth: Truth, tree: TreeSpec, limit: float) -> Failure | None:
-    """Float constants inside the output (a loss returned as a Python number), against the truth's."""
-    mine = TreeSpec.from_json(claim.tree).floats("output")
-    for (path, got), (_, expected) in zip(mine, truth.answer.tree.floats("output"), strict=True):
-        same = (math.isnan(got) and math.isnan(expected)) or got == expected
-        if not same and not abs(got - expected) <= limit * max(abs(expected), 1e-3):
-            return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {expected:.2g}")
-    return None
 
 
 def _tampered(reason: str) -> Failure:

@@ -24,7 +24,7 @@ LAYERS = {
     "stages": "alongside arrival aside audit backtoback baselines bench build contention contestant conversation empty "
     "guest health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh "
     "reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing "
-    "verify walls zygote",
+    "values verify walls zygote",
     "control": "executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
@@ -70,6 +70,7 @@ JUDGES = frozenset(
         "store",
         "structure",
         "tasks",
+        "values",
         "verify",
     }
 )

@@ -1,0 +1,239 @@
+"""The values of a call's answer against the truth: of many calls at once where they are right, of one with all there is
+to be said where they are not.
+
+Trusted side; used by `verify`, one `Values` for one solution. On a GPU a call's truth, and the kernels that say how far
+the answer is from it, are enqueued without waiting, and so are the next call's: the next truth takes the memory of the
+one before in the order of the stream, so that many calls need no more of it than one. What the kernels found is read
+for all in one copy. An answer that they do not prove to be right is judged by itself, its truth computed again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from harness.bench import POISON, Bench
+from harness.messages import CallClaim
+from harness.model import Failure, PrecisionClass, Status
+from harness.numerics import (
+    UNLIMITED,
+    Judgement,
+    Limits,
+    Pending,
+    TensorComparison,
+    compare,
+    enqueue,
+    judge,
+    kernelbench_far,
+    kernelbench_rule,
+    limits_for,
+)
+from harness.oracle import Answer, Truth
+from harness.readings import Readings
+from harness.trees import TreeSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is known of one call. `failure` is None only where everything was proven."""
+
+    variant: str
+    failure: Failure | None
+    judgement: Judgement | None = None
+    truth: str | None = None
+    reference: tuple[TensorComparison, ...] = ()
+    kernelbench: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One call whose answer is to be judged. `changed` are the numbers of the inputs that are not as drawn; `wanted`
+    says whether the reference's own answer is asked for whatever is known of it."""
+
+    index: int
+    claim: CallClaim
+    changed: Sequence[int]
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A call whose comparisons are under way. `own` are the reference's own with the truth, and `far` the numbers of
+    the readings that KernelBench's rule needs (None: another form), where its answer was asked for."""
+
+    call: Answered
+    source: str
+    tree: TreeSpec
+    comparisons: tuple[Pending, ...]
+    own: tuple[Pending, ...] | None = None
+    far: tuple[int | None, ...] = ()
+
+
+@dataclass(slots=True)
+class Values:
+    """Judges the values of one solution's calls."""
+
+    bench: Bench
+    required: PrecisionClass
+    _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
+    _unclear: set[str] = field(default_factory=set)
+    """Variants on which right answers need the longer way: non-finite values, ties that float32 makes."""
+
+    def begin(self, call: Answered, readings: Readings, underway: set[str]) -> Begun | Finding:
+        """Start judging a call; its values will be among `readings`. At once where there are no kernels for it.
+
+        `underway` are the variants whose reference's own errors will be known from calls begun before this one.
+        """
+        truth = self.bench.truth(call.index, call.changed)
+        variant = self.bench.variant(call.index)
+        begun = None if variant in self._unclear else self._enqueue(call, truth, readings, underway)
+        return begun or self._judge(call, truth)
+
+    def end(self, begun: Begun, readings: Readings) -> Finding | None:
+        """What the readings prove; None where they do not, and `judge` is to be asked."""
+        call, variant = begun.call, self.bench.variant(begun.call.index)
+        if begun.own is None:
+            references = self._references[variant]
+        else:
+            known = [pending.right(readings, UNLIMITED) for pending in begun.own]
+            references = tuple(reference for reference in known if reference is not None)
+            if len(references) < len(known):
+                return None
+        limits = [limits_for(self.required, reference) for reference in references]
+        found = [pending.right(readings, limit) for pending, limit in zip(begun.comparisons, limits, strict=True)]
+        comparisons = [comparison for comparison in found if comparison is not None]
+        if len(comparisons) < len(found):
+            return None
+        self._references[variant] = references
+        close = None if begun.own is None else all(n is not None and readings[n][0] == 0 for n in begun.far)
+        return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
+
+    def judge(self, call: Answered) -> Finding:
+        """All that is to be said of a call, with its truth computed anew."""
+        finding = self._judge(call, self.bench.truth(call.index, call.changed))
+        if finding.failure is None:
+            self._unclear.add(finding.variant)
+        return finding
+
+    def _enqueue(self, call: Answered, truth: Truth, readings: Readings, underway: set[str]) -> Begun | None:
+        actual, expected = self._actual(call), self._leaves(truth.answer)
+        if (comparisons := _enqueued(actual, expected, readings)) is None:
+            return None
+        variant = self.bench.variant(call.index)
+        begun = Begun(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
+        if not call.wanted and (variant in self._references or variant in underway):
+            return begun
+        own = self._own(call)
+        if (errors := _enqueued(own, expected, readings)) is None:
+            return None
+        count = len(self.bench.sets[call.index].outputs)
+        far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
+        underway.add(variant)
+        return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
+
+    def _actual(self, call: Answered) -> list[torch.Tensor]:
+        """Where a call's tensors lie, in the order in which they are judged."""
+        bench, held = self.bench, self.bench.sets[call.index]
+        inputs = held.inputs if bench.traits.mutates_inputs else ()
+        return bench.tensors((*held.outputs, *held.state, *inputs))
+
+    def _leaves(self, answer: Answer) -> list[torch.Tensor]:
+        """The tensors of the reference's answer, in the same order."""
+        traits = self.bench.traits
+        leaves = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
+        return [*leaves, *answer.inputs] if traits.mutates_inputs else leaves
+
+    def _names(self) -> list[str]:
+        traits = self.bench.traits
+        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
+        return [*names, *self.bench.tree.paths("inputs")] if traits.mutates_inputs else names
+
+    def _own(self, call: Answered) -> list[torch.Tensor]:
+        """The reference's own answer."""
+        return self._leaves(self.bench.answer(call.index, call.changed))
+
+    def _judge(self, call: Answered, truth: Truth) -> Finding:
+        """Everything about one call, waiting for the device wherever that is needed."""
+        actual, expected = self._actual(call), self._leaves(truth.answer)
+        variant = self.bench.variant(call.index)
+        close: bool | None = None
+        references = self._references.get(variant)
+        own: list[torch.Tensor] | None = None
+        if call.wanted or references is None:
+            own = self._own(call)
+            count = len(self.bench.sets[call.index].outputs)
+            close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
+            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            self._references[variant] = references
+        limits = [limits_for(self.required, reference) for reference in references]
+        comparisons = _compared(actual, expected, own, limits)
+        if own is None and not all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
+            # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind.
+            comparisons = _compared(actual, expected, self._own(call), limits)
+        return self._finding(call, truth.source, truth.answer.tree, comparisons, references, limits, close)
+
+    def _finding(
+        self,
+        call: Answered,
+        source: str,
+        tree: TreeSpec,
+        comparisons: Sequence[TensorComparison],
+        references: tuple[TensorComparison, ...],
+        limits: Sequence[Limits],
+        close: bool | None,
+    ) -> Finding:
+        """The finding that follows from the comparisons; `source` and `tree` are the truth's, `close` is what
+        KernelBench's rule says."""
+        judgement = judge(comparisons, self.required, references=references, names=self._names())
+        failure = judgement.failure or _constants(call.claim, tree, limits[0].max if limits else 1e-3)
+        if failure is not None:
+            inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]
+            count = len(self.bench.sets[call.index].outputs)
+            if all(inside[:count]) and not all(inside[count:]):
+                failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
+        return Finding(
+            variant=self.bench.variant(call.index),
+            failure=failure,
+            judgement=judgement,
+            truth=source,
+            reference=references,
+            kernelbench=close,
+        )
+
+
+def _enqueued(
+    actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], readings: Readings
+) -> tuple[Pending, ...] | None:
+    """The comparisons of these tensors, under way; None where one of them can't be begun."""
+    begun = []
+    for a, t in zip(actual, expected, strict=True):
+        if (pending := enqueue(a, t, readings)) is None:
+            return None
+        begun.append(pending)
+    return tuple(begun)
+
+
+def _compared(
+    actual: Sequence[torch.Tensor],
+    expected: Sequence[torch.Tensor],
+    own: Sequence[torch.Tensor] | None,
+    limits: Sequence[Limits],
+) -> list[TensorComparison]:
+    """Each tensor held against the truth, and against the reference's `own` where that is given."""
+    return [
+        compare(a, t, reference=r, limits=limit, poison_byte=POISON)
+        for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)
+    ]
+
+
+def _constants(claim: CallClaim, truth: TreeSpec, limit: float) -> Failure | None:
+    """Float constants inside the output (a loss returned as a Python number), against the truth's."""
+    mine = TreeSpec.from_json(claim.tree).floats("output")
+    for (path, got), (_, expected) in zip(mine, truth.floats("output"), strict=True):
+        same = (math.isnan(got) and math.isnan(expected)) or got == expected
+        if not same and not abs(got - expected) <= limit * max(abs(expected), 1e-3):
+            return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {expected:.2g}")
+    return None
