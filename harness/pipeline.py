@@ -22,6 +22,7 @@ from harness.config import RunConfig
 from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
+from harness.executors.ahead import Ahead
 from harness.executors.opening import open_executor
 from harness.judging import (
     Open,
@@ -112,13 +113,14 @@ def evaluate_run(
     environment: Environment,
     on_event: Callable[[Event], None] = lambda event: None,
     executor: Executor | None = None,
+    ahead: Ahead | None = None,
 ) -> RunSummary:
     """Evaluate everything that `config` names and append the records to its run folder.
 
-    `executor` is used and left open; without one, what `config` asks for is opened for the run. Raises
-    `CatalogError` (wrong call, before anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full),
-    `ExecutorError`, `CacheError` or `MachineError` (the machine can't). Whatever happens to one solution leaves the
-    others alone.
+    `executor` is used and left open; without one, what `config` asks for is opened for the run, with the processes that
+    were started `ahead` for it: what is left of them is its owner's to end. Raises `CatalogError` (wrong call, before
+    anything is compiled), `StoreError`, `StoreUnavailable` (the disk is full), `ExecutorError`, `CacheError` or
+    `MachineError` (the machine can't). Whatever happens to one solution leaves the others alone.
 
     On `KeyboardInterrupt` nothing new begins; what is being judged gets `GRACE_S` to finish and its record, or ends at
     once on a second one; then it is raised. Everything that is finished is on disk, and `--resume` does the rest.
@@ -138,9 +140,10 @@ def evaluate_run(
         del finished
         on_event(RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending)))
         if pending:
+            logs = store.folder / "logs"
             with ExitStack() as stack:
                 try:
-                    used = executor or stack.enter_context(open_executor(config, environment, store.folder / "logs"))
+                    used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
                 except BaseException:
                     if not resumed:  # the same call, once that is mended, is no second run
                         store.withdraw()

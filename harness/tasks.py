@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.model import Baseline, Costs, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
-from harness.sandbox import Mode
+
+if TYPE_CHECKING:
+    from harness.sandbox import Mode
+
+MAX_TASK_BYTES = 64 * 2**20
+"""Largest frame between executor and worker; a task holds the sources of problem and solution."""
+
+DEVICE_INDEX = 0
+"""Each referee sees one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """`harness eval`: settle the configuration, run the pipeline, show how it goes.
 
-Outside layer; trusted side. torch is imported only once the call is known to be right.
+Outside layer; trusted side. The referees' processes start once the configuration is settled, and what this one needs
+beside that is imported meanwhile: so the imports at the top are those that settling takes.
 """
 
 from __future__ import annotations
@@ -8,14 +9,12 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness import environment
 from harness.cli.output import (
@@ -23,7 +22,6 @@ from harness.cli.output import (
     UNABLE,
     Json,
     ProblemsRoot,
-    console,
     ended_by_signals,
     fail,
     option,
@@ -34,15 +32,13 @@ from harness.cli.output import (
 )
 from harness.config import RunConfig, resolve
 from harness.environment import Environment, MachineError
+from harness.executors.ahead import Ahead, start_ahead
 from harness.model import DeviceKind, Record, Status
-from harness.report import board, terminal
-from harness.report.pace import Pace
 from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
-from harness.scoring import By, leaderboard
 from harness.store import RunStore
 
-TOLD_EVERY_S = 60.0
-"""How often a run without a terminal (a log file) says how far it is."""
+if TYPE_CHECKING:
+    from harness.cli.shown import Shown
 
 
 class View(Protocol):
@@ -69,9 +65,10 @@ class Ran:
 Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 
-def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
-    """Run the pipeline, its events told to `view`. The machine's faults are `MachineError`."""
-    # Not at the top, since help should answer at once. None of these imports torch.
+def evaluate(config: RunConfig, found: Environment, view: View, ahead: Ahead | None = None) -> Ran:
+    """Run the pipeline, its events told to `view`, with what was started `ahead` for it. The machine's faults are
+    `MachineError`."""
+    # Not at the top, since help should answer at once, and referees start. None of these imports torch.
     from harness.build import CacheError
     from harness.executors import ExecutorError
     from harness.pipeline import BuildFinished, Event, Noted, RunStarted, SolutionFinished, evaluate_run
@@ -89,62 +86,10 @@ def evaluate(config: RunConfig, found: Environment, view: View) -> Ran:
                 view.noted(event.message)
 
     try:
-        done = evaluate_run(config, environment=found, on_event=tell)
+        done = evaluate_run(config, environment=found, on_event=tell, ahead=ahead)
     except (CacheError, ExecutorError, SandboxUnavailable, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
-
-
-class _Shown:
-    """A run on the terminal: a bar where there is one, and one line a solution."""
-
-    def __init__(self, *, quiet_stdout: bool) -> None:
-        out, err = console(), console(stderr=True)
-        self._lines = err if quiet_stdout else out
-        # The bar and the lines must share a console, or they would overwrite each other on one terminal.
-        bar = self._lines if self._lines.is_terminal else err
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[pace]}"),
-            TimeElapsedColumn(),
-            console=bar,
-            transient=True,
-            disable=not bar.is_terminal,
-        )
-        self._task = self.progress.add_task("evaluating", total=None, pace="")
-        self._pace = Pace(0, time.monotonic())
-        self._told_s = time.monotonic()
-        self.began = False
-
-    def started(self, run_dir: Path, total: int, skipped: int) -> None:
-        self.began = True
-        self._pace = Pace(total, time.monotonic())
-        self._update()
-        already = f", {skipped} already there" if skipped else ""
-        say(f"{total} to evaluate{already}; records go to {run_dir}")
-
-    def built(self) -> None:
-        self._pace.built += 1
-        self._update()
-
-    def finished(self, record: Record, slot: str | None = None) -> None:
-        now_s = time.monotonic()
-        self._pace.finished(record.status, slot, now_s)
-        done, total = self._pace.done, max(self._pace.total, self._pace.done)
-        self._lines.print(terminal.record_line(record, number=done, total=total), soft_wrap=True)
-        self._update()
-        if self.progress.disable and done < total and now_s - self._told_s >= TOLD_EVERY_S:
-            self._told_s = now_s
-            say(self._pace.line())
-
-    def noted(self, message: str) -> None:
-        say(f"harness: {message}")
-
-    def _update(self) -> None:
-        pace = self._pace
-        shown = f"{pace.line()}, {pace.built} built"
-        self.progress.update(self._task, total=pace.total or None, completed=pace.done, pace=shown)
 
 
 def eval_command(
@@ -259,6 +204,10 @@ def eval_command(
     found = environment.collect()
     settled = settle(found, config, options)
     done = carry_out(context.obj, settled, found, quiet_stdout=as_json, resumable=True)
+    # Not at the top: tables take numpy, which nothing before needs.
+    from harness.report import board, terminal
+    from harness.scoring import By, leaderboard
+
     records = RunStore.open(settled.run_dir).records()
     if as_json:
         print_json(
@@ -286,12 +235,17 @@ def carry_out(
     """Evaluate with `run` (by default the pipeline), shown as it goes. The command ends where the user interrupts it, a
     signal asks for it (128 and its number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume`
     to go on with then."""
-    view = _Shown(quiet_stdout=quiet_stdout)
+    view: Shown | None = None
     try:
-        with ended_by_signals(), view.progress:
-            return (run or evaluate)(settled, found, view)
+        with ended_by_signals(), _ahead(run, settled, found) as ahead:
+            # Not at the top: it takes as long as all before, while the referees import torch.
+            from harness.cli.shown import Shown
+
+            view = Shown(quiet_stdout=quiet_stdout)
+            with view.progress:
+                return evaluate(settled, found, view, ahead) if run is None else run(settled, found, view)
     except KeyboardInterrupt:
-        fail(f"interrupted; {_left(settled, view.began, resumable)}", INTERRUPTED)
+        fail(f"interrupted; {_left(settled, view, resumable)}", INTERRUPTED)
     except SystemExit as ended:
         # rich ends the process, with 1, when nobody reads what it prints any more.
         code = ended.code if isinstance(ended.code, int) and ended.code > 128 else 128 + signal.SIGPIPE
@@ -299,12 +253,18 @@ def carry_out(
         unread = number is signal.SIGPIPE
         why = "nobody reads the output any more, so the run ends" if unread else f"ended by {number.name}"
         with suppress(OSError, SystemExit):  # the terminal may be gone, too
-            say(f"harness: {why}; {_left(settled, view.began, resumable)}")
+            say(f"harness: {why}; {_left(settled, view, resumable)}")
         raise typer.Exit(code) from None
 
 
-def _left(settled: RunConfig, began: bool, resumable: bool) -> str:
+def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> AbstractContextManager[Ahead | None]:
+    """The referees' processes, where it is the pipeline that will need them."""
+    return start_ahead(settled, found) if run is None else nullcontext()
+
+
+def _left(settled: RunConfig, view: Shown | None, resumable: bool) -> str:
     """What a run that was ended leaves, and how to go on."""
+    began = view is not None and view.began
     # What stands at its place may be another run, which this call would have refused to write to.
     if not is_run(settled.run_dir) or not (began or settled.resume):
         return "nothing was finished, and the same call starts anew"

@@ -12,13 +12,17 @@ from pathlib import Path
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Executor, ExecutorError
+from harness.executors.ahead import Ahead
 from harness.executors.local import LocalExecutor
 
 
-def open_executor(config: RunConfig, environment: Environment, logs: Path) -> AbstractContextManager[Executor]:
-    """This machine, or a Ray cluster. Raises `ExecutorError` where Ray is not installed or can't be reached."""
+def open_executor(
+    config: RunConfig, environment: Environment, logs: Path, ahead: Ahead | None = None
+) -> AbstractContextManager[Executor]:
+    """This machine, with the processes that were started `ahead`, or a Ray cluster. Raises `ExecutorError` where Ray is
+    not installed or can't be reached."""
     if config.executor == "local":
-        return LocalExecutor(config, environment, logs)
+        return LocalExecutor(config, environment, logs, ahead=ahead)
     if importlib.util.find_spec("ray") is None:
         raise ExecutorError("--executor ray needs the package ray: pip install 'kernel-harness[ray]'")
     from harness.executors.ray import RayExecutor

@@ -1,67 +1,76 @@
 """The process around one referee: `python -m harness.executors.worker FD`.
 
-Trusted side. Speaks `wire` frames with the executor that started it: its configuration first, then one task after
-another. It has its own zygote for contestants, and no submission's code ever runs in it. It ends when its executor
-does, by whatever means, and with it all that it started.
+Trusted side. Speaks `wire` frames with the executor that started it. These tell its device's kind, by which it begins
+to import what that takes; its configuration, as soon as that is known; then one task after another. It has its own
+zygote for contestants, and no submission's code ever runs in it. It ends when its executor does, by whatever means, and
+with it all that it started.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import socket
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from harness.audit import Auditor
 from harness.interpreter import end_with
 from harness.model import DeviceKind, Status
 from harness.sandbox import SandboxUnavailable
-from harness.tasks import Outcome, RefereeConfig, Task
+from harness.tasks import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
+    from harness.audit import Auditor
     from harness.devices import Device
     from harness.referee import Referee
 
-MAX_TASK_BYTES = 64 * 2**20
-"""Largest frame between executor and worker; a task holds the sources of problem and solution."""
+T = TypeVar("T")
 
 PRELOADED = ("torch", "harness.build.quiet", "harness.contestant", "harness.build.inject")
 PRELOADED_HOST = ("harness.hostcuda.shim",)
 PRELOADED_CUDA = ("cuda.bindings.driver",)
+
+OWN_OUTPUT = Path("/proc/self/fd/2")
+"""Where this process's errors go, whatever that is by then."""
 
 OpenDevice = Callable[[DeviceKind, int], "Device"]
 
 
 def main(fd: int, open_device: OpenDevice | None = None) -> None:
     """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.open_device`."""
+    gc.disable()  # collections while torch is imported find nothing, and take a tenth of its time
     sock = socket.socket(fileno=fd)
     # Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
     # The zygote sees its own connection close then, and ends its children.
     end_with(sock)
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
-    start = channel.receive().message
-    config = RefereeConfig.from_json(start["config"])
-    extra = PRELOADED_CUDA if config.device is DeviceKind.CUDA else PRELOADED_HOST
-    preload, log_path = (*PRELOADED, *extra), Path(start["log_path"])
-    with ExitStack() as stack, Zygote(preload=preload, log_path=log_path) as zygote:
-        if config.device is DeviceKind.CUDA and open_device is None:
-            threading.Thread(target=_wake_driver, args=(config.device_index,), name="wake", daemon=True).start()
-        auditor = stack.enter_context(_open_auditor(config, preload, log_path)) if config.sanitizer else None
-        # Only now, so that this process and its zygote import torch at the same time (3 to 5 s each).
+    kind = DeviceKind(channel.receive().message["device"])
+    preload = (*PRELOADED, *(PRELOADED_CUDA if kind is DeviceKind.CUDA else PRELOADED_HOST))
+    # Before anything that takes time: this process and its zygote import torch side by side.
+    with ExitStack() as stack, Zygote(preload=preload, log_path=OWN_OUTPUT) as zygote:
+        if kind is DeviceKind.CUDA and open_device is None:
+            _beside(_wake_driver)
+        told = _beside(lambda: _receive_orders(channel, preload, stack))
+        # Only now, and what needs torch least last.
         from harness import devices, health
-        from harness.referee import Referee
 
         try:
-            device = (open_device or devices.open_device)(config.device, config.device_index)
-            health.check(device)
+            device = (open_device or devices.open_device)(kind, DEVICE_INDEX)
+            # Computes on the GPU, which loads libraries, while this thread imports.
+            healthy = _beside(lambda: health.check(device))
+            from harness.referee import Referee
+
+            healthy.result()
+            config, auditor = told.result()
             referee = stack.enter_context(Referee(config, zygote, device=device, auditor=auditor))
             zygote.wait_ready()
         except devices.DeviceError as error:
@@ -71,11 +80,52 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
             channel.send({"type": "fault", "reason": str(error)})
             return
         gc.freeze()  # looking through all that torch has made takes 50 ms, which may fall into a burst
+        gc.enable()
         channel.send({"type": "ready"})
         _serve(channel, referee, zygote)
 
 
-def _wake_driver(index: int) -> None:
+def _beside(work: Callable[[], T]) -> Future[T]:
+    """Do this on a thread of its own. Nobody waits for its end who does not ask for its result."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="beside", daemon=True).start()
+    return done
+
+
+def _receive_orders(
+    channel: Channel, preload: tuple[str, ...], stack: ExitStack
+) -> tuple[RefereeConfig, Auditor | None]:
+    """What this referee is for, and the auditor that it takes, which begins to start and is closed with `stack`. From
+    here on everything that this process says goes to the log that it is told."""
+    orders = channel.receive().message
+    log_path = Path(orders["log_path"])
+    log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(log)
+    config = RefereeConfig.from_json(orders["config"])
+    if config.sanitizer is None:
+        return config, None
+    from harness.audit import Auditor  # what it imports comes after the start of torch's import
+
+    auditor = Auditor(
+        config.sanitizer,
+        preload=preload,
+        logs=log_path.parent,
+        sandbox=config.sandbox,
+        memory_limit_bytes=config.memory_limit_bytes,
+    )
+    return config, stack.enter_context(auditor)
+
+
+def _wake_driver() -> None:
     """Make the GPU's primary context, which torch takes over, while torch is being imported: some tenths of a second.
 
     Where that fails nothing is said: torch meets the same lack, and words it.
@@ -83,19 +133,8 @@ def _wake_driver(index: int) -> None:
     with suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1")
         device, context = ctypes.c_int(), ctypes.c_void_p()
-        if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), index) == 0:
+        if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), DEVICE_INDEX) == 0:
             driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-
-
-def _open_auditor(config: RefereeConfig, preload: tuple[str, ...], log_path: Path) -> Auditor:
-    assert config.sanitizer is not None
-    return Auditor(
-        config.sanitizer,
-        preload=preload,
-        logs=log_path.parent,
-        sandbox=config.sandbox,
-        memory_limit_bytes=config.memory_limit_bytes,
-    )
 
 
 def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:

@@ -1,0 +1,73 @@
+"""Referees' processes that are started before anything else of a run is done.
+
+Trusted side. A referee imports torch for longer than it takes to read the catalogue, find the solutions, open the run's
+folder and import what all that needs: so it begins as soon as the run's device is known, and is told the rest later.
+Whatever turns out to be wrong with the call meanwhile, its words are the same, and nothing of this is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from harness.config import RunConfig
+from harness.environment import Environment
+from harness.executors import ExecutorError
+from harness.executors.process import WORKER, StartedProcess
+from harness.executors.seats import seats
+
+
+class Ahead:
+    """Started processes by the name of their slot, until they are taken. A context manager, which ends the others."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, StartedProcess] = {}
+
+    @property
+    def slots(self) -> Sequence[str]:
+        """The slots that there is a process for."""
+        return list(self._held)
+
+    def add(self, slot: str, process: StartedProcess) -> None:
+        self._held[slot] = process
+
+    def take(self, slot: str) -> StartedProcess | None:
+        """The slot's process, which is the caller's from now on; None where there is none, or it was taken."""
+        return self._held.pop(slot, None)
+
+    def close(self) -> None:
+        """End what was not taken. Idempotent."""
+        for process in self._held.values():
+            process.kill()
+        while self._held:
+            _, process = self._held.popitem()
+            process.close()
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def start_ahead(config: RunConfig, environment: Environment, *, command: Sequence[str] = WORKER) -> Ahead:
+    """A process for every slot of the run that `config` asks for. None where that run is not for this machine's
+    referees, or has nothing to read: whoever goes on with it says what is wrong."""
+    ahead = Ahead()
+    if not _worth_it(config):
+        return ahead
+    try:
+        # Where a process can't be made, or no GPU is visible, the executor meets that again.
+        with suppress(ExecutorError, OSError):
+            for slot, env in seats(config, environment):
+                ahead.add(slot.name, StartedProcess(config.device, slot.name, env, command=command))
+    except BaseException:
+        ahead.close()
+        raise
+    return ahead
+
+
+def _worth_it(config: RunConfig) -> bool:
+    if config.executor != "local" or not config.problems.is_dir():
+        return False
+    return bool(config.paths) and all(path.exists() for path in config.paths)

@@ -1,0 +1,218 @@
+"""One referee's process, as its executor sees it: started, told what it is for, asked for verdicts, ended.
+
+Trusted side. Starting and telling are two steps, since a process imports torch for seconds and needs to know no more
+for that than its device's kind: `harness.executors.ahead` starts those of a run before anything else is done. Imports
+no more than it takes to start one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.executors import SlotLost
+from harness.interpreter import python, search_path
+from harness.model import DeviceKind
+from harness.tasks import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
+from harness.wire import Channel, WireError, pair
+
+START_TIMEOUT_S = 180.0
+"""Importing torch and making a CUDA context takes seconds; a cold disk makes it minutes."""
+
+MARGIN_S = 600.0
+"""Beyond a solution's own time limit: preparing a large problem, or truth on the CPU. Then the referee is stuck."""
+
+END_TIMEOUT_S = 30.0
+"""How long a killed referee may take to be gone, its GPU memory given back."""
+
+TAIL_BYTES = 4000
+"""So much of the end of a referee's log is told where it died."""
+
+ALLOCATOR = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "expandable_segments:True")
+"""Truth in float64 takes tens of gigabytes in one piece; torch's usual allocator splits such blocks for small tensors
+that stay, until the large ones fit nowhere. The second name is the newer one."""
+
+QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Idle OpenMP threads sleep. By default they spin for milliseconds after each parallel loop: the referee's then slow a
+contestant on the same cores by several times, and the other way round."""
+
+WORKER = ("-m", "harness.executors.worker")
+"""What Python runs as a referee's process; its channel's descriptor is the last argument."""
+
+
+class RefereeLost(Exception):
+    """A referee died, hung or failed; `detail` is its traceback or the end of its log."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason)
+        self.detail = detail
+
+
+class StartedProcess:
+    """A process that gets ready to be some run's referee: it knows its device's kind, its slot's name and its
+    environment (`env`, added to this process's), and imports what that takes.
+
+    It ends when this process does, by whatever means, and with it all that it starts. What it and its zygote say before
+    they have a log is kept in memory.
+    """
+
+    def __init__(
+        self, device: DeviceKind, slot: str, env: Mapping[str, str], *, command: Sequence[str] = WORKER
+    ) -> None:
+        own = {**ALLOCATOR, **QUIET_THREADS, "HARNESS_SLOT": slot, **env}
+        self._lock = threading.Lock()
+        self._read = 0
+        self._said = open(os.memfd_create("referee"), "rb", buffering=0)  # noqa: SIM115
+        fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)  # several processes write to it
+        ours, theirs = pair()
+        self.channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
+        try:
+            self._process = subprocess.Popen(
+                python(*command, str(theirs.fileno())),
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, **search_path(os.environ), **own},
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                start_new_session=True,
+            )
+        except BaseException:
+            self.channel.close()
+            self._said.close()
+            raise
+        finally:
+            theirs.close()
+        with suppress(WireError):  # one that died at once is met by its first task
+            self.channel.send({"device": device.value})
+
+    def said(self) -> bytes:
+        """What was said since this was asked last, less what went to a log."""
+        with self._lock:
+            if self._said.closed:
+                return b""
+            descriptor = self._said.fileno()
+            data = os.pread(descriptor, os.fstat(descriptor).st_size - self._read, self._read)
+            self._read += len(data)
+            return data
+
+    def kill(self) -> None:
+        """End it and all that it started; `end` waits for that."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """End it and all that it started, and wait until it is gone."""
+        self._process.kill()
+        # A process inside a driver that hangs dies when the driver lets it, if ever: the run does not wait for that.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_TIMEOUT_S)
+
+    def close(self) -> None:
+        """End it as `end` does, and drop what it said."""
+        self.end()
+        self.channel.close()
+        with self._lock:
+            self._said.close()
+
+
+class RefereeProcess:
+    """A referee with its device, in a process that was started for it. Raises `SlotLost` where it says that its device
+    is missing or ill."""
+
+    def __init__(self, process: StartedProcess, config: RefereeConfig, log_path: Path) -> None:
+        self._process = process
+        self._config = config
+        self._log_path = log_path
+        self._channel = process.channel
+        self._keeping = threading.Lock()
+        self.ready = False
+        self._starting = threading.Lock()
+        self._refused: RefereeLost | SlotLost | None = None
+        with suppress(RefereeLost):  # as above
+            self._send({"config": config.to_json(), "log_path": str(log_path)})
+
+    def wait_ready(self) -> None:
+        """Return once it has its device. Raises `RefereeLost` and `SlotLost`, the same every time. Safe for threads."""
+        with self._starting:
+            if self._refused is not None:
+                raise self._refused
+            if self.ready:
+                return
+            try:
+                message = self._receive(START_TIMEOUT_S)
+                if message["type"] != "ready":
+                    raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
+            except (RefereeLost, SlotLost) as refused:
+                self._refused = refused
+                raise
+            self.ready = True
+
+    def prepare(self, tasks: Sequence[Task]) -> None:
+        """Let it get ready what these will need, as long as it is asked nothing else. Raises `RefereeLost`."""
+        # The solutions may never be judged: what the harness's own code prints meanwhile is for the referee's log.
+        own = [replace(task, log_path=self._log_path) for task in tasks]
+        self._send({"type": "prepare", "tasks": [task.to_json() for task in own]})
+
+    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
+        """The verdict, or None where it is left open. Raises `RefereeLost` and `SlotLost`."""
+        self.wait_ready()
+        return self._ask({"type": "judge", "task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
+
+    def settle(self, task: Task) -> Outcome:
+        """The verdict that was left open. Raises `RefereeLost` and `SlotLost`."""
+        outcome = self._ask({"type": "settle", "task": task.to_json()})
+        if outcome is None:
+            raise RefereeLost("the referee left a verdict open twice", "")
+        return outcome
+
+    def _ask(self, message: Mapping[str, object]) -> Outcome | None:
+        self._send(message)
+        reply = self._receive(self._config.solution_timeout_s + MARGIN_S)
+        if reply["type"] == "owed":
+            return None
+        if reply["type"] != "judged":
+            raise RefereeLost(f"the referee failed: {reply.get('reason')}", str(reply.get("trace", "")))
+        return Outcome.from_json(reply["outcome"])
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        try:
+            self._channel.send(message)
+        except WireError as error:
+            raise RefereeLost(f"the referee process died: {error}", self._tail()) from error
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        try:
+            message = self._channel.receive(timeout_s).message
+        except (WireError, OSError) as error:
+            raise RefereeLost(f"the referee process died or hangs: {error}", self._tail()) from error
+        if message["type"] == "unavailable":
+            raise SlotLost(str(message["reason"]))
+        return message
+
+    def _tail(self) -> str:
+        self._keep_said()
+        return self._log_path.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+
+    def _keep_said(self) -> None:
+        """Add to the log what was said before its process knew it."""
+        with self._keeping:
+            if data := self._process.said():
+                with self._log_path.open("ab") as log:
+                    log.write(data)
+
+    def kill(self) -> None:
+        """End it and all that it started; `close` waits for that."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it and all that it started, and wait until it is gone."""
+        self._process.end()
+        with suppress(OSError):  # a full disk, or a folder that is gone, keeps nobody from ending
+            self._keep_said()
+        self._process.close()
