@@ -11,8 +11,8 @@ from harness.config import Machine, resolve
 from harness.environment import Environment, Gpu, MachineError, collect
 from harness.executors import ExecutorError, Order
 from harness.executors.local import LocalExecutor
-from harness.executors.seats import seats
 from harness.executors.node import build
+from harness.executors.seats import seats
 from harness.gpus import capabilities_in_use, visible_gpus
 from harness.model import DeviceKind
 
