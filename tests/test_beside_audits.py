@@ -15,14 +15,23 @@ from typing import Any
 import pytest
 from test_sidecheck import RIGHT, Court, a_court
 
-from harness.audit import Subject
+from harness.audit import Auditor, Subject
 from harness.guest import Guest, GuestFailed, failure_of
 from harness.hush import Hush
 from harness.messages import Attach, Broken, Stage
 from harness.model import Status, Workload
 from harness.posts import Posts
+from harness.refresh import Refresh
 from harness.sanitizers import Tool
 from harness.sidecheck import subject_of
+
+BEYOND = """========= Invalid __global__ read of size 4 bytes
+=========     at racy(const float *, float *)+0xc0 in cuda.cu:2
+=========     by thread (104,1,0) in block (7,0,2)
+=========     Access at 0x7f2b3ba00fa0 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f2b3ba00000 of size 4,000 bytes
+=========
+"""
 
 LONG_AUDIT = "time.sleep(8.0 * AUDITED)\n        "
 
@@ -172,3 +181,98 @@ def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tm
         assert len(posts) == 2
     finally:
         posts.close()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What audits and the last check of answers were told, in order."""
+    told: list[str] = []
+
+    def note(owner: type, name: str) -> None:
+        whole = getattr(owner, name)
+
+        def noted(self: object, *arguments: object) -> object:
+            told.append(name)
+            return whole(self, *arguments)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    for owner, name in ((Auditor, "announce"), (Auditor, "hold"), (Auditor, "withdraw"), (Refresh, "check")):
+        note(owner, name)
+    return told
+
+
+@pytest.fixture(scope="module")
+def kept_court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    with a_court(tmp_path_factory.mktemp("kept")) as held:
+        yield held
+
+
+SOME_AUDIT = "time.sleep(2.0 * AUDITED)\n        "
+
+
+def test_audits_are_told_of_the_silence_before_the_last_check(kept_court: Court, told: list[str]) -> None:
+    """One under way beside it stands still for the measurement, and goes on after it."""
+    waiting = kept_court.task(SOME_AUDIT + RIGHT)
+    assert kept_court.referee.begin(waiting) is None
+    assert "announce" not in told  # it is not timed
+    told.clear()
+    outcome = kept_court.referee.judge(kept_court.task(RIGHT, timed=True))
+    assert outcome.status is Status.passed, outcome
+    assert told[:3] == ["announce", "check", "hold"], told
+    assert kept_court.referee.settle(waiting).status is Status.passed
+
+
+@pytest.mark.parametrize("end", ["os._exit(3)", "return x"], ids=["dies", "wrong"])
+def test_nothing_stays_held_where_no_measurement_follows(kept_court: Court, told: list[str], end: str) -> None:
+    waiting, failing = kept_court.task(SOME_AUDIT + RIGHT), kept_court.task(RIGHT, timed=True)
+    assert kept_court.referee.begin(waiting) is None
+    told.clear()
+    fails = f"""self.calls = getattr(self, "calls", 0) + 1
+        if self.calls > {len(kept_court.referee._variants(failing.problem))} and not AUDITED:
+            {end}
+        """
+    outcome = kept_court.referee.judge(kept_court.task(fails + RIGHT, timed=True))
+    assert outcome.status is not Status.passed, outcome
+    assert told == ["announce", "check", "withdraw"], told
+    assert kept_court.referee.settle(waiting).status is Status.passed
+
+
+def test_nothing_stays_held_where_the_last_check_raises(
+    kept_court: Court, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, judged = kept_court.task(SOME_AUDIT + RIGHT), kept_court.task(SOME_AUDIT + RIGHT, timed=True)
+    assert kept_court.referee.begin(waiting) is None
+    told.clear()
+
+    def fails(self: Refresh, answered: object) -> None:
+        raise RuntimeError("a fault of the harness")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Refresh, "check", fails)
+        with pytest.raises(RuntimeError, match="a fault of the harness"):
+            kept_court.referee.judge(judged)
+    assert told == ["announce", "withdraw"]
+    assert kept_court.referee.settle(waiting).status is Status.passed
+
+
+def test_a_finding_is_confirmed_though_silence_was_announced(court: Court, told: list[str]) -> None:
+    """The tool that is to watch a call at full size would wait for the silence's end, and the silence for it."""
+    auditor = court.referee._auditor
+    assert auditor is not None
+    court.finding.write_text(BEYOND)
+    task = court.task("time.sleep(0.5 * AUDITED)\n        " + RIGHT, timed=True)
+    court.referee._begin_small(task)
+    side = court.referee._sides[str(task.log_path)]
+    assert side is not None
+    while not side.ready:
+        time.sleep(0.01)
+    waits_for_ever = threading.Timer(60.0, auditor.release)
+    waits_for_ever.start()
+    try:
+        outcome = court.referee.judge(task)
+        assert waits_for_ever.is_alive()
+    finally:
+        waits_for_ever.cancel()
+    assert told[:2] == ["announce", "check"], told
+    assert "audit_at_full_size" in outcome.evidence, outcome

@@ -100,12 +100,14 @@ def test_what_is_told_stops_while_nobody_waits_and_goes_on_when_recalled(root: i
 def test_being_told_is_undone_for_nobody_else(root: int) -> None:
     """Ids of processes that were ending when they were told may be another sandbox's now, which is held still."""
     with subprocess.Popen(["sleep", "600"]) as other:
-        other.send_signal(signal.SIGSTOP)
-        assert stand([other.pid])
-        freeze.recall(root, (*freeze.tell(root), other.pid))
-        assert states(other.pid) == {"T"}
-        assert not any("T" in states(pid) for pid in descendants(root))
-        other.kill()
+        try:
+            other.send_signal(signal.SIGSTOP)
+            assert stand([other.pid])
+            freeze.recall(root, (*freeze.tell(root), other.pid))
+            assert states(other.pid) == {"T"}
+            assert not any("T" in states(pid) for pid in descendants(root))
+        finally:
+            other.kill()
 
 
 def test_all_below_is_told_stopped_or_going(root: int) -> None:
@@ -117,6 +119,7 @@ def test_all_below_is_told_stopped_or_going(root: int) -> None:
     everything.go_on()
     assert not any("T" in states(pid) for pid in below)
     everything.tell()
+    assert stand(below)
     everything.stop()
     assert all(states(pid) == {"T"} for pid in below)
     everything.tell()

@@ -24,6 +24,12 @@ class Tools:
         self.told.append("hold")
         return self._ends_after is None or self.told.count("hold") <= self._ends_after
 
+    def announce(self) -> None:
+        self.told.append("announce")
+
+    def withdraw(self) -> None:
+        self.told.append("withdraw")
+
     def loosen(self) -> None:
         self.told.append("loosen")
 
@@ -74,3 +80,80 @@ def test_an_endless_one_is_waited_for_in_the_end(monkeypatch: pytest.MonkeyPatch
     told = silence(Tools(99), monkeypatch)
     assert told == ["hold", *["loosen", "hold"] * len(GO_ON_S), "drain"]
     assert slept == list(GO_ON_S)
+
+
+def test_what_is_announced_is_held_when_silence_begins_or_withdrawn(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    tools = Tools(0)
+    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    silence = Hush(tools, 0)  # type: ignore[arg-type]
+    silence.announce()
+    with silence.held():
+        assert tools.told == ["announce", "hold"]
+    silence.announce()
+    silence.withdraw()
+    assert tools.told == ["announce", "hold", "release", "announce", "withdraw"]
+    without = Hush(None, 0)
+    without.announce()
+    with without.held():
+        without.withdraw()
+
+
+class Clock:
+    """Stands where the hush's module has `time`: passes where it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+    def sleep(self, wait_s: float) -> None:
+        self.now_s += wait_s
+
+
+@pytest.mark.parametrize(
+    ("before_s", "waited_s", "last_s"),
+    [(0.5, 0.25, 0.5), (0.125, 0.25, 0.25), (2.0, 0.25, 1.25)],
+    ids=["as before", "longer than before", "sooner than before"],
+)
+def test_what_stopping_takes_is_known_within_bounds_where_it_was_announced(
+    monkeypatch: pytest.MonkeyPatch, before_s: float, waited_s: float, last_s: float
+) -> None:
+    """A gap's end is not announced: its silence takes as long as one did that was not, not what was left to wait."""
+    clock, takes_s = Clock(), before_s
+
+    class Slow(Tools):
+        def hold(self) -> bool:
+            clock.sleep(takes_s)
+            return super().hold()
+
+    tools = Slow(0)
+    monkeypatch.setattr(hush, "time", clock)
+    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    silence = Hush(tools, 0)  # type: ignore[arg-type]
+    with silence.held():
+        assert silence.last_s == before_s
+    takes_s = waited_s
+    silence.announce()
+    clock.sleep(1.0)
+    with silence.held():
+        assert silence.last_s == last_s
+    assert silence.waited_s == before_s + waited_s  # what it took beside other work is nobody's wait
+    with silence.held():
+        assert silence.last_s == waited_s
+
+
+def test_contestants_go_on_being_begun_while_silence_is_announced(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    tools, ahead = Tools(0), Tools(0)
+    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    silence = Hush(tools, 0, ahead)  # type: ignore[arg-type]
+    silence.announce()
+    silence.withdraw()
+    assert ahead.told == []
+    with silence.held():
+        assert ahead.told == ["hold"]
+    assert ahead.told == ["hold", "release"]

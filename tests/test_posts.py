@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.posts import Posts
+from harness.sandbox import SandboxPolicy, freeze
+from harness.sandbox.limits import descendants
 from harness.sanitizers import Tool
+from harness.zygote import Child
 
 SOON_S = 60.0
 STILL_S = 0.2
@@ -44,6 +48,56 @@ def under_way(posts: Posts) -> Iterator[Audit]:
         yield audit
     finally:
         audit.end()
+
+
+TOOL = """#!/bin/sh
+while [ "$1" != --log-file ]; do shift; done
+shift 2
+exec "$@"
+"""
+"""Stands in for compute-sanitizer: starts what it is given."""
+
+TARGETS = Path(__file__).parent / "sandboxed"
+TOOLS = (Tool.MEMCHECK, Tool.MEMCHECK, Tool.RACECHECK)
+
+
+@contextmanager
+def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Posts, list[Child]]]:
+    """Zygotes under tools, and below each a child in system calls that no stop interrupts, as in a GPU driver's."""
+    monkeypatch.setenv("PYTHONPATH", str(TARGETS))
+    tool = folder / "compute-sanitizer"
+    tool.write_text(TOOL)
+    tool.chmod(0o755)
+    posts = Posts(str(tool), preload=("busy",), logs=folder, most=dict.fromkeys(Tool, 2), again=lambda tool: None)
+    children: list[Child] = []
+    try:
+        children += [in_long_calls(posts, tool, folder) for tool in TOOLS]
+        assert [child.channel.receive(SOON_S).message for child in children] == [{"ready": True}] * len(TOOLS)
+        yield posts, children
+    finally:
+        posts.release()
+        for child in children:
+            child.close()
+        posts.close()
+
+
+def in_long_calls(posts: Posts, tool: Tool, folder: Path) -> Child:
+    policy = SandboxPolicy(readable=(TARGETS,), under_tool=True)
+    return posts.take(tool).zygote.spawn("busy:in_long_calls", policy, folder / "log")
+
+
+def states(child: Child) -> set[str]:
+    """Of all processes of a sandbox."""
+    assert child.pid is not None
+    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in descendants(child.pid)}
+
+
+def come_to(children: Sequence[Child], *, still: bool) -> bool:
+    """Whether all of them stand still, or go on, in a while."""
+    deadline = time.monotonic() + SOON_S
+    while any((states(child) == {"T"}) is not still for child in children) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return all((states(child) == {"T"}) is still for child in children)
 
 
 @pytest.fixture
@@ -80,6 +134,81 @@ def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: Pos
     posts.release()
     assert second.begun.wait(SOON_S)
     second.end()
+
+
+def test_all_are_told_to_stop_before_any_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one tool, and of all: what is waited for later must not begin another long call meanwhile."""
+    stop, first = freeze.stop, threading.Event()
+    with watched(tmp_path, monkeypatch) as (posts, children), under_way(posts):
+
+        def stop_alone(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
+            if not first.is_set():
+                first.set()
+                assert come_to(children, still=True)
+            return stop(root, known)
+
+        monkeypatch.setattr(freeze, "stop", stop_alone)
+        assert posts.hold()
+        assert first.is_set()
+        assert [states(child) for child in children] == [{"T"}] * len(TOOLS)
+        posts.release()
+        assert come_to(children, still=False)
+
+
+def test_what_is_announced_stops_while_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched(tmp_path, monkeypatch) as (posts, children), under_way(posts):
+        posts.announce()
+        posts.announce()
+        assert come_to(children, still=True)
+        posts.withdraw()
+        assert come_to(children, still=False)
+        posts.announce()
+        assert posts.hold()
+        assert [states(child) for child in children] == [{"T"}] * len(TOOLS)
+        posts.withdraw()  # it is no more than announced no longer
+        posts.announce()
+        posts.withdraw()
+        assert [states(child) for child in children] == [{"T"}] * len(TOOLS)
+        posts.loosen()
+        assert come_to(children, still=False)
+        posts.announce()  # what is let go on in a silence goes on
+        posts.withdraw()
+        second = Audit(posts)
+        assert not second.begun.wait(STILL_S)
+        assert come_to(children, still=False)
+        posts.release()
+        assert second.begun.wait(SOON_S)
+        second.end()
+
+
+def test_what_begins_below_a_tool_is_held_when_that_was_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a zygote that is begun meanwhile, too."""
+    with watched(tmp_path, monkeypatch) as (posts, _), under_way(posts):
+        posts.announce()
+        with in_long_calls(posts, Tool.SYNCCHECK, tmp_path) as late:
+            assert states(late) == {"T"}
+            posts.withdraw()
+            assert come_to([late], still=False)
+
+
+@pytest.mark.parametrize("undone_by", ["withdraw", "release"])
+def test_no_audit_begins_while_silence_is_announced(posts: Posts, undone_by: str) -> None:
+    posts.announce()
+    first = Audit(posts)
+    assert not first.begun.wait(STILL_S)
+    getattr(posts, undone_by)()
+    assert first.begun.wait(SOON_S)
+    before_s = posts.clock()
+    posts.announce()
+    held_s = posts.clock()
+    threading.Event().wait(0.05)
+    assert before_s <= posts.clock() == held_s  # none of its time, as if it stood still already
+    posts.hold()
+    assert posts.clock() == held_s
+    posts.release()
+    first.end()
 
 
 def test_tools_have_their_time_where_they_are_let_go_on_alone(posts: Posts) -> None:
