@@ -12,8 +12,6 @@ from harness import comparison_kernel
 from harness.hostcuda.loader import load
 from harness.nvrtc import Argument, Launch
 
-BLOCKS = 7
-
 _HEAD = "#include <torch/extension.h>\n#define ACTUAL 0\n#define TRUTH 1\n"
 
 _LAUNCHERS = """
@@ -63,8 +61,9 @@ def _launcher(run: object) -> Launch:
     return launch
 
 
-def install(folder: Path) -> None:
-    """From now on, in this process, pairs of the two types have these kernels. `folder` takes what is built."""
+def install(folder: Path, *, blocks: int) -> None:
+    """From now on, in this process, pairs of these types have the kernels, in so many blocks. `folder` takes what is
+    built."""
     module = load(_HEAD + comparison_kernel._SOURCE + _LAUNCHERS, _DECLARED, _NAMES, checked=False, folder=folder)
     launchers = [_launcher(getattr(module, name)) for name in _NAMES]
 
@@ -73,4 +72,4 @@ def install(folder: Path) -> None:
 
     comparison_kernel.fits = fits
     comparison_kernel._kernels = lambda actual, truth: launchers
-    comparison_kernel._blocks = lambda tensor: BLOCKS
+    comparison_kernel._blocks = lambda tensor: blocks

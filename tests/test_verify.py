@@ -86,20 +86,56 @@ def test_an_input_that_a_call_changed_is_found_in_its_set(bench: Bench) -> None:
     assert statuses(bench) == [None, Status.mutated_input, None]
 
 
+WHOLE = PROBLEM.replace("x + y", "(100 * (x + y)).long()")
+"""With integers, which need no kernel, calls are judged together on any device."""
+
+
+def change(bench: Bench, index: int) -> None:
+    """Another input, and the answer to it, as a kernel could write them that its process has left behind."""
+    bench.tensor(bench.sets[index].inputs[0])[0, 0] = 7.0
+    (output,) = flatten(bench.oracle.forward(bench.arguments(index)))[0]
+    bench.tensor(bench.sets[index].outputs[0]).copy_(output)
+
+
+@pytest.mark.parametrize("source", [PROBLEM, WHOLE])
 def test_an_input_that_changes_before_its_truth_is_computed_is_found(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a kernel could do it that its process has left behind."""
+    bench = bench_of(source)
     truth = bench.truth
 
     def late(index: int, changed: tuple[int, ...]) -> Truth:
         if index == 1:
-            bench.tensor(bench.sets[1].inputs[0])[0, 0] = 7.0
-            bench.tensor(bench.sets[1].outputs[0]).copy_(torch.add(*bench.tensors(bench.sets[1].inputs)))
+            change(bench, 1)
         return truth(index, changed)
 
     monkeypatch.setattr(bench, "truth", late)
     assert statuses(bench) == [None, None, Status.mutated_input]
+
+
+def test_an_input_that_changes_before_a_wrong_answer_is_looked_at_again_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second look at all inputs is behind the last truth, not behind those of the calls taken together."""
+    bench = bench_of(WHOLE)
+    truth, compare = bench.truth, bench.compare_inputs
+    asked: list[int] = []
+
+    def late(index: int, changed: tuple[int, ...]) -> Truth:
+        asked.append(index)
+        if asked.count(1) == 2:
+            change(bench, 1)
+        return truth(index, changed)
+
+    def wrong_until_then(indices: list[int]) -> torch.Tensor:
+        if not asked:
+            bench.tensor(bench.sets[1].outputs[0])[0, 0] += 1
+        return compare(indices)
+
+    monkeypatch.setattr(bench, "truth", late)
+    monkeypatch.setattr(bench, "compare_inputs", wrong_until_then)
+    assert statuses(bench) == [None, None, Status.mutated_input]
+    assert asked == [2, 0, 1, 1]
 
 
 def test_indices_that_only_float32_rounding_ties_are_right(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,186 @@
+"""Right and wrong answers to small problems of many kinds, and what a verifier finds of them: with the calls of a round
+taken together, and each by itself. Used by `test_values`, on a GPU and with the comparison's kernels on the CPU."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from harness import values
+from harness.bench import POISON, Bench
+from harness.devices import open_device
+from harness.measure import Turn
+from harness.messages import BurstDone, CallClaim, CallMode, Leaf
+from harness.model import DeviceKind, PrecisionClass, Problem, Workload
+from harness.verify import Finding, Verifier
+
+_HEAD = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(53))
+    def forward(self, x, y):
+        {body}
+def get_inputs():
+    return [torch.rand(37, 53){dtype}, torch.rand(37, 53){dtype}]
+def get_init_inputs():
+    return []
+"""
+
+BODIES = {
+    "sum of products": "return x @ y.T",
+    "one number": "return (x * y).sum()",
+    "nothing and something": "return x[:0], x + y",
+    "numbers and indices": "return x + y, torch.argmax(x, dim=1), x > 0.5, (100 * y).to(torch.int32)",
+    "ties": "return torch.argmax(1.0 + 1e-9 * x, dim=1), x + y",
+    "state": "self.seen.add_(x.sum(0)); return x * y",
+    "inputs changed": "x.mul_(2.0); return x + y",
+    "other layouts": "return (x @ y.T).T, (x + y)[:, 1:], (x + y).view(-1)[1:]",
+    "a constant": "return {'mean': float(x.mean()), 'sum': x + y}",
+    "complex": "return torch.complex(x, y)",
+    "zero": "return x - x",
+    "too large": "return torch.exp(80.0 * x)",
+}
+NARROW = {"half": ".half()", "bfloat16": ".bfloat16()", "float64": ".double()"}
+
+PROBLEMS = {name: _HEAD.replace("{body}", body).replace("{dtype}", "") for name, body in BODIES.items()}
+PROBLEMS |= {
+    name: _HEAD.replace("{body}", "return x * y, x - y").replace("{dtype}", cast) for name, cast in NARROW.items()
+}
+
+CALLS = 3
+STRESSED = ("own", "large_values", "zero_mean")
+SPOILT = 1
+"""The call whose answer is changed."""
+
+
+def _set(place: int, value: float) -> Callable[[torch.Tensor], None]:
+    return lambda tensor: tensor.view(-1)[place : place + 1 or None].fill_(value)
+
+
+def _scale(by: float) -> Callable[[torch.Tensor], None]:
+    return lambda tensor: tensor.copy_(tensor.to(torch.complex128 if tensor.is_complex() else torch.float64) * by)
+
+
+SPOILERS: dict[str, Callable[[torch.Tensor], object]] = {
+    "right": lambda tensor: None,
+    "rounding": _scale(1 + 1e-7),
+    "low precision": _scale(1 + 3e-3),
+    "twice": _scale(2.0),
+    "all zero": lambda tensor: tensor.zero_(),
+    "first": _set(0, 77.0),
+    "last": _set(-1, 77.0),
+    "minus zero": _set(3, -0.0),
+    "NaN": _set(5, float("nan")),
+    "infinite": _set(-2, float("inf")),
+    "minus infinite": _set(0, float("-inf")),
+    "huge": _set(2, 6e4),
+    "never written": lambda tensor: tensor.view(-1).view(torch.uint8).fill_(POISON),
+    "in reverse": lambda tensor: tensor.copy_(tensor.reshape(-1).flip(0).reshape(tensor.shape)),
+}
+"""What is done to one tensor of an answer."""
+
+
+def bench_of(source: str, device: DeviceKind) -> Bench:
+    problem = Problem(id="level1/1", name="some", path=Path("1_some.py"), source=source, digest=source)
+    return Bench(problem, Workload(name="full"), open_device(device), sets_wanted=CALLS, secret=random.Random(1))
+
+
+def answer(bench: Bench, variants: Sequence[str]) -> tuple[list[Turn], BurstDone]:
+    """What a solution that is the reference itself would answer to calls on fresh inputs."""
+    claims = []
+    for index, variant in enumerate(variants):
+        bench.draw(index, variant)
+        given = bench.answer(index, ())
+        held = bench.sets[index]
+        state = [given.state[name] for name in bench.traits.updates_state]
+        for slot, leaf in zip((*held.outputs, *held.state), (*given.leaves, *state), strict=True):
+            bench.tensor(slot).copy_(leaf)
+        for slot, leaf in zip(held.inputs, given.inputs, strict=False):
+            bench.tensor(slot).copy_(leaf)
+        leaves = tuple(
+            Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=index + 1)
+            for slot in held.outputs
+        )
+        tree = given.tree.to_json()
+        claims.append(CallClaim(tree=tree, leaves=leaves, state_missing=(), device_s=0.0, window_s=0.0))
+    turns = [Turn(index=index, mode=CallMode.COLD) for index in range(len(variants))]
+    return turns, BurstDone(claims=tuple(claims), reports=())
+
+
+def spoilt(bench: Bench) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Every way of spoiling one tensor of call `SPOILT`, by name."""
+    held = bench.sets[SPOILT]
+    slots = (*held.outputs, *held.state, *(held.inputs if bench.traits.mutates_inputs else ()))
+    for number, slot in enumerate(slots):
+        tensor = bench.tensor(slot)
+        for name, spoil in SPOILERS.items():
+            enough = tensor.numel() > 8 or (name in ("right", "twice", "NaN", "never written") and tensor.numel())
+            special = name in ("NaN", "infinite", "minus infinite", "rounding", "low precision", "huge")
+            if enough and (tensor.is_floating_point() or tensor.is_complex() or not special):
+                yield f"{name}, tensor {number}", lambda spoil=spoil, tensor=tensor: spoil(tensor)  # type: ignore[misc]
+
+
+class Counted:
+    """Counts how often something is called."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.function, self.times = function, 0
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        self.times += 1
+        return self.function(*arguments, **named)
+
+
+def found(
+    bench: Bench, turns: Sequence[Turn], done: BurstDone, *, together: bool, with_reference: bool
+) -> tuple[list[Finding], int]:
+    """What a new verifier finds twice over, and how many pairs it compared one by one."""
+    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+    enqueue, compare = values.enqueue, values.compare
+    counted = Counted(compare)
+    values.compare = counted  # type: ignore[assignment]
+    if not together:
+        values.enqueue = lambda actual, truth, readings: None  # type: ignore[assignment]
+    try:
+        findings = verifier.check(turns, done, with_reference=with_reference)
+        return findings + verifier.check(turns, done, with_reference=False), counted.times
+    finally:
+        values.enqueue, values.compare = enqueue, compare  # type: ignore[assignment]
+
+
+def disagreements(source: str, device: DeviceKind, variants: Sequence[str] = ("own",) * CALLS) -> list[str]:
+    """The ways of spoiling an answer of which other things are found when calls are judged together."""
+    bench = bench_of(source, device)
+    wrong = []
+    try:
+        for with_reference in (True, False):
+            turns, done = answer(bench, variants)
+            kept = bench.arena.tensor(0, (bench.arena.nbytes,), torch.uint8).clone()
+            for name, spoil in spoilt(bench):
+                spoil()
+                apart, _ = found(bench, turns, done, together=False, with_reference=with_reference)
+                together, _ = found(bench, turns, done, together=True, with_reference=with_reference)
+                if apart != together:
+                    wrong.append(f"{name}: {apart} but together {together}")
+                if name.startswith("right") and any(finding.failure for finding in apart):
+                    wrong.append(f"{name}: {apart}")
+                bench.arena.tensor(0, (bench.arena.nbytes,), torch.uint8).copy_(kept)
+    finally:
+        bench.close()
+    return wrong
+
+
+def compared_alone(source: str, device: DeviceKind) -> int:
+    """How many pairs of right answers are compared one by one though calls are judged together."""
+    bench = bench_of(source, device)
+    try:
+        findings, alone = found(bench, *answer(bench, ("own",) * CALLS), together=True, with_reference=True)
+        assert not any(finding.failure for finding in findings)
+        return alone
+    finally:
+        bench.close()
