@@ -209,6 +209,14 @@ def test_no_audit_begins_while_silence_is_announced(posts: Posts, undone_by: str
     assert posts.clock() == held_s
     posts.release()
     first.end()
+    posts.announce()
+    posts.loosen()
+    posts.withdraw()
+    second = Audit(posts)
+    assert not second.begun.wait(STILL_S)
+    posts.release()
+    assert second.begun.wait(SOON_S)
+    second.end()
 
 
 def test_tools_have_their_time_where_they_are_let_go_on_alone(posts: Posts) -> None:
