@@ -203,38 +203,49 @@ def eval_command(
     }
     found = environment.collect()
     settled = settle(found, config, options)
-    done = carry_out(context.obj, settled, found, quiet_stdout=as_json, resumable=True)
-    # Not at the top: tables take numpy, which nothing before needs.
-    from harness.report import board, terminal
-    from harness.scoring import By, leaderboard
-
-    records = RunStore.open(settled.run_dir).records()
-    if as_json:
-        print_json(
-            {
-                "run": str(settled.run_dir),
-                "skipped": done.skipped,
-                "wall_s": done.wall_s,
-                "records": [item.to_json() for item in records],
-            }
-        )
-    else:
-        put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
-        # One author's rows would be one row.
-        by = By.author if len({item.author for item in records}) > 1 else By.solution
-        put("Leaderboard", board.table(leaderboard(records, by=by), by))
-        say(f"everything about one of them: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
+    show = _show_json if as_json else _show_summary
+    done = carry_out(context.obj, settled, found, quiet_stdout=as_json, resumable=True, then=show)
     if ours := sum(item.status is Status.harness_error for item in done.records):
         again = f"--resume --run-id {settled.run_id} tries again"
         fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
 
 
+def _show_json(settled: RunConfig, done: Ran) -> None:
+    print_json(
+        {
+            "run": str(settled.run_dir),
+            "skipped": done.skipped,
+            "wall_s": done.wall_s,
+            "records": [item.to_json() for item in RunStore.open(settled.run_dir).records()],
+        }
+    )
+
+
+def _show_summary(settled: RunConfig, done: Ran) -> None:
+    # Not at the top: tables take numpy, which nothing before needs.
+    from harness.report import board, terminal
+    from harness.scoring import By, leaderboard
+
+    put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    records = RunStore.open(settled.run_dir).records()
+    # One author's rows would be one row.
+    by = By.author if len({item.author for item in records}) > 1 else By.solution
+    put("Leaderboard", board.table(leaderboard(records, by=by), by))
+    say(f"everything about one of them: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
+
+
 def carry_out(
-    run: Evaluate | None, settled: RunConfig, found: Environment, *, quiet_stdout: bool, resumable: bool = False
+    run: Evaluate | None,
+    settled: RunConfig,
+    found: Environment,
+    *,
+    quiet_stdout: bool,
+    resumable: bool = False,
+    then: Callable[[RunConfig, Ran], None] = lambda settled, done: None,
 ) -> Ran:
-    """Evaluate with `run` (by default the pipeline), shown as it goes. The command ends where the user interrupts it, a
-    signal asks for it (128 and its number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume`
-    to go on with then."""
+    """Evaluate with `run` (by default the pipeline), shown as it goes, `then` show what came of it while the referees'
+    processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
+    number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then."""
     view: Shown | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
@@ -243,7 +254,9 @@ def carry_out(
 
             view = Shown(quiet_stdout=quiet_stdout)
             with view.progress:
-                return evaluate(settled, found, view, ahead) if run is None else run(settled, found, view)
+                done = evaluate(settled, found, view, ahead) if run is None else run(settled, found, view)
+            then(settled, done)
+            return done
     except KeyboardInterrupt:
         fail(f"interrupted; {_left(settled, view, resumable)}", INTERRUPTED)
     except SystemExit as ended:

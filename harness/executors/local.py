@@ -42,9 +42,10 @@ class LocalExecutor:
         worker: Sequence[str] = WORKER,
         ahead: Ahead | None = None,
     ) -> None:
-        """`ahead` has the processes that were started for this run already; those it lacks are started."""
+        """`ahead` has the processes that were started for this run already; those it lacks are started. Its owner waits
+        for their ends, too."""
         self.builders = config.jobs
-        self._ahead = ahead or Ahead()
+        self._ahead = ahead
         self._logs = logs
         self._worker = worker
         self._lock = threading.Lock()
@@ -138,7 +139,8 @@ class LocalExecutor:
         return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
 
     def close(self) -> None:
-        """End every builder, referee and contestant. Idempotent."""
+        """End every builder, referee and contestant, and wait until they are gone; where the processes were started
+        ahead, their owner does that. Idempotent."""
         self._end_referees()
         self._builders.close()
 
@@ -149,7 +151,8 @@ class LocalExecutor:
             _, env = self._seats[name]
             log_path = self._logs / ("_referee.log" if len(self._seats) == 1 else f"_referee-{name}.log")
             log_path.touch()
-            process = self._ahead.take(name) or StartedProcess(self._settings.device, name, env, command=self._worker)
+            process = self._ahead.take(name) if self._ahead is not None else None
+            process = process or StartedProcess(self._settings.device, name, env, command=self._worker)
             made = RefereeProcess(process, self._settings, log_path)
             self._referees[name] = made
             return made
@@ -164,10 +167,15 @@ class LocalExecutor:
     def _end_referees(self) -> None:
         with self._lock:
             self._closed = True
-            for referee in self._referees.values():
-                referee.kill()  # all at once: a GPU's context takes a while to be gone
-        for name in list(self._referees):
-            self._end(name)
+            killed = list(self._referees.values())
+            self._referees.clear()
+        for referee in killed:
+            referee.kill()
+        for referee in killed:
+            if self._ahead is not None:
+                self._ahead.await_end(referee)
+            else:
+                referee.close()
 
     def __enter__(self) -> LocalExecutor:
         return self
