@@ -1,8 +1,8 @@
 """Runs on disk, as they are read: which folders are runs, what their records and their `run.yaml` say, and whether that
 can be. `harness.store` writes them and describes the format.
 
-Imports only the vocabulary; trusted side. Any file may have been edited by anybody: what is wrong is named by its line,
-and numbers that JSON or float64 does not have are refused.
+Imports the vocabulary and `texts`; trusted side. Any file may have been edited by anybody: what is wrong is named by
+its line, and numbers that JSON or float64 does not have are refused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import yaml
 
 from harness.model import RECORD_FORMAT, RUN_FORMAT, Record
+from harness.texts import parse_yaml
 
 Identity = tuple[str, str, str, str]
 
@@ -135,7 +136,7 @@ def read_head(folder: Path) -> dict[str, Any]:
     """What `run.yaml` holds; empty where there is none. Raises `StoreError`."""
     path = folder / "run.yaml"
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        value = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

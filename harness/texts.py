@@ -5,6 +5,7 @@ Edge; imports the vocabulary. Trusted side, reading untrusted files. Nothing is 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,32 @@ def read_yaml(path: Path) -> Any:
     """A YAML file without tags and without a key twice. Raises `OSError`, or `ValueError` with one line."""
     text = read_source(path)
     try:
-        return yaml.load(text, Loader=_StrictLoader)
+        return yaml.load(text, Loader=_StrictFast if _is_flat(text) else _Strict)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
         raise ValueError(f"not valid YAML: {one_line(str(error))}") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """Any YAML without tags; of a key given twice the last one counts. Raises `yaml.YAMLError`, `ValueError` and
+    `RecursionError`."""
+    return yaml.load(text, Loader=_Fast if _is_flat(text) else yaml.SafeLoader)
 
 
 _Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser where PyYAML was built with it: a tenth of the time, and every command waits for it."""
 
+_MOST_OPENED = 5000
+_OPENS = re.compile(r"[\[{]|[-?][ \t]")
 
-class _StrictLoader(_Fast):  # type: ignore[misc]
-    """YAML's safe loader, except that a key given twice is an error instead of the last one winning."""
+
+def _is_flat(text: str) -> bool:
+    """Whether libyaml may see it: composing, it calls itself for each level until the stack is used up, which ends the
+    process (at some ten thousand levels). Levels that lines' indents open take a file of megabytes to be so many."""
+    return sum(1 for _ in _OPENS.finditer(text)) <= _MOST_OPENED
+
+
+class _StrictKeys:
+    """A key given twice is an error instead of the last one winning."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -64,5 +80,13 @@ class _StrictLoader(_Fast):  # type: ignore[misc]
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"`{key.value}` stands twice", key.start_mark)
             seen.add(key.value)
-        held: dict[Any, Any] = super().construct_mapping(node, deep)
+        held: dict[Any, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
         return held
+
+
+class _Strict(_StrictKeys, yaml.SafeLoader):
+    """PyYAML's safe loader, with strict keys."""
+
+
+class _StrictFast(_StrictKeys, _Fast):  # type: ignore[misc]
+    """libyaml's, with strict keys."""

@@ -472,6 +472,15 @@ class TestAuthors:
         assert "author.yaml" in findings(find_solutions, [tmp_path / "s"], catalog)[0]
 
 
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+def test_yaml_that_nests_without_end_ends_no_process(root: Path, tmp_path: Path, opening: str) -> None:
+    """libyaml's parser would use up the stack."""
+    write(tmp_path / "s/ann/level1/16_a.py")
+    write(tmp_path / "s/ann/author.yaml", opening * 200_000)
+    (told,) = findings(find_solutions, [tmp_path / "s"], load_problems(root))
+    assert "author.yaml: not valid YAML: " in told
+
+
 def test_long_lists_are_cut_in_the_text_only() -> None:
     error = CatalogError([f"finding {i}" for i in range(100)])
     assert len(error.findings) == 100
