@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from harness import values
+from harness import comparison_real, values
 from harness.bench import POISON, Bench
 from harness.devices import open_device
 from harness.measure import Turn
@@ -137,24 +137,43 @@ class Counted:
 
 
 def found(
-    bench: Bench, turns: Sequence[Turn], done: BurstDone, *, together: bool, with_reference: bool
+    bench: Bench,
+    turns: Sequence[Turn],
+    done: BurstDone,
+    *,
+    together: bool,
+    with_reference: bool,
+    kernels: bool = True,
 ) -> tuple[list[Finding], int]:
     """What a new verifier finds twice over, and how many pairs it compared one by one."""
     verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-    enqueue, compare = values.enqueue, values.compare
+    enqueue, compare, measure = values.enqueue, values.compare, comparison_real.enqueue
     counted = Counted(compare)
     values.compare = counted  # type: ignore[assignment]
     if not together:
         values.enqueue = lambda actual, truth, readings: None  # type: ignore[assignment]
+    if not kernels:
+        comparison_real.enqueue = lambda actual, truth: None
     try:
         findings = verifier.check(turns, done, with_reference=with_reference)
         return findings + verifier.check(turns, done, with_reference=False), counted.times
     finally:
         values.enqueue, values.compare = enqueue, compare  # type: ignore[assignment]
+        comparison_real.enqueue = measure
+
+
+EXACT = ("wrong", "first", "pattern", "non_finite_mismatches", "borrowed", "unwritten", "compared")
+"""What torch's own operations must say of an answer to the letter: errors are sums, and of equals each may be named."""
+
+
+def essence(finding: Finding) -> object:
+    outputs = finding.judgement.evidence["outputs"] if finding.judgement else ()
+    status = finding.failure.status if finding.failure else None
+    return status, finding.kernelbench, [[output[key] for key in EXACT] for output in outputs]
 
 
 def disagreements(source: str, device: DeviceKind, variants: Sequence[str] = ("own",) * CALLS) -> list[str]:
-    """The ways of spoiling an answer of which other things are found when calls are judged together."""
+    """The ways of spoiling an answer of which other things are found when calls are judged together, or by kernels."""
     bench = bench_of(source, device)
     wrong = []
     try:
@@ -165,6 +184,9 @@ def disagreements(source: str, device: DeviceKind, variants: Sequence[str] = ("o
                 spoil()
                 apart, _ = found(bench, turns, done, together=False, with_reference=with_reference)
                 together, _ = found(bench, turns, done, together=True, with_reference=with_reference)
+                plain, _ = found(bench, turns, done, together=False, with_reference=with_reference, kernels=False)
+                if [essence(finding) for finding in plain] != [essence(finding) for finding in together]:
+                    wrong.append(f"{name}: by torch's operations {plain}, but {together}")
                 if apart != together:
                     wrong.append(f"{name}: {apart} but together {together}")
                 if name.startswith("right") and any(finding.failure for finding in apart):
