@@ -78,6 +78,4 @@ def start_ahead(config: RunConfig, environment: Environment, *, command: Sequenc
 
 
 def _worth_it(config: RunConfig) -> bool:
-    if config.executor != "local" or not config.problems.is_dir():
-        return False
-    return bool(config.paths) and all(path.exists() for path in config.paths)
+    return config.executor == "local" and config.problems.is_dir() and all(path.exists() for path in config.paths)
