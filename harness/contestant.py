@@ -20,7 +20,7 @@ import torch
 from harness.backtoback import BackToBack, Step
 from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device
-from harness.empty import empty_call_s
+from harness.empty import empty_calls
 from harness.gate import StreamGate
 from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
@@ -155,7 +155,7 @@ class Contestant:
     def _time_empty(self) -> EmptyTimed:
         assert self._device is not None
         try:
-            return EmptyTimed(device_s=empty_call_s(self._device))
+            return empty_calls(self._device)
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
 

@@ -14,7 +14,7 @@ from typing import Any
 from harness.bench import Bench
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
-from harness.messages import Attach, Burst, BurstDone, Call, Load, Open
+from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.model import DeviceKind
 from harness.nonstop import LATE_WRITE, Asker
 from harness.places import all_placed
@@ -59,7 +59,7 @@ class Conversation:
         self._deadline = begin + config.solution_timeout_s
         self._unmatched: tuple[str, ...] = ()
         self._peak_bytes: int | None = None
-        self._empty_call_s: float | None = None
+        self._empty: EmptyTimed | None = None
         self._closed: list[int] = []
         self._closed_digests: list[int] = []
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
@@ -74,7 +74,7 @@ class Conversation:
         bench, config = self._bench, self._config
         self._guest.attach(attach_request(self._config, bench), bench.arena.fd, config.load_timeout_s)
         if empty:
-            self._empty_call_s = self._guest.empty_call_s(config.load_timeout_s)
+            self._empty = self._guest.empty_calls(config.load_timeout_s)
         loaded = self._guest.load(
             Load(
                 source=self._task.source,

@@ -34,6 +34,7 @@ from harness.messages import (
     parse_reply,
 )
 from harness.model import Failure, Status, one_line
+from harness.queues import ONE_QUEUE
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.freeze import StopError
 from harness.wire import FrameTimeout, WireError
@@ -85,6 +86,8 @@ class Guest:
         """What opening its device took, where it was opened ahead."""
         self._memory_limit_bytes = memory_limit_bytes
         self._emulated = not policy.gpu
+        self.has_one_queue = ONE_QUEUE.items() <= policy.env.items()
+        """Whether a context that it opens on a GPU has a single hardware queue."""
         self._exit: ExitReport | None = None
         self._stopped_s = time.perf_counter()
 
@@ -134,12 +137,12 @@ class Guest:
         if not isinstance(reply, Loaded):
             raise GuestFailed(_protocol("attach", reply))
 
-    def empty_call_s(self, timeout_s: float) -> float:
-        """Device seconds of a call that does next to nothing in its process (`harness.empty`). Only before `load`."""
+    def empty_calls(self, timeout_s: float) -> EmptyTimed:
+        """What calls that do next to nothing take in its process (`harness.empty`). Only before `load`."""
         reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, EmptyTimed):
             raise GuestFailed(_protocol("empty calls", reply))
-        return reply.device_s
+        return reply
 
     def load(self, request: Load, timeout_s: float) -> Loaded:
         reply = self._ask(request, (), Stage.IMPORT, timeout_s)

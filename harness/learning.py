@@ -10,14 +10,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from harness import idle
+from harness import empty, idle
 from harness.aside import learn_copying
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
 from harness.contention import wait_until_alone
 from harness.guest import GuestFailed
 from harness.measure import plan_turns
-from harness.messages import Manner
+from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
 from harness.nonstop import Nonstop, Refusal
 from harness.quiet import Known, measure_quiet
@@ -86,7 +86,7 @@ def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: 
         try:
             with standby.lent(own) as guest:
                 session = _Trusted(terms, bench, guest, own, {}, {}, time.perf_counter())
-                session.load()
+                session.load(known.quiet.empty_calls)
                 for _ in range(TRIES):
                     alone = _left_alone(bench, PATIENCE_S)
                     pauses = session.with_pauses(_sets(terms, bench))
@@ -114,8 +114,11 @@ def _lower(known: Known, pauses: Calibration, nonstop: Mapping[Manner, Calibrati
 class _Trusted(Session):
     """A session with the harness's own solution, which is loaded, timed and not judged."""
 
-    def load(self) -> None:
-        self._load()
+    def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
+        """Bring it in; the first one's empty calls count for the contestants after it."""
+        known = empty.of(self._bench.device).knows(one_queue=self._guest.has_one_queue)
+        self._load(empty=bool(lanes) and not known)
+        self._compare(lanes)
 
     @property
     def peak_bytes(self) -> int | None:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import empty
 from harness.bench import Bench
 from harness.calibration import Calibration
 from harness.devices import DeviceError
-from harness.empty import own_empty_calls_s
 from harness.measure import ReferenceRunner, Turn
-from harness.messages import CallMode, Manner
+from harness.messages import CallMode, EmptyTimed, Manner
 from harness.model import DeviceKind, one_line
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
 
@@ -77,7 +77,7 @@ class Quiet:
     queued_s: float | None = None
     graph_s: float | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
-    empty_calls_s: Mapping[int, float] = field(default_factory=dict)
+    empty_calls: Mapping[int, EmptyTimed] = field(default_factory=dict)
     """Of calls that do next to nothing, in this process, by lane (`harness.empty`); none where device time is no GPU's,
     or calls are so long that it does not matter."""
 
@@ -149,7 +149,7 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         measured_log_width=measured,
         least_log_width=least,
         peak_bytes=peak_bytes,
-        empty_calls_s=own_empty_calls_s(bench.device) if to_compare else {},
+        empty_calls=empty.of(bench.device).own() if to_compare else {},
         **held,
     )
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness import peaks, walls
+from harness import empty, peaks, walls
 from harness.alongside import NO_MEMORY, Alongside
 from harness.audit import Auditor
 from harness.baselines import Keeper
@@ -28,7 +28,6 @@ from harness.bench import Bench, NoRoom
 from harness.conversation import open_request
 from harness.datasheets import Peaks
 from harness.devices import Device, open_device
-from harness.empty import forget_own
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
@@ -343,7 +342,7 @@ class Referee:
             self._warmed += 1
             self._learn(task)
             self._known = None
-            forget_own(self.device)
+            empty.of(self.device).forget()
 
     def _find_peaks(self) -> None:
         """Look whether this GPU's peaks were measured before."""

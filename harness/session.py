@@ -15,13 +15,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness import empty
 from harness.aside import reserve
 from harness.baselines import Keeper, with_baselines
 from harness.bench import Bench
 from harness.conversation import Conversation
 from harness.datasheets import Peaks, datasheet
 from harness.disturbance import DISTURBED
-from harness.empty import nearest_lane
+from harness.empty import Compared
 from harness.gpustate import GpuMonitor, Watch
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
@@ -35,7 +36,7 @@ from harness.measure import (
     calls_of,
     run_rounds,
 )
-from harness.messages import BurstDone, CallMode
+from harness.messages import BurstDone, CallMode, EmptyTimed
 from harness.model import DeviceKind, Failure, Status
 from harness.nonstop import Figures, Nonstops
 from harness.quiet import Known
@@ -104,7 +105,7 @@ class Session(Conversation):
         self._labels: list[str] = []
         self._answered: list[int] = []
         self._call_s = 0.0
-        self._lane = 0
+        self._compared: Compared | None = None
         self._first_set = first_set
         self._side = side
         self.owes = False
@@ -115,9 +116,9 @@ class Session(Conversation):
     def run(self) -> Outcome:
         if self._known is not None:
             reserve(self._bench, range(self._known.quiet.nonstop_sets))
-        own_s = self._known.quiet.empty_calls_s if self._known is not None and self._task.timed else {}
-        self._timed("load", functools.partial(self._load, empty=bool(own_s)))
-        self._lane = nearest_lane(self._empty_call_s, own_s)
+        lanes = self._known.quiet.empty_calls if self._known is not None and self._task.timed else {}
+        self._timed("load", functools.partial(self._load, empty=bool(lanes)))
+        self._compare(lanes)
         try:
             failure = self._timed("verify", self._right)
         except GuestFailed as refused:
@@ -131,6 +132,12 @@ class Session(Conversation):
             self._evidence |= self._side.evidence
             self._labels += self._side.labels
         return self._concluded(failure)
+
+    def _compare(self, lanes: Mapping[int, EmptyTimed]) -> None:
+        """Hold its process's empty calls against the referee's by these lanes, where they were made."""
+        if self._empty is not None:
+            known = empty.of(self._bench.device)
+            self._compared = known.compare(self._empty, lanes, one_queue=self._guest.has_one_queue)
 
     def _concluded(self, failure: Failure | None) -> Outcome:
         """What `failure` means, or, where nothing is wrong, the solution timed."""
@@ -322,7 +329,7 @@ class Session(Conversation):
 
         rounds = run_rounds(
             bench,
-            ReferenceRunner(bench, lane=self._lane),
+            ReferenceRunner(bench, lane=0 if self._compared is None else self._compared.lane),
             self._burst,
             verify,
             Settled(target=config.relative_half_width, budget_s=config.budget_s),
@@ -356,8 +363,7 @@ class Session(Conversation):
                 floor=floor,
                 known=known,
                 nonstop=nonstop,
-                empty_call_s=self._empty_call_s,
-                lane=self._lane,
+                compared=self._compared,
             ),
             self._known,
             None if self._terms.again is None else self._learn_again,

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.calibration import Calibration, calibrate
 from harness.claims import ClaimVerdict, Tolerance, judge_claims
-from harness.empty import beyond_s
+from harness.empty import Compared
 from harness.measure import Round, Rounds
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
@@ -105,16 +105,14 @@ def judge_times(
     floor: TrustFloor | None = None,
     known: Known | None = None,
     nonstop: Figures | None = None,
-    empty_call_s: float | None = None,
-    lane: int = 0,
+    compared: Compared | None = None,
 ) -> Judged:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
     `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
     `known` what was measured before the solution was started, which a submission can't have slowed: without it, the
     reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
-    `empty_call_s` is what a call that does next to nothing took in the solution's process, before it was there, and
-    `lane` the referee's lane by which the reference's bursts went (`harness.empty`).
+    `compared` is what calls that do next to nothing took in the solution's process, before it was there.
     """
     calibration, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
     if calibration is None:
@@ -142,7 +140,7 @@ def judge_times(
                 by_calibration=verdict.by_calibration,
             )
     timed, claimed = rounds.samples(CallMode.COLD)
-    own_s = beyond_s(empty_call_s, None if quiet is None else quiet.empty_calls_s.get(lane))
+    own_s = 0.0 if compared is None else compared.taken_off_s
     reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
     proven = nonstop is not None and nonstop.proven
@@ -188,14 +186,8 @@ def judge_times(
             "queued_s": quiet.queued_s,
             "graph_s": quiet.graph_s,
         }
-        if empty_call_s is not None:
-            timing["empty_call_s"] = {
-                "reference": quiet.empty_calls_s.get(lane),
-                "solution": empty_call_s,
-                "taken_off": own_s,
-                "lanes": {str(number): time_s for number, time_s in quiet.empty_calls_s.items()},
-                "lane": lane,
-            }
+    if compared is not None:
+        timing["empty_call_s"] = dict(compared.evidence)
     floor_width = None if quiet is None else quiet.floor.log_width
     if device is DeviceKind.HOST:
         timing["noise_floor"] = _floor_of_rounds(timed)

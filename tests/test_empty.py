@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
+import torch
 
 from harness import empty
 from harness.devices import CallTime, open_device
 from harness.devices.host import HostDevice
 from harness.empty import (
-    APART_S,
     CALLS,
     FIRST_SERIES,
+    HALF_STEP_S,
     LATEST_SERIES,
     MORE_SERIES,
     MOST_S,
     WARM,
-    beyond_s,
-    empty_call_s,
-    nearest_lane,
+    empty_calls,
 )
+from harness.messages import EmptyTimed
 from harness.model import DeviceKind
 from harness.quiet import PROCESS_BIAS_S
-from tests.benchmarks.bench_processes import document
+from tests.benchmarks.bench_processes import document, kinds_of
 
 
 def test_each_kind_of_place_in_the_queue_comes_as_often() -> None:
@@ -33,8 +33,10 @@ def test_each_kind_of_place_in_the_queue_comes_as_often() -> None:
     assert CALLS % 2 == WARM % 2 == 0
 
 
-def test_an_empty_call_takes_some_time_on_any_device() -> None:
-    assert 0.0 < empty_call_s(open_device(DeviceKind.HOST)) < 1e-2
+def test_empty_calls_take_some_time_on_any_device() -> None:
+    timed = empty_calls(open_device(DeviceKind.HOST))
+    assert 0.0 < timed.few_s < 1e-2
+    assert 0.0 < timed.many_s < 1e-2
 
 
 class Device(HostDevice):
@@ -53,7 +55,7 @@ class Device(HostDevice):
         self.now = 0
 
 
-def test_an_empty_call_goes_by_way_of_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_calls_go_by_way_of_their_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     device, seen = Device(), set()
 
     def noted(call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
@@ -61,79 +63,146 @@ def test_an_empty_call_goes_by_way_of_its_lane(monkeypatch: pytest.MonkeyPatch) 
         return CallTime(device_s=1e-6, window_s=1e-6)
 
     monkeypatch.setattr(device, "time_cold", noted)
-    assert empty_call_s(device, 5) == pytest.approx(1e-6)
+    timed = empty_calls(device, 5)
+    assert (timed.few_s, timed.many_s) == pytest.approx((1e-6, 1e-6))
     assert seen == {5}
 
 
-def made_up(monkeypatch: pytest.MonkeyPatch, by_lane: Mapping[int, float]) -> list[int]:
+def test_few_launches_and_many_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A microsecond for each launch, by a device that counts them."""
+    device, launches = Device(), 0
+    zero = torch.Tensor.zero_
+
+    def counted(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal launches
+        launches += 1
+        return zero(tensor)
+
+    def noted(call: Callable[[], object], after: Callable[[object], None]) -> CallTime:
+        before = launches
+        call()
+        return CallTime(device_s=(launches - before) * 1e-6, window_s=1e-3)
+
+    monkeypatch.setattr(torch.Tensor, "zero_", counted)
+    monkeypatch.setattr(device, "time_cold", noted)
+    timed = empty_calls(device)
+    assert (timed.few_s, timed.many_s) == pytest.approx((1.5e-6, 4e-6))
+
+
+def took(few_us: float, many_us: float) -> EmptyTimed:
+    return EmptyTimed(few_s=few_us * 1e-6, many_s=many_us * 1e-6)
+
+
+def made_up(monkeypatch: pytest.MonkeyPatch, many_us: Mapping[int, float]) -> list[int]:
     """Series that take what is given for their lane, one nanosecond more each time; the lanes that were asked."""
     asked: list[int] = []
 
-    def series(device: object, lane: int) -> float:
+    def series(device: object, lane: int) -> EmptyTimed:
         asked.append(lane)
-        return by_lane[lane] + 1e-9 * asked.count(lane)
+        return took(4.0, many_us[lane] + 1e-3 * asked.count(lane))
 
-    monkeypatch.setattr(empty, "empty_call_s", series)
+    monkeypatch.setattr(empty, "empty_calls", series)
     return asked
 
 
 def test_the_referees_own_are_those_of_two_kinds_of_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = made_up(monkeypatch, {0: 9.0e-6, 5: 8.9e-6, 9: 8.5e-6})
-    device = Device()
-    own = empty.own_empty_calls_s(device)
+    asked = made_up(monkeypatch, {0: 9.0, 5: 8.9, 9: 8.5})
+    held = empty.of(Device())
+    own = {lane: timed.many_s for lane, timed in held.own().items()}
     assert own == pytest.approx({0: 9.0025e-6, 9: 8.5025e-6}), "the first series chose them, two more count"
-    assert asked == [0, 5, 9] + [0, 9] * FIRST_SERIES
-    latest = [empty.own_empty_calls_s(device) for _ in range(2 * LATEST_SERIES)][-1]
+    assert asked == [0, 5, 9] + [0] * FIRST_SERIES + [9] * FIRST_SERIES
+    latest = [held.own() for _ in range(2 * LATEST_SERIES)][-1]
     last = 1 + FIRST_SERIES + MORE_SERIES * 2 * LATEST_SERIES
-    assert latest[0] == pytest.approx(9.0e-6 + 1e-9 * statistics.fmean(range(last - LATEST_SERIES + 1, last + 1)))
+    expected_s = 9.0e-6 + 1e-9 * statistics.fmean(range(last - LATEST_SERIES + 1, last + 1))
+    assert latest[0].many_s == pytest.approx(expected_s)
     del asked[:]
-    empty.forget_own(device)
-    assert empty.own_empty_calls_s(device)[0] == pytest.approx(9.0e-6 + 1e-9 * statistics.fmean(range(1, 3)))
-    assert asked == [0, 9] * FIRST_SERIES, "which lanes differ stays known"
+    held.forget()
+    assert held.own()[0].many_s == pytest.approx(9.0e-6 + 1e-9 * statistics.fmean(range(1, 3)))
+    assert asked == [0] * FIRST_SERIES + [9] * FIRST_SERIES, "which lanes differ stays known"
 
 
 def test_lanes_that_are_alike_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up(monkeypatch, {0: 9.0e-6, 5: 9.0e-6 + 0.9 * APART_S, 9: 9.0e-6 - 0.9 * APART_S})
-    assert list(empty.own_empty_calls_s(Device())) == [0]
-    assert list(empty.own_empty_calls_s(open_device(DeviceKind.HOST))) == [0]
+    made_up(monkeypatch, {0: 9.0, 5: 9.0 + 0.9e6 * HALF_STEP_S, 9: 9.0 - 0.9e6 * HALF_STEP_S})
+    assert list(empty.of(Device()).own()) == [0]
+    assert list(empty.of(open_device(DeviceKind.HOST)).own()) == [0]
 
 
-@pytest.mark.parametrize(
-    ("contestant_s", "lane"), [(8.4e-6, 9), (8.7e-6, 9), (8.8e-6, 0), (9.9e-6, 0), (None, 0), (float("nan"), 0)]
-)
-def test_the_nearest_lane_is_taken(contestant_s: float | None, lane: int) -> None:
-    assert nearest_lane(contestant_s, {0: 9.0e-6, 9: 8.5e-6}) == lane
+def test_one_process_has_one_collection_a_device() -> None:
+    device = Device()
+    assert empty.of(device) is empty.of(device)
+    assert empty.of(device) is not empty.of(Device())
 
 
-def test_without_lanes_the_default_one_is_taken() -> None:
-    assert nearest_lane(9e-6, {}) == 0
+LANES = {0: took(4.2, 9.2), 9: took(4.0, 8.7)}
 
 
-def test_what_can_not_be_is_not_taken_off() -> None:
-    assert beyond_s(9.2e-6, 9.0e-6) == pytest.approx(0.2e-6)
-    assert beyond_s(9.0e-6, 9.2e-6) == pytest.approx(-0.2e-6)
-    assert beyond_s(20e-6, 9.0e-6) == MOST_S
-    assert beyond_s(9.0e-6, 20e-6) == -MOST_S
+@pytest.mark.parametrize(("many_us", "lane"), [(8.5, 9), (8.9, 9), (9.0, 0), (9.7, 0)])
+def test_the_lane_of_the_same_kind_is_taken(many_us: float, lane: int) -> None:
+    """Whatever the calls of few launches say, in one contestant they are noise."""
+    held = empty.EmptyCalls(Device())
+    assert held.compare(took(4.4, many_us), LANES, one_queue=True).lane == lane
+
+
+def test_what_contestants_of_the_lanes_kind_take_in_the_mean_is_taken_off() -> None:
+    held = empty.EmptyCalls(Device())
+    found = [held.compare(took(4.2 + own, 9.2), LANES, one_queue=True).taken_off_s for own in (-0.1, -0.06, -0.02)]
+    assert found == pytest.approx([-0.1e-6, -0.08e-6, -0.06e-6])
+    last = held.compare(took(4.0 - 0.06, 8.7), LANES, one_queue=True)
+    assert last.lane == 9
+    assert last.taken_off_s == pytest.approx(-0.06e-6), "of the other lane too"
+    assert last.evidence["contestants"] == 4
+    assert held.knows(one_queue=True)
+    assert not held.knows(one_queue=False)
+    other = held.compare(took(4.3, 9.2), LANES, one_queue=False)
+    assert other.taken_off_s == pytest.approx(0.1e-6), "contexts with more queues are compared among themselves"
+
+
+def test_a_contestant_of_neither_kind_is_compared_alone_and_does_not_count() -> None:
+    held = empty.EmptyCalls(Device())
+    held.compare(took(4.1, 9.2), LANES, one_queue=True)
+    assert held.compare(took(4.36, 9.65), LANES, one_queue=True).taken_off_s == pytest.approx(0.16e-6)
+    assert held.compare(took(4.2, 9.2), LANES, one_queue=True).taken_off_s == pytest.approx(-0.05e-6)
+
+
+@pytest.mark.parametrize("beyond_us", [5.0, -5.0])
+def test_no_more_is_taken_off_than_the_noise_floor(beyond_us: float) -> None:
+    found = empty.EmptyCalls(Device()).compare(took(4.2 + beyond_us, 9.2 + beyond_us), {0: LANES[0]}, one_queue=True)
+    assert abs(found.taken_off_s) == MOST_S
     assert MOST_S <= PROCESS_BIAS_S, "what audits gain a submission by slowing its empty calls must be told as noise"
-    assert beyond_s(None, 3.0e-6) == beyond_s(3.0e-6, None) == 0.0
 
 
 @pytest.mark.gpu
 def test_empty_calls_repeat_on_a_gpu() -> None:
+    """The least of some series: others may use the GPU at the same time."""
     device = open_device(DeviceKind.CUDA)
     for lane in device.lanes:
-        first, second = empty_call_s(device, lane), empty_call_s(device, lane)
-        assert 1e-6 < first < 20e-6
-        assert abs(beyond_s(first, second)) < MOST_S
+        first, second = ([empty_calls(device, lane) for _ in range(4)] for _ in range(2))
+        for name in ("few_s", "many_s"):
+            own_s, again_s = (min(getattr(timed, name) for timed in made) for made in (first, second))
+            assert 1e-6 < own_s < 40e-6
+            assert abs(own_s - again_s) < MOST_S
 
 
-def test_the_table_tells_what_empty_calls_take_away() -> None:
-    """Two processes, the second 0.15 us slower for whatever it does."""
+@pytest.mark.parametrize(
+    ("many", "kinds"),
+    [([9.2, 8.7, 9.3, 8.6], [1, 0, 1, 0]), ([9.2, 9.1, 9.0], [0, 0, 0]), ([9.5, 8.6, 9.1], [2, 0, 1])],
+)
+def test_kinds_are_gaps_between_empty_calls(many: list[float], kinds: list[int]) -> None:
+    assert kinds_of([each * 1e-6 for each in many]) == kinds
+
+
+def test_the_table_tells_what_is_left_between_processes_of_one_kind() -> None:
+    """Four processes of two kinds, 0.2 us apart."""
     rows = [
-        {"batch": 0, "empty_calls_s": [4e-6 + slower, 3.8e-6], "calls": {"even": [5e-6 + slower] * 3}}
-        for slower in (0.0, 0.15e-6)
+        {
+            "batch": 0,
+            "empty_calls": [{"few_s": few, "many_s": many}, {"few_s": 4e-6, "many_s": 9e-6}],
+            "calls": {"even": [5e-6 + slower] * 3},
+        }
+        for few, many, slower in ((4.1e-6, 9.2e-6, 0.2e-6), (4.0e-6, 8.7e-6, 0.0)) * 2
     ]
     text = document(rows, "a GPU")
-    assert "| even | 5.08 | 0.15 | 0.000 | 0.075 | 0.000 |" in text
-    assert "4.00 3.80; 4.15 3.80." in text
-    assert "2 processes, 1 batches" in text
+    assert "| even | 5.10 | 0.20 | 0.000 | 0.100 | 0.000 |" in text
+    assert "9.20 9.00; 8.70 9.00; 9.20 9.00; 8.70 9.00." in text
+    assert "4.10, 4.00, 4.10, 4.00." in text
+    assert "4 processes, 1 batches" in text

@@ -43,7 +43,9 @@ REPLIES = [
 ]
 
 
-@pytest.mark.parametrize("reply", [*REPLIES, EmptyTimed(device_s=3e-6), Ready(), Ready(refused="not captured")])
+@pytest.mark.parametrize(
+    "reply", [*REPLIES, EmptyTimed(few_s=4e-6, many_s=9e-6), Ready(), Ready(refused="not captured")]
+)
 def test_replies_come_back_unchanged(reply: Any) -> None:
     assert parse_reply(reply.to_json()) == reply
 
@@ -129,4 +131,6 @@ def test_arbitrary_objects_are_refused(value: dict[str, Any]) -> None:
 @pytest.mark.parametrize("value", [None, "3e-6", True, [3e-6], float("nan"), float("inf")])
 def test_an_empty_calls_time_is_a_number(value: Any) -> None:
     with pytest.raises(MessageError):
-        parse_reply({"type": "empty_timed", "device_s": value})
+        parse_reply({"type": "empty_timed", "few_s": value, "many_s": 9e-6})
+    with pytest.raises(MessageError):
+        parse_reply({"type": "empty_timed", "few_s": 4e-6, "many_s": value})

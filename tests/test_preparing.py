@@ -135,7 +135,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
 
     def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
         learnt.append(bench.problem.digest)
-        empty.own_empty_calls_s(referee.device)
+        empty.of(referee.device).own()
         return KNOWN
 
     monkeypatch.setattr("harness.referee.learn", noted)
@@ -145,7 +145,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
     monkeypatch.setattr(referee, "_warmed", 0)
     referee._warm_up_learning(task)
     assert learnt == [task.problem.digest]
-    assert referee.device not in empty._own
+    assert not empty.of(referee.device)._own
 
 
 def test_a_preparation_that_is_cut_short_is_gone_on_with_by_the_judgement(

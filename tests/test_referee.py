@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.build import default_root
-from harness.empty import beyond_s
+from harness.empty import MOST_S
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.build import prepare_headers
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
@@ -148,13 +148,11 @@ def test_two_processes_are_compared_by_their_empty_calls(device: DeviceKind, ref
     outcome = judge(referee, model("return torch.softmax(x, dim=1)"), tmp_path, timed=True)
     assert outcome.timing is not None, outcome
     empty = outcome.timing["empty_call_s"]
-    assert 1e-6 < empty["reference"] < 20e-6
-    assert 1e-6 < empty["solution"] < 20e-6
-    assert empty["reference"] == empty["lanes"][str(empty["lane"])]
-    assert all(
-        abs(empty["solution"] - own) >= abs(empty["solution"] - empty["reference"]) for own in empty["lanes"].values()
-    )
-    assert empty["taken_off"] == beyond_s(empty["solution"], empty["reference"])
+    for made in (empty["solution"], *empty["lanes"].values()):
+        assert 1e-6 < made["few"] < made["many"] < 40e-6
+    apart = {lane: abs(empty["solution"]["many"] - own["many"]) for lane, own in empty["lanes"].items()}
+    assert apart[str(empty["lane"])] == min(apart.values())
+    assert abs(empty["taken_off"]) <= MOST_S
 
 
 @pytest.mark.gpu

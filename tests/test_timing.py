@@ -11,6 +11,7 @@ import pytest
 from harness.calibration import Calibration
 from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.devices import CallTime
+from harness.empty import Compared
 from harness.measure import ReferenceBurst, Round, Rounds, Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Status
@@ -316,41 +317,29 @@ def test_impossible_claims_still_disqualify() -> None:
     assert found.failure.status is Status.disqualified
 
 
-def beside(empty_s: float | None, own_s: float | None, solution_s: float = 10e-6) -> Judged:
-    """A reference of 10 us by way of a lane whose empty call takes `empty_s`, the solution's process one of `own_s`."""
-    lanes = {0: 1e-6, 5: empty_s} if empty_s is not None else {}
-    known = replace(KNOWN, quiet=replace(KNOWN.quiet, empty_calls_s=lanes))
-    return judge_times(
-        rounds(10e-6, solution_s),
-        device=DeviceKind.CUDA,
-        known=known,
-        nonstop=figures(10e-6, 9e-6),
-        empty_call_s=own_s,
-        lane=5,
-    )
+def off(taken_off_s: float) -> Compared:
+    return Compared(lane=5, taken_off_s=taken_off_s, evidence={"lane": 5, "taken_off": taken_off_s})
 
 
-def test_what_a_process_takes_longer_for_any_call_is_taken_off() -> None:
+@pytest.mark.parametrize("own_s", [0.25e-6, -0.25e-6])
+def test_what_a_process_takes_longer_for_any_call_is_taken_off(own_s: float) -> None:
     """A twin in a process that is 0.25 us slower for everything, and in one that is as much faster."""
-    slow, fast = beside(3.0e-6, 3.25e-6, 10.25e-6), beside(3.25e-6, 3.0e-6, 9.75e-6)
-    for found, taken_s in ((slow, 0.25e-6), (fast, -0.25e-6)):
-        assert found.speedup == pytest.approx(1.0, rel=2e-3)
-        assert found.timing["empty_call_s"]["taken_off"] == pytest.approx(taken_s)
-        assert found.timing["solution"]["device"]["median_s"] == pytest.approx(10e-6, rel=2e-3)
-
-
-@pytest.mark.parametrize(("empty_s", "own_s", "off_s"), [(None, 3e-6, 0.0), (3e-6, None, 0.0), (3e-6, 9e-6, 0.3e-6)])
-def test_no_more_is_taken_off_than_is_known_and_can_be(
-    empty_s: float | None, own_s: float | None, off_s: float
-) -> None:
-    assert beside(empty_s, own_s, 10.3e-6).speedup == pytest.approx(10e-6 / (10.3e-6 - off_s), rel=2e-3)
+    found = judge_times(
+        rounds(10e-6, 10e-6 + own_s),
+        device=DeviceKind.CUDA,
+        known=KNOWN,
+        nonstop=figures(10e-6, 9e-6),
+        compared=off(own_s),
+    )
+    assert found.speedup == pytest.approx(1.0, rel=2e-3)
+    assert found.timing["empty_call_s"] == {"lane": 5, "taken_off": own_s}
+    assert found.timing["solution"]["device"]["median_s"] == pytest.approx(10e-6, rel=2e-3)
 
 
 def test_a_claim_that_counts_by_the_referees_clock_is_not_undercut_by_its_process() -> None:
     """Claimed 5 us, truly 40 us: what is charged for that stays."""
-    known = replace(KNOWN, quiet=replace(KNOWN.quiet, empty_calls_s={0: 3.0e-6}))
     held = rounds(10e-6, 5e-6)
     lied = judge_times(
-        held, device=DeviceKind.CUDA, known=known, nonstop=figures(5e-6, 40e-6), empty_call_s=3.2e-6
+        held, device=DeviceKind.CUDA, known=KNOWN, nonstop=figures(5e-6, 40e-6), compared=off(0.2e-6)
     ).speedup
     assert lied == pytest.approx(0.25, rel=0.02)

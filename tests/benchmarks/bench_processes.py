@@ -5,9 +5,9 @@
 
 Needs a GPU; some 25 s. Processes are forked from one that has torch and no context, as contestants are, some at a time
 side by side; each makes the same calls with a cold cache, by turns, in rounds. For each kind of call the table has the
-spread (standard deviation) of the processes' means, and what is left of it when what is taken off for each process's
-empty calls (`harness.empty`: one series, made first, as in an evaluation) is. Then the empty calls of each process by
-lane (`Device.lanes`), which tell kinds of processes and of lanes.
+spread (standard deviation) of the processes' means, and that between those of one kind, as empty calls tell kinds
+(`harness.empty`: one series, made first, as in an evaluation). Then the empty calls of each process by lane
+(`Device.lanes`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from harness.devices.cuda import CudaDevice
-from harness.empty import beyond_s, empty_call_s
+from harness.empty import FEW, HALF_STEP_S, MANY, empty_calls
 from harness.environment import collect
 from harness.stats import burst_time
 
@@ -64,7 +64,7 @@ def calls_of(device: CudaDevice) -> dict[str, Callable[[], object]]:
 def serve(asked: Connection) -> None:
     """The life of one process: its empty calls by lane, then series as they are asked for."""
     device = CudaDevice()
-    asked.send([empty_call_s(device, lane) for lane in device.lanes])
+    asked.send([empty_calls(device, lane).to_json() for lane in device.lanes])
     calls = calls_of(device)
     asked.send(list(calls))
     with torch.no_grad():
@@ -98,7 +98,7 @@ def measure(batches: int, side_by_side: int, rounds: int) -> Iterator[Row]:
     for batch in range(batches):
         with ExitStack() as stack:
             made = [stack.enter_context(process()) for _ in range(side_by_side)]
-            held: list[Row] = [{"batch": batch, "empty_calls_s": each.recv(), "calls": {}} for each in made]
+            held: list[Row] = [{"batch": batch, "empty_calls": each.recv(), "calls": {}} for each in made]
             names = [name for each in made for name in each.recv()]
             order = list(zip(made, held, strict=True))
             for _ in range(rounds):
@@ -110,11 +110,17 @@ def measure(batches: int, side_by_side: int, rounds: int) -> Iterator[Row]:
         yield from held
 
 
+def kinds_of(many_s: Sequence[float]) -> list[int]:
+    """A number for each that those of one kind share: kinds are gaps in the order of their empty calls."""
+    kind, kinds, before_s = 0, {}, min(many_s)
+    for own_s in sorted(many_s):
+        kind += own_s - before_s > HALF_STEP_S
+        kinds[own_s], before_s = kind, own_s
+    return [kinds[own_s] for own_s in many_s]
+
+
 def document(rows: Sequence[Row], machine: str) -> str:
     """The table as Markdown."""
-    empty_s = [row["empty_calls_s"][0] for row in rows]
-    middle_s = statistics.fmean(empty_s)
-    off_us = [beyond_s(own_s, middle_s) * 1e6 for own_s in empty_s]
     lines = [
         "# Short calls from process to process",
         "",
@@ -124,23 +130,30 @@ def document(rows: Sequence[Row], machine: str) -> str:
         "Microseconds. Spreads are standard deviations between processes; within: of one series of "
         f"{CALLS} calls, in one process.",
         "",
-        "| call | mean | farthest apart | within | between processes | with what is taken off for empty calls |",
+        "| call | mean | farthest apart | within | between processes | between those of one kind |",
         "|---|---|---|---|---|---|",
     ]
+    kinds = kinds_of([row["empty_calls"][0]["many_s"] for row in rows])
     for name in rows[0]["calls"]:
         series = [[time_s * 1e6 for time_s in row["calls"][name]] for row in rows]
         means = [statistics.fmean(each) for each in series]
-        left = [mean - own for mean, own in zip(means, off_us, strict=True)]
         within = statistics.fmean(statistics.pvariance(each) for each in series) ** 0.5
+        of_kind = [[mean for mean, own in zip(means, kinds, strict=True) if own == kind] for kind in sorted(set(kinds))]
+        left = sum(statistics.pvariance(each) * len(each) for each in of_kind) / len(means)
         lines.append(
             f"| {name} | {statistics.fmean(means):.2f} | {max(means) - min(means):.2f} | {within:.3f} | "
-            f"{statistics.pstdev(means):.3f} | {statistics.pstdev(left):.3f} |"
+            f"{statistics.pstdev(means):.3f} | {left**0.5:.3f} |"
         )
+    shown = [" ".join(f"{each['many_s'] * 1e6:.2f}" for each in row["empty_calls"]) for row in rows]
     lines += [
         "",
-        "An empty call by process, on the default stream and by way of its other lanes:",
+        f"Empty calls of {MANY} launches by process, on the default stream and by way of its other lanes: "
+        + "; ".join(shown)
+        + ".",
         "",
-        "; ".join(" ".join(f"{time_s * 1e6:.2f}" for time_s in row["empty_calls_s"]) for row in rows) + ".",
+        f"Those of {' and '.join(str(each) for each in FEW)} launches in the mean, on the default stream: "
+        + ", ".join(f"{row['empty_calls'][0]['few_s'] * 1e6:.2f}" for row in rows)
+        + ".",
     ]
     return "\n".join(lines) + "\n"
 
