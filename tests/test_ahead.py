@@ -18,10 +18,12 @@ import pytest
 
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
+from harness.executors import ExecutorError
 from harness.executors.ahead import start_ahead
-from harness.executors.local import referee_config
+from harness.executors.local import LocalExecutor, referee_config
 from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
-from harness.model import DeviceKind
+from harness.model import DeviceKind, Status
+from harness.pipeline import evaluate_run
 
 ROOT = Path(__file__).parent.parent
 WORKER, ZYGOTE = "harness.executors.worker", "harness.zygote"
@@ -213,7 +215,7 @@ def settings(folder: Path, **options: object) -> RunConfig:
     return resolve(
         machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**33),
         run_id="r",
-        options={"paths": [folder / "solutions"], "problems": folder / "problems", "cache_dir": folder, **options},
+        options={"paths": [folder / "solutions"], "problems": folder / "problems", "out": folder, **options},
     )
 
 
@@ -223,6 +225,28 @@ def test_what_is_not_for_this_machines_referees_starts_none(place: Place) -> Non
     with start_ahead(settings(place.folder, workers=2), collect(), command=("-c", "")) as ahead:
         assert ahead.slots == ["host-0", "host-1"]
     assert ahead.slots == []
+
+
+ZYGOTELESS = (str(Path(__file__).parent / "zygoteless_worker.py"),)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_referee_whose_zygote_can_not_start_is_replaced_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """And then its slot is given up, instead of every solution being tried."""
+    monkeypatch.setenv("UNREADY_TIMES", str(times))
+    monkeypatch.setenv("UNREADY_COUNT", str(place.folder / "count"))
+    config, found = settings(place.folder, workload="full", budget_s=1.0), collect()
+    (place.folder / "logs").mkdir()
+    with LocalExecutor(config, found, place.folder / "logs", worker=ZYGOTELESS) as executor:
+        if times == 1:
+            (record,) = evaluate_run(config, environment=found, executor=executor).records
+            assert record.status is Status.passed
+        else:
+            message = r"(?s)no device is left to judge 1 solutions \(host: the referee can't start: .*no_such_module"
+            with pytest.raises(ExecutorError, match=message):
+                evaluate_run(config, environment=found, executor=executor)
 
 
 def test_what_a_process_says_before_it_has_a_log_is_in_the_log_and_told(tmp_path: Path) -> None:

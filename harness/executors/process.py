@@ -145,9 +145,7 @@ class RefereeProcess:
             if self.ready:
                 return
             try:
-                message = self._receive(START_TIMEOUT_S)
-                if message["type"] != "ready":
-                    raise RefereeLost(f"the referee can't start: {message.get('reason')}", self._tail())
+                self._receive(START_TIMEOUT_S)
             except (RefereeLost, SlotLost) as refused:
                 self._refused = refused
                 raise
@@ -176,6 +174,9 @@ class RefereeProcess:
         reply = self._receive(self._config.solution_timeout_s + MARGIN_S)
         if reply["type"] == "owed":
             return None
+        if reply["type"] == "unready":  # what was to become ready beside the referee did not
+            self.ready = False
+            raise RefereeLost(f"the referee can't start: {reply['reason']}", self._tail())
         if reply["type"] != "judged":
             raise RefereeLost(f"the referee failed: {reply.get('reason')}", str(reply.get("trace", "")))
         return Outcome.from_json(reply["outcome"])

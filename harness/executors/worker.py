@@ -71,13 +71,10 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
 
             healthy.result()
             config, auditor = told.result()
+            # Its zygote may still be at its imports: making a problem ready takes none of it.
             referee = stack.enter_context(Referee(config, zygote, device=device, auditor=auditor))
-            zygote.wait_ready()
         except devices.DeviceError as error:
             channel.send({"type": "unavailable", "reason": str(error)})
-            return
-        except ZygoteError as error:
-            channel.send({"type": "fault", "reason": str(error)})
             return
         gc.freeze()  # looking through all that torch has made takes 50 ms, which may fall into a burst
         gc.enable()
@@ -174,11 +171,24 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
                 return
         if outcome is not None and outcome.status is Status.harness_error and not zygote.alive:
             outcome, reason = None, "the zygote of the contestants died"
+        if outcome is None and (why := _never_ready(zygote)) is not None:
+            channel.send({"type": "unready", "reason": why})
+            return
         if outcome is None:
             # A referee that failed may hold a broken device context: say so, and be replaced.
             channel.send({"type": "fault", "reason": reason, "trace": trace})
             return
         channel.send({"type": "judged", "outcome": outcome.to_json()})
+
+
+def _never_ready(zygote: Zygote) -> str | None:
+    """Why the zygote died before it could fork anything; None where it lives, or was ready once."""
+    if not zygote.alive and zygote.threads is None:
+        try:
+            zygote.wait_ready()
+        except ZygoteError as error:
+            return str(error)
+    return None
 
 
 def _prepare(channel: Channel, referee: Referee, tasks: Sequence[Task]) -> None:
