@@ -1,4 +1,4 @@
-"""The kernels of `harness.comparison_kernel` executed on the CPU, for float32 outputs and float64 truths: tests see
+"""The kernels of `harness.comparison_kernel` executed on the CPU, for truths in float64: tests see
 without a GPU what they do. For processes of their own, since parts of that module are replaced."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from harness import comparison_kernel
 from harness.hostcuda.loader import load
 from harness.nvrtc import Argument, Launch
 
-_HEAD = "#include <torch/extension.h>\n#define ACTUAL 0\n#define TRUTH 1\n"
+_HEAD = "#include <torch/extension.h>\n#define ACTUAL {kind}\n#define TRUTH 1\n"
 
 _LAUNCHERS = """
 template <typename T> T *address_of(int64_t address) { return reinterpret_cast<T *>(address); }
@@ -61,15 +61,21 @@ def _launcher(run: object) -> Launch:
     return launch
 
 
-def install(folder: Path, *, blocks: int) -> None:
-    """From now on, in this process, pairs of these types have the kernels, in so many blocks. `folder` takes what is
+def _built(dtype: torch.dtype, folder: Path) -> list[Launch]:
+    head = _HEAD.replace("{kind}", str(comparison_kernel._KINDS[dtype]))
+    folder.mkdir()
+    module = load(head + comparison_kernel._SOURCE + _LAUNCHERS, _DECLARED, _NAMES, checked=False, folder=folder)
+    return [_launcher(getattr(module, name)) for name in _NAMES]
+
+
+def install(folder: Path, *, blocks: int, types: Sequence[torch.dtype] = (torch.float32,)) -> None:
+    """From now on, in this process, outputs of these types have the kernels, in so many blocks. `folder` takes what is
     built."""
-    module = load(_HEAD + comparison_kernel._SOURCE + _LAUNCHERS, _DECLARED, _NAMES, checked=False, folder=folder)
-    launchers = [_launcher(getattr(module, name)) for name in _NAMES]
+    built = {dtype: _built(dtype, folder / str(dtype)) for dtype in types}
 
     def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
-        return actual.dtype is torch.float32 and truth.dtype is torch.float64 and actual.numel() > 0
+        return actual.dtype in built and truth.dtype is torch.float64 and actual.numel() > 0
 
     comparison_kernel.fits = fits
-    comparison_kernel._kernels = lambda actual, truth: launchers
+    comparison_kernel._kernels = lambda actual, truth: built[actual.dtype]
     comparison_kernel._blocks = lambda tensor: blocks

@@ -14,7 +14,6 @@ import torch
 from answers import (
     BODIES,
     CALLS,
-    NARROW,
     PROBLEMS,
     STRESSED,
     Counted,
@@ -50,8 +49,7 @@ def test_calls_judged_together_get_the_findings_that_each_gets_by_itself(tmp_pat
     assert judged.keys() == PROBLEMS.keys()
     assert {name: wrong for name, (wrong, _, _) in judged.items() if wrong} == {}
     assert {name: wrong for name, (_, wrong, _) in judged.items() if wrong} == {}
-    without_kernels = set(NARROW)
-    assert {name for name, (_, _, alone) in judged.items() if alone} == OPEN | without_kernels
+    assert {name for name, (_, _, alone) in judged.items() if alone} == OPEN
 
 
 @gpu
