@@ -8,7 +8,6 @@ depends by more than the limits allow; where no single one does, as many are cha
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -21,8 +20,7 @@ from harness.bench import Bench
 from harness.measure import Turn
 from harness.messages import BurstDone, CallMode
 from harness.model import Failure, PrecisionClass, Status
-from harness.numerics import compare, limits_for
-from harness.precision import Limits
+from harness.numerics import UNLIMITED, compare, limits_for
 from harness.variants import OWN, restriction
 from harness.verify import Verifier
 
@@ -39,8 +37,6 @@ MOST_ATTEMPTS = 6
 ENOUGH_S = 0.1
 """Every input (six of them at most) is changed once, and where that took less than this, one after another so often:
 whoever remembers by a part of the values may have the changed one in it."""
-
-NO_LIMITS = Limits(rms=math.inf, max=math.inf)
 
 Ask = Callable[[Sequence[Turn]], BurstDone]
 
@@ -143,4 +139,4 @@ class Refresh:
         now = self.bench.truth(index, ()).answer.leaves
         limits = limits_for(self.required)
         # Compared to no limit: what is looked for beyond them costs more than the comparison, and nobody reads it here.
-        return any(not compare(old, new, limits=NO_LIMITS).within(limits) for old, new in zip(before, now, strict=True))
+        return any(not compare(old, new, limits=UNLIMITED).within(limits) for old, new in zip(before, now, strict=True))

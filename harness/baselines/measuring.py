@@ -21,7 +21,7 @@ from harness.bench import Bench
 from harness.measure import ReferenceRunner, plan_turns
 from harness.messages import CallMode
 from harness.model import Baseline, one_line
-from harness.numerics import compare, judge, limits_for
+from harness.numerics import UNLIMITED, compare, judge, limits_for
 from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.stopping import Stopping
@@ -123,7 +123,7 @@ def _wrong_on(subject: Subject, index: int) -> str | None:
     eager = [*own.leaves, *(own.state[name] for name in traits.updates_state)]
     names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
     bench.oracle.restore_state()
-    references = [compare(e, t) for e, t in zip(eager, expected, strict=True)]
+    references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
     comparisons = [
         compare(a, t, reference=e, limits=limits_for(subject.held_to, r))
         for a, t, e, r in zip(actual, expected, eager, references, strict=True)

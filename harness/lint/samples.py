@@ -6,7 +6,6 @@ precision class on every output, and a wrong solution is rejected where one call
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import torch
 from harness.devices import Device
 from harness.inputs import draw
 from harness.model import PrecisionClass, Problem
-from harness.numerics import Limits, TensorComparison, compare, limits_for
+from harness.numerics import UNLIMITED, Limits, TensorComparison, compare, limits_for
 from harness.oracle import Answer, Oracle
 from harness.reference import ReferenceModule
 from harness.trees import TreeSpec, flatten
@@ -25,8 +24,6 @@ OWN_DRAWS = 3
 
 STRESS_DRAWS = 2
 """Draws of every other variant, as in an evaluation."""
-
-_NONE = Limits(rms=math.inf, max=math.inf)
 
 Leaves = tuple[torch.Tensor, ...]
 
@@ -56,7 +53,7 @@ class Sample:
         # looked for beyond them, places and patterns, costs more than the comparison, and nobody reads it here.
         # Contiguous, as an answer is when it is judged; the kernels that compare on a GPU are made for nothing else.
         return not all(
-            compare(a.contiguous(), t, reference=r, limits=_NONE).within(limit)
+            compare(a.contiguous(), t, reference=r, limits=UNLIMITED).within(limit)
             for a, t, r, limit in zip(leaves, self.truth, self.own, self.limits, strict=True)
         )
 
@@ -82,7 +79,7 @@ def make_sample(
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
     exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
-    errors = tuple(compare(r.contiguous(), t) for r, t in zip(own.leaves, exact, strict=True))
+    errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(own.leaves, exact, strict=True))
     return Sample(
         variant=variant,
         inputs=tuple(inputs),
