@@ -81,6 +81,8 @@ class Values:
     _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
     _unclear: set[str] = field(default_factory=set)
     """Variants on which right answers need the longer way: non-finite values, ties that float32 makes."""
+    _mistaken: bool = False
+    """Whether an answer was wrong: others will be, and the longer way is then the shorter one."""
 
     def begin(self, call: Answered, readings: Readings, underway: set[str]) -> Begun | Finding:
         """Start judging a call; its values will be among `readings`. At once where there are no kernels for it.
@@ -89,7 +91,8 @@ class Values:
         """
         truth = self.bench.truth(call.index, call.changed)
         variant = self.bench.variant(call.index)
-        begun = None if variant in self._unclear else self._enqueue(call, truth, readings, underway)
+        longer = self._mistaken or variant in self._unclear
+        begun = None if longer else self._enqueue(call, truth, readings, underway)
         return begun or self._judge(call, truth)
 
     def end(self, begun: Begun, readings: Readings) -> Finding | None:
@@ -116,6 +119,8 @@ class Values:
         finding = self._judge(call, self.bench.truth(call.index, call.changed))
         if finding.failure is None:
             self._unclear.add(finding.variant)
+        else:
+            self._mistaken = True
         return finding
 
     def _enqueue(self, call: Answered, truth: Truth, readings: Readings, underway: set[str]) -> Begun | None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,25 +110,42 @@ def test_calls_judged_together_take_no_more_memory() -> None:
         bench.close()
 
 
-def test_of_right_answers_one_truth_a_call_is_enough_and_of_ties_from_the_second_round_on() -> None:
-    """Integers need no kernel, so that any device will do."""
-    for body, times in (("return (100 * x).long()", [3, 3]), ("return torch.argmax(1.0 + 1e-9 * x, dim=1)", [6, 3])):
-        bench = bench_of(PROBLEMS["one number"].replace(BODIES["one number"], body), DeviceKind.HOST)
-        _, done = answer(bench, ("own",) * CALLS)
-        values = Values(bench, PrecisionClass.FP32)
-        bench.truth = counted = Counted(bench.truth)  # type: ignore[method-assign,assignment]
-        seen = []
-        for _ in range(2):
-            readings, underway = Readings(), set[str]()
-            begun = [values.begin(call, readings, underway) for call in calls_of(bench, done)]
-            readings.read()
-            for call in begun:
-                finding = values.end(call, readings) if isinstance(call, Begun) else call
-                finding = finding or values.judge(call.call)  # type: ignore[union-attr]
-                assert finding.failure is None
-            seen.append(counted.times - sum(seen))
-        assert seen == times
-        bench.close()
+def truths_asked_for(body: str, spoil: Callable[[Bench], None] = lambda bench: None) -> list[int]:
+    """How many truths two rounds over the same calls take, and whether these find the same. Of integers, which need no
+    kernel, so that any device will do."""
+    bench = bench_of(PROBLEMS["one number"].replace(BODIES["one number"], body), DeviceKind.HOST)
+    _, done = answer(bench, ("own",) * CALLS)
+    spoil(bench)
+    values = Values(bench, PrecisionClass.FP32)
+    bench.truth = counted = Counted(bench.truth)  # type: ignore[method-assign,assignment]
+    asked, failures = [], []
+    for _ in range(2):
+        readings, underway = Readings(), set[str]()
+        begun = [values.begin(call, readings, underway) for call in calls_of(bench, done)]
+        readings.read()
+        for call in begun:
+            finding = values.end(call, readings) if isinstance(call, Begun) else call
+            finding = finding or values.judge(call.call)  # type: ignore[union-attr]
+            failures.append(finding.failure)
+        asked.append(counted.times - sum(asked))
+    assert failures[:CALLS] == failures[CALLS:]
+    bench.close()
+    return asked
+
+
+def test_right_answers_take_one_truth_a_call() -> None:
+    assert truths_asked_for("return (100 * x).long()") == [3, 3]
+
+
+def test_variants_that_need_the_longer_way_take_it_at_once_from_then_on() -> None:
+    assert truths_asked_for("return torch.argmax(1.0 + 1e-9 * x, dim=1)") == [6, 3]
+
+
+def test_after_a_wrong_answer_all_take_it_at_once() -> None:
+    def spoil(bench: Bench) -> None:
+        bench.tensor(bench.sets[1].outputs[0])[2, 3] += 1
+
+    assert truths_asked_for("return (100 * x).long()", spoil) == [4, 3]
 
 
 def test_a_comparison_under_way_says_what_one_alone_says_or_nothing() -> None:
