@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,13 @@ class Environment:
 
 def collect() -> Environment:
     """Look at this machine. Takes a fraction of a second; nothing that is missing is an error."""
+    # Other programs answer while NVML does: referees start only after this.
+    with ThreadPoolExecutor() as asked:
+        git = asked.submit(git_state, Path(harness.__file__).parent)
+        nvcc_answer = asked.submit(lambda: nvcc_version(find_nvcc()))
+        gxx_answer = asked.submit(lambda: gxx_version(find_gxx()))
+        gpus, driver, driver_cuda, reason = query_gpus()
     absent: dict[str, str] = {}
-    gpus, driver, driver_cuda, reason = query_gpus()
     if reason:
         absent |= dict.fromkeys(("gpus", "driver", "driver_cuda"), reason)
     torch, torch_cuda = torch_build()
@@ -116,10 +122,10 @@ def collect() -> Environment:
     triton = _installed("triton")
     if triton is None:
         absent["triton"] = "not installed"
-    revision, dirty, why = git_state(Path(harness.__file__).parent)
+    revision, dirty, why = git.result()
     if why:
         absent |= dict.fromkeys(("git_revision", "git_dirty"), why)
-    nvcc, gxx = nvcc_version(find_nvcc()), gxx_version(find_gxx())
+    nvcc, gxx = nvcc_answer.result(), gxx_answer.result()
     if nvcc is None:
         absent["nvcc"] = "not on PATH, nor under CUDA_HOME or /usr/local/cuda"
     if gxx is None:
