@@ -71,6 +71,7 @@ def calls_of(bench: Bench, done: BurstDone) -> list[Answered]:
 
 
 @gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", ["sum of products", "numbers and indices", "state", "other layouts", "half"])
 def test_nothing_waits_for_the_device_while_calls_are_begun(name: str) -> None:
     bench = bench_of(PROBLEMS[name], DeviceKind.CUDA)
