@@ -22,6 +22,7 @@ from harness.catalog import find_solutions, load_problems
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.evaluate import Ran, View
+from harness.cli.machine import compile_modules
 from harness.cli.output import writable
 from harness.config import ConfigError, RunConfig
 from harness.environment import Environment, MachineError
@@ -811,6 +812,21 @@ def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path
     assert "--resume --run-id r continues" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(RunStore.open(place / "results" / "r").records()) == 1
+
+
+def test_warmup_writes_the_bytecode_that_python_was_told_not_to_write(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    (package / "inner").mkdir(parents=True)
+    for name in ("__init__", "inner/__init__", "inner/module"):
+        (package / f"{name}.py").write_text("import sys\n")
+    found = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    imported = [sys.executable, "-c", "import package.inner.module as held; open(held.__cached__).close()"]
+    told_not_to = subprocess.run(imported, cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+    assert "FileNotFoundError" in told_not_to.stderr
+    assert compile_modules(package)
+    subprocess.run(imported, cwd=tmp_path, env=found, capture_output=True, check=True)
+    (package / "wrong.py").write_text("(")
+    assert not compile_modules(package)
 
 
 def test_warmup_prepares_the_device_that_eval_would_take(

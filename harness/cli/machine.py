@@ -5,6 +5,7 @@ Outside layer; trusted side.
 
 from __future__ import annotations
 
+import compileall
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,6 +39,9 @@ from harness.sandbox import probe
 
 if TYPE_CHECKING:
     from harness.datasheets import Peaks
+
+PACKAGE = Path(__file__).parent.parent
+"""The harness itself."""
 
 
 def doctor_command(
@@ -110,8 +114,9 @@ def warmup_command(
     cache: Annotated[Path | None, option("--cache", "Folder of built modules.  [~/.cache/kernel-harness]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Prepare what the first evaluation would otherwise wait for: headers, precompiled once, cached; and on a GPU, once
-    for each start of the machine, a solution of the harness's own is evaluated, which shows that all of it works.
+    """Prepare what the first evaluation would otherwise wait for: headers, precompiled once, cached; the harness's own
+    modules, compiled where Python was told not to do so itself; and on a GPU, once for each start of the machine, a
+    solution of the harness's own is evaluated, which shows that all of it works.
 
     \b
     Example:
@@ -136,6 +141,8 @@ def warmup_command(
             say(message)
 
     with ended_by_signals(), screen.status("") as status:
+        if not compile_modules(PACKAGE):
+            say(f"bytecode can't be written below {PACKAGE}: every process compiles anew what it imports")
         tell("precompiling headers, once for this torch and compiler")
         done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
         made = None
@@ -149,6 +156,13 @@ def warmup_command(
     put(f"ready for device {settled.device.value} after {show.duration(wall_s)}")
     if made is not None:
         put(f"a solution of the harness's own: {_outcome(made)}")
+
+
+def compile_modules(package: Path) -> bool:
+    """Write the bytecode of all modules of a package, as Python does by itself unless it is told not to
+    (PYTHONDONTWRITEBYTECODE, as in many images of containers). Without it every process of an evaluation compiles what
+    it imports: 0.4 s before the referees start, 0.2 s in each of them. False where not all could be written."""
+    return bool(compileall.compile_dir(package, quiet=2))
 
 
 def _outcome(made: rehearsal.Rehearsal) -> str:
