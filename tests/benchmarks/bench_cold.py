@@ -28,6 +28,7 @@ from typing import Any
 from harness import environment
 from harness.build import Compilations, open_toolchain
 from harness.config import RunConfig, resolve
+from harness.executors.ahead import start_ahead
 from harness.interpreter import search_path
 from harness.model import DeviceKind
 from harness.pipeline import BuildFinished, Event, SolutionFinished, evaluate_run
@@ -74,8 +75,9 @@ def one_run(options: argparse.Namespace) -> dict[str, Any]:
                 }
             )
 
-    config = settings(options, options.cache, options.out)
-    evaluate_run(config, environment=environment.collect(), on_event=on_event)
+    config, found = settings(options, options.cache, options.out), environment.collect()
+    with start_ahead(config, found) as ahead:  # as `harness eval` does
+        evaluate_run(config, environment=found, on_event=on_event, ahead=ahead)
     return {
         "way": options.ways,
         "first_built_s": min(built, default=None),
