@@ -17,10 +17,9 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
-from rich.console import Console, RenderableType
 
 from harness.catalog import CatalogError, UnreadableProblem
 from harness.config import ConfigError
@@ -28,6 +27,9 @@ from harness.disk import FULL_OR_BROKEN
 from harness.environment import MachineError
 from harness.report.format import block
 from harness.runs import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: a search for something failed, the call is wrong, the machine (or the harness) can't, Ctrl-C."""
@@ -56,6 +58,8 @@ def option(name: str, text: str) -> Any:
 
 def console(*, stderr: bool = False) -> Console:
     """A console for text that was escaped already: no markup, no emoji codes, no highlighting."""
+    from rich.console import Console  # not at the top: on a GPU, eval says nothing before its referees start
+
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = PIPED_WIDTH
