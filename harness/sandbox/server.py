@@ -77,8 +77,9 @@ def serve(channel_fd: int, preload: tuple[str, ...], *, place: str) -> Confined 
         with suppress(ChannelClosed):
             channel.send({"event": "broken", "reason": traceback.format_exc()})
         return None
-    gc.collect()
-    gc.freeze()  # so that a child's collections don't copy the pages of everything imported
+    # So that a child's collections don't copy the pages of everything imported. To look for garbage first would take
+    # longer than all imports but torch's, and find some thousand small objects.
+    gc.freeze()
     gc.enable()
     threads = len(os.listdir("/proc/self/task"))
     with suppress(ChannelClosed):
