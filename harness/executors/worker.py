@@ -60,8 +60,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
         if kind is DeviceKind.CUDA and open_device is None:
             _beside(_wake_driver)
         told = _beside(lambda: _receive_orders(channel, preload, stack))
-        # Only now, and what needs torch least last.
-        from harness import devices, health
+        from harness import devices, health  # with torch: seconds, in which the others have begun
 
         try:
             device = (open_device or devices.open_device)(kind, DEVICE_INDEX)
@@ -71,7 +70,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
 
             healthy.result()
             config, auditor = told.result()
-            # Its zygote may still be at its imports: making a problem ready takes none of it.
+            # The zygote may still be at its imports: making a problem ready does without.
             referee = stack.enter_context(Referee(config, zygote, device=device, auditor=auditor))
         except devices.DeviceError as error:
             channel.send({"type": "unavailable", "reason": str(error)})
