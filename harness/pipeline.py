@@ -37,7 +37,7 @@ from harness.judging import (
 from harness.model import Record, Solution, Status, one_line
 from harness.planning import Job, identity_of, is_done, plan
 from harness.runs import StoreUnavailable
-from harness.schedule import Foreseen, Ready, Schedule
+from harness.schedule import Foreseen, Ready, Schedule, dealt
 from harness.signature import Signatures
 from harness.store import RunStore, removed
 from harness.tasks import Outcome, Task
@@ -189,7 +189,7 @@ class _Run:
         self._slots = list(executor.slots)
         self._builders = max(1, min(executor.builders, len(jobs)))
         self._schedule: Schedule[Job, Built] = Schedule(
-            ((job.problem.digest, job) for job in jobs), ahead=AHEAD + self._builders
+            dealt(((job.problem.digest, job) for job in jobs), len(self._slots)), ahead=AHEAD + self._builders
         )
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._losses: dict[str, int] = {}

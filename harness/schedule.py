@@ -11,6 +11,7 @@ cache's entries.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
@@ -51,6 +52,22 @@ def choose(waiting: Counter[Hashable], mine: Hashable | None, others: Iterable[H
     taken = set(others)
     free = next((problem for problem in waiting if problem not in taken and waiting[problem]), None)
     return free if free is not None else max(waiting, key=lambda problem: waiting[problem])
+
+
+def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable, J]]:
+    """The jobs in the order in which they are built: problems dealt out to as many hands as there are `slots`, each to
+    the one with the fewest jobs so far, and one job of each hand after another.
+
+    So each slot finds a problem of its own from the first build on, and as much work behind it as the others: where
+    problems came one after another, the last ones were shared by all, and made ready as often.
+    """
+    problems: dict[Hashable, list[tuple[Hashable, J]]] = {}
+    for problem, job in jobs:
+        problems.setdefault(problem, []).append((problem, job))
+    hands: list[list[tuple[Hashable, J]]] = [[] for _ in range(max(1, slots))]
+    for held in problems.values():
+        min(hands, key=len).extend(held)
+    return [job for row in itertools.zip_longest(*hands) for job in row if job is not None]
 
 
 class Schedule(Generic[J, B]):

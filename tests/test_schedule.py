@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule import Foreseen, Ready, Schedule, choose
+from harness.schedule import Foreseen, Ready, Schedule, choose, dealt
 
 Item = Ready[str, str]
 
@@ -323,3 +323,47 @@ def test_many_threads_judge_each_job_once(slots: int) -> None:
         thread.join(60)
         assert not thread.is_alive()
     assert sorted(judged) == sorted(job for _, job in jobs if not job.endswith("3"))
+
+
+def of_problems(*jobs: str) -> list[tuple[str, str]]:
+    return [(job[0], job) for job in jobs]
+
+
+def test_problems_are_dealt_out_to_slots_and_come_by_turns() -> None:
+    jobs = of_problems("a1", "a2", "a3", "b1", "c1", "c2", "d1")
+    assert [job for _, job in dealt(jobs, 2)] == ["a1", "b1", "a2", "c1", "a3", "c2", "d1"]
+    assert [job for _, job in dealt(jobs, 9)] == ["a1", "b1", "c1", "d1", "a2", "c2", "a3"]
+
+
+def test_one_slot_gets_one_problem_after_another() -> None:
+    jobs = of_problems("a1", "b1", "a2", "c1", "b2")
+    assert [job for _, job in dealt(jobs, 1)] == ["a1", "a2", "b1", "b2", "c1"]
+    assert dealt(jobs, 0) == dealt(jobs, 1), "a machine whose slots are not known yet"
+    assert dealt([], 3) == []
+
+
+@given(st.lists(st.sampled_from("abcdefg"), max_size=40), st.integers(1, 6))
+def test_dealing_loses_nothing_and_keeps_each_problems_order(problems: list[str], slots: int) -> None:
+    jobs = [(problem, number) for number, problem in enumerate(problems)]
+    found = dealt(jobs, slots)
+    assert sorted(found) == sorted(jobs)
+    for problem in set(problems):
+        assert [job for job in found if job[0] == problem] == [job for job in jobs if job[0] == problem]
+
+
+def test_slots_of_equal_problems_make_each_ready_once() -> None:
+    """Eight problems of four jobs on four slots, which judge in turns: nobody comes to another's problem."""
+    jobs = [(name, f"{name}{number}") for name in "abcdefgh" for number in range(4)]
+    schedule: Schedule[str, str] = Schedule(dealt(jobs, 4), ahead=100)
+    for slot in "wxyz":
+        schedule.open(slot)
+    while (found := schedule.next_build()) is not None:
+        schedule.built(Ready(job=found[1], problem=found[0], built=found[1]))
+    at: dict[str, set[Hashable]] = {slot: set() for slot in "wxyz"}
+    for _ in range(8):
+        for slot in "wxyz":
+            taken = schedule.take(slot)
+            assert isinstance(taken, Ready)
+            at[slot].add(taken.problem)
+            schedule.judged()
+    assert [len(held) for held in at.values()] == [2, 2, 2, 2]
