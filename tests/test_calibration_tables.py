@@ -42,6 +42,20 @@ def test_a_known_length_is_that_beyond_the_call_that_spins_for_none() -> None:
     assert tables.known_off_s(20e-6, near, []) is None
 
 
+def test_calls_are_held_against_those_of_their_own_lane() -> None:
+    """By way of lane 5 everything takes 0.4 us less; for lane 9 no call was made that spins for none."""
+    lane = {number: {"empty_call_s": {"lane": number}} for number in (0, 5, 9)}
+    zero = [
+        spin(0.0, reference_s=5.4e-6, solution_s=5.4e-6, **lane[0]),
+        spin(0.0, reference_s=5e-6, solution_s=5e-6, **lane[5]),
+    ]
+    slow = spin(20e-6, reference_s=25.5e-6, solution_s=25e-6, **lane[0])
+    fast = [spin(20e-6, reference_s=24.9e-6, solution_s=25e-6, **lane[5])] * 3
+
+    assert tables.known_off_s(20e-6, [slow, *fast], zero) == pytest.approx((0.1e-6 - 3 * 0.1e-6) / 4)
+    assert tables.known_off_s(20e-6, [{**slow, **lane[9]}], zero) == pytest.approx(25.5e-6 - 5.2e-6 - 20e-6)
+
+
 @pytest.mark.parametrize(("beyond_s", "verdict"), [(20.29e-6, "yes"), (20.5e-6, "no")])
 def test_a_short_length_may_be_off_by_0_3_us(beyond_s: float, verdict: str) -> None:
     rows = [

@@ -35,7 +35,7 @@ from tests.benchmarks.calibration_tables import Row, document
 from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee, twin, zygote
 
 REPEATS = {
-    0.0: 4,
+    0.0: 6,
     2e-6: 12,
     5e-6: 12,
     10e-6: 12,
