@@ -85,8 +85,8 @@ def by_length(spins: Iterable[Row]) -> dict[float, list[Row]]:
 def _lengths(spins: Sequence[Row]) -> list[str]:
     lines = [
         "Each row: a call that spins for so long, judged again and again against its identical twin, which is a "
-        "process of its own each time. `beyond`: device time beyond that of the same call that spins for none by way of "
-        "the same lane, in microseconds.",
+        "process of its own each time. `beyond`: device time beyond that of the same call that spins for none, by way "
+        "of the same lane, in microseconds.",
         "",
         "| known us | call us | beyond | off | twins' beyond, farthest off | twins | median | worst | within 1 % "
         "| same | in a graph within 1 % | median in a graph | longer when first | s each |",
@@ -214,10 +214,9 @@ def known_off_s(length_s: float, rows: Sequence[Row], zero: Sequence[Row]) -> fl
 def _off_s(length_s: float, rows: Sequence[Row], zero: Sequence[Row], side: str) -> float:
     """The mean over rows, each beside calls that spin for none by way of the same lane (`harness.empty`), where some
     were made: launches take longer by one than by another."""
-    by_lane = {lane: [row for row in zero if lane_of(row) == lane] for lane in map(lane_of, (*rows, *zero))}
     offs = []
-    for lane, beside in by_lane.items():
-        mine = [row for row in rows if lane_of(row) == lane]
+    for lane in sorted({lane_of(row) for row in rows}):
+        mine, beside = ([row for row in held if lane_of(row) == lane] for held in (rows, zero))
         offs += [median_s(mine, side) - median_s(beside or zero, side) - length_s] * len(mine)
     return statistics.fmean(offs)
 
