@@ -50,6 +50,10 @@ are off, all solutions of a problem are off."""
 HALF_STEP_S = 0.22e-6
 """Half of what calls of `MANY` launches of two kinds are apart."""
 
+MOST_APART_S = 5 * HALF_STEP_S
+"""Calls of `MANY` launches that are farther from all lanes than three kinds are from one another were disturbed, and
+tell of no kind. The contestant is taken for one of the fastest then: audits of the submission may have disturbed it."""
+
 LATEST_CONTESTANTS = 24
 """How many contestants count, those with as many hardware queues as the one compared."""
 
@@ -120,18 +124,20 @@ class EmptyCalls:
 
     def compare(self, contestant: EmptyTimed, lanes: Mapping[int, EmptyTimed], *, one_queue: bool) -> Compared:
         """A contestant's empty calls beside the referee's own, `lanes`; they count for the contestants after it."""
-        lane = min(lanes, key=lambda each: abs(lanes[each].many_s - contestant.many_s))
-        own, beyond_s = lanes[lane], contestant.few_s - lanes[lane].few_s
-        if abs(contestant.many_s - own.many_s) <= HALF_STEP_S:
-            self._beyond[one_queue].append(beyond_s)
-            beyond_s = statistics.fmean(self._beyond[one_queue])
-        taken_off_s = max(-MOST_S, min(MOST_S, beyond_s))
+        apart_s = {number: abs(timed.many_s - contestant.many_s) for number, timed in lanes.items()}
+        lane, others = min(apart_s, key=apart_s.__getitem__), self._beyond[one_queue]
+        taken_off_s = max(-MOST_S, min(MOST_S, contestant.few_s - lanes[lane].few_s))
+        if apart_s[lane] > MOST_APART_S:
+            lane, taken_off_s = min(lanes, key=lambda each: lanes[each].many_s), 0.0
+        elif apart_s[lane] <= HALF_STEP_S:
+            others.append(taken_off_s)  # no more than is taken off: one that was slowed weighs little in the mean
+            taken_off_s = statistics.fmean(others)
         evidence = {
             "solution": _shown(contestant),
             "lanes": {str(number): _shown(timed) for number, timed in lanes.items()},
             "lane": lane,
             "taken_off": taken_off_s,
-            "contestants": len(self._beyond[one_queue]),
+            "contestants": len(others),
         }
         return Compared(lane=lane, taken_off_s=taken_off_s, evidence=evidence)
 

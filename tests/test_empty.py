@@ -164,11 +164,29 @@ def test_a_contestant_of_neither_kind_is_compared_alone_and_does_not_count() -> 
     assert held.compare(took(4.2, 9.2), LANES, one_queue=True).taken_off_s == pytest.approx(-0.05e-6)
 
 
-@pytest.mark.parametrize("beyond_us", [5.0, -5.0])
+@pytest.mark.parametrize("beyond_us", [0.9, -0.9])
 def test_no_more_is_taken_off_than_the_noise_floor(beyond_us: float) -> None:
     found = empty.EmptyCalls(Device()).compare(took(4.2 + beyond_us, 9.2 + beyond_us), {0: LANES[0]}, one_queue=True)
     assert abs(found.taken_off_s) == MOST_S
     assert MOST_S <= PROCESS_BIAS_S, "what audits gain a submission by slowing its empty calls must be told as noise"
+
+
+def test_a_contestant_whose_short_calls_were_slowed_moves_the_mean_by_its_share_of_the_most() -> None:
+    """Solutions of other authors come after it."""
+    held = empty.EmptyCalls(Device())
+    for _ in range(9):
+        held.compare(took(4.2, 9.2), LANES, one_queue=True)
+    assert held.compare(took(4.2 + 50.0, 9.3), LANES, one_queue=True).taken_off_s == pytest.approx(MOST_S / 10)
+    assert held.compare(took(4.2, 9.2), LANES, one_queue=True).taken_off_s == pytest.approx(MOST_S / 11)
+
+
+@pytest.mark.parametrize("beyond_us", [2.0, 500.0])
+def test_a_contestant_whose_calls_were_slowed_beyond_all_kinds_gains_nothing(beyond_us: float) -> None:
+    """Neither time, nor the slower lane for each launch of the reference."""
+    held = empty.EmptyCalls(Device())
+    found = held.compare(took(4.2 + beyond_us, 9.2 + beyond_us), LANES, one_queue=True)
+    assert (found.lane, found.taken_off_s) == (9, 0.0)
+    assert not held.knows(one_queue=True)
 
 
 @pytest.mark.gpu
