@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -385,6 +386,23 @@ class TestSolutions:
         (folder / "16_stolen.py").symlink_to(secret)
         (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
         assert "16_stolen.py: a link that leads out of" in finding
+
+    def test_a_folder_that_can_not_be_read_is_told_and_not_left_out(self, catalog: Catalog) -> None:
+        with TemporaryDirectory() as made:
+            folder = Path(made)
+            folder.chmod(0o755)
+            write(folder / "ann/level1/16_open.py")
+            write(folder / "bob/level1/16_closed.py")
+            (folder / "bob").chmod(0)
+            before = os.geteuid()
+            try:
+                if before == 0:
+                    os.seteuid(65534)  # root may read everything
+                (finding,) = findings(find_solutions, [folder], catalog)
+            finally:
+                os.seteuid(before)
+                (folder / "bob").chmod(0o755)
+        assert finding == f"{folder}/bob: can't be read: Permission denied"
 
     def test_a_linked_folder_is_told_where_it_leads_out_and_counts_once_where_not(
         self, tmp_path: Path, catalog: Catalog

@@ -69,8 +69,8 @@ def find_solutions(
     `problem_id` gives the problem of files whose path names none, and leaves out those files of folders whose path
     names another. `author` overrides the path's. A file that is not UTF-8 is a solution with a `failure`. Raises
     `CatalogError` that lists all that is wrong: a path that does not exist, a folder without solutions, a file that is
-    no Python file, unreadable or too large, a link that leads out of its folder, an unknown problem, two solutions
-    with one label or one sample number.
+    no Python file or too large, what can't be read, a link that leads out of its folder, an unknown problem, two
+    solutions with one label or one sample number.
     """
     findings: list[str] = []
     if not paths:
@@ -132,7 +132,11 @@ def _files(given: Path, findings: list[str]) -> Iterator[Path]:
     """The solution files that one argument means."""
     if given.is_dir():
         inside = given.resolve()
-        for folder, folders, names in os.walk(given):
+
+        def refused(error: OSError) -> None:
+            findings.append(f"{_printable(Path(error.filename))}: can't be read: {error.strerror}")
+
+        for folder, folders, names in os.walk(given, onerror=refused):
             folders[:] = sorted(name for name in folders if not _SKIPPED.fullmatch(name))
             files = [name for name in sorted(names) if name.endswith(".py") and not _SKIPPED.fullmatch(name)]
             # A link to a folder that is inside is not followed: what it leads to is met by itself.
