@@ -155,7 +155,9 @@ class ReferenceRunner:
 
     def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
         with self._bench.device.lane(self._lane):
-            return self._made(turns)
+            made = self._made(turns)
+            self._bench.device.synchronize()  # state is put back by then, which the next truth may need on another lane
+            return made
 
     def _made(self, turns: Sequence[Turn]) -> ReferenceBurst:
         times = []

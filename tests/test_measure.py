@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -115,6 +116,29 @@ def test_sparing_calls_warm_up_once() -> None:
     assert [sum(turn.mode is CallMode.WARM for turn in plan) for plan in plans] == [1, 0, 0, 0, 0]
     assert [sum(turn.mode is CallMode.LATENCY for turn in plan) for plan in plans] == [0, 1, 1, 0, 0]
     assert all(sorted(turn.index for turn in plan) == list(range(8)) for plan in plans)
+
+
+def test_nothing_of_a_burst_is_under_way_when_it_leaves_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of different lanes don't wait for one another: state must be put back before the next truth needs it."""
+    bench, seen = make_bench(), list[str]()
+
+    @contextmanager
+    def lane(number: int) -> Iterator[None]:
+        seen.append(f"lane {number}")
+        yield
+        seen.append("left")
+
+    try:
+        bench.draw(0)
+        bench.hold_back([0])
+        monkeypatch.setattr(bench.device, "lane", lane)
+        monkeypatch.setattr(bench.device, "synchronize", lambda: seen.append("waited"))
+        monkeypatch.setattr(bench.oracle, "restore_state", lambda: seen.append("restored"))
+        ReferenceRunner(bench, lane=5).burst([Turn(index=0, mode=CallMode.COLD)])
+    finally:
+        bench.close()
+    assert seen[0] == "lane 5"
+    assert seen[-3:] == ["restored", "waited", "left"]
 
 
 class Unmoved:
