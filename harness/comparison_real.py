@@ -356,10 +356,11 @@ def _scale(rms: float, info: torch.finfo) -> float:
 
 
 def _totals(norm: float, largest: float, compared: int, scale: float, clashes: int = 0, lent: int = 0) -> _Totals:
+    most = sys.float_info.max  # before the other, so that it comes of NaN too, which whoever writes late can leave
     return _Totals(
         compared=compared,
-        rms_error=min(norm / math.sqrt(max(compared, 1)) / scale, sys.float_info.max),
-        max_error=min(largest, sys.float_info.max),
+        rms_error=min(most, norm / math.sqrt(max(compared, 1)) / scale),
+        max_error=min(most, largest),
         clashes=clashes,
         lent=lent,
     )
