@@ -185,7 +185,7 @@ TIMING_KEYS: Mapping[str, tuple[Callable[[object], object], object]] = {
     "min_samples": (count_up_to(MOST_CALLS), 30),
     "sets_per_burst": (count_up_to(MOST_SETS), 8),
     "relative_half_width": (parse_fraction, 0.005),
-    "budget_s": (parse_seconds, 10.0),
+    "budget_s": (parse_seconds, 3.0),
 }
 """Key -> (parser, default) inside `timing`."""
 

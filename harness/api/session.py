@@ -44,7 +44,7 @@ from harness.store import RunStore
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or
-10 s."""
+3 s."""
 
 QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02, budget_s=0.25)
 

@@ -53,7 +53,7 @@ def ci_command(
     workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
     sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
     jobs: Annotated[int | None, option("--jobs", "Builds at once.  [processors, bounded by memory]")] = None,
-    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [10]")] = None,
+    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [3]")] = None,
     cache: Annotated[Path | None, option("--cache", "Folder of built modules.")] = None,
     annotations: Annotated[
         bool | None,

@@ -51,7 +51,7 @@ def compare_command(
     workload: Annotated[
         str | None, option("--workload", "For solutions: sizes.  [full on cuda, small on host]")
     ] = None,
-    timing_budget: Annotated[float | None, option("--timing-budget", "For solutions: seconds of timing.  [10]")] = None,
+    timing_budget: Annotated[float | None, option("--timing-budget", "For solutions: seconds of timing.  [3]")] = None,
     problems: ProblemsRoot = None,
     config: Annotated[Path | None, option("--config", "For solutions: YAML file with eval's settings.")] = None,
     out: Annotated[Path | None, option("--out", "For solutions: folder of results.  [results]")] = None,

@@ -133,7 +133,7 @@ def eval_command(
         float | None, option("--solution-timeout", "Seconds a solution after its build.  [300]")
     ] = None,
     min_samples: Annotated[int | None, option("--min-samples", "Timed calls at least.  [30]")] = None,
-    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [10]")] = None,
+    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [3]")] = None,
     memory_limit: Annotated[str | None, option("--memory-limit", "Host memory of a solution, as 8GiB.")] = None,
     workers: Annotated[
         int | None, option("--workers", "Solutions judged at once.  [one a visible GPU; 1 on host]")
