@@ -1,6 +1,6 @@
-"""The two passes of `comparison_real` over large tensors on a GPU as one kernel each: about a tenth of the time that
-torch's operations take, and no temporaries. The second reads on the device what the first found, so that nothing waits
-between them, nor between the pairs of many calls.
+"""The two passes of `comparison_real` on a GPU as two kernels each, of all blocks and of what those found: for large
+tensors about a tenth of the time that torch's operations take, and no temporaries. The second pass reads on the device
+what the first found, so that nothing waits between them, nor between the pairs of many calls.
 
 Imports `nvrtc`, `slicing` and torch. Trusted side. For plain arithmetic only: finite entries that the output's type
 can hold. What is more than that, and every GPU for which no kernel can be had, `comparison_real` does with torch.

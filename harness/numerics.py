@@ -1,7 +1,7 @@
 """From errors to a verdict: which precision class an answer reaches, and what is said of one that falls short.
 
-Imports `model`, `precision`, `comparison`, `comparison_kernel`, `patterns` and `digest`, whose public names it passes
-on: this is the module that the rest of the harness uses. Pure; trusted side.
+Imports `model`, `slicing`, `comparison_kernel`, and `precision`, `comparison` and `patterns`, whose public names it
+passes on: this is the module that the rest of the harness uses. Pure; trusted side.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Sample:
             return True
         # `judge` fails an answer exactly where an output is not within its limits. Compared to no limit at all: what is
         # looked for beyond them, places and patterns, costs more than the comparison, and nobody reads it here.
-        # Contiguous, as an answer is when it is judged; the kernels that compare on a GPU are made for nothing else.
+        # Contiguous, as an answer is when it is judged: the kernels that compare on a GPU would copy anything else.
         return not all(
             compare(a.contiguous(), t, reference=r, limits=UNLIMITED).within(limit)
             for a, t, r, limit in zip(leaves, self.truth, self.own, self.limits, strict=True)
