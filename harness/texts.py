@@ -69,8 +69,21 @@ def _is_flat(text: str) -> bool:
     return sum(1 for _ in _OPENS.finditer(text)) <= _MOST_OPENED
 
 
+_MOST_PAIRS = 100_000
+"""Keys at most in a file, as often as merging (`<<`) repeats them: a few lines can ask for more than memory holds."""
+
+
 class _StrictKeys:
     """A key given twice is an error instead of the last one winning."""
+
+    _pairs = 0
+
+    def flatten_mapping(self, node: Any) -> None:
+        super().flatten_mapping(node)  # type: ignore[misc]
+        # What is merged comes by here once for every time that it is, before it is copied.
+        self._pairs += len(node.value)
+        if self._pairs > _MOST_PAIRS:
+            raise yaml.constructor.ConstructorError(None, None, f"more than {_MOST_PAIRS} keys", node.start_mark)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()

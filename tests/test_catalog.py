@@ -499,6 +499,15 @@ def test_yaml_that_nests_without_end_ends_no_process(root: Path, tmp_path: Path,
     assert "author.yaml: not valid YAML: " in told
 
 
+def test_yaml_whose_merges_multiply_is_refused(root: Path, tmp_path: Path) -> None:
+    write(tmp_path / "s/ann/level1/16_x.py")
+    lines = ["m0: &m0 {x: 1}"]
+    lines += [f"m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * 10)}]}}" for level in range(1, 8)]
+    write(tmp_path / "s/ann/author.yaml", "\n".join(lines))
+    (finding,) = findings(find_solutions, [tmp_path / "s"], load_problems(root))
+    assert "author.yaml: not valid YAML: more than 100000 keys" in finding
+
+
 def test_long_lists_are_cut_in_the_text_only() -> None:
     error = CatalogError([f"finding {i}" for i in range(100)])
     assert len(error.findings) == 100
