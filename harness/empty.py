@@ -17,11 +17,11 @@ from noise, and is taken off the solution's times.
 from __future__ import annotations
 
 import statistics
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -97,7 +97,7 @@ class EmptyCalls:
     """Those of a process that lives on, by lane, and of the contestants that it met."""
 
     def __init__(self, device: Device) -> None:
-        self._device = device
+        self._device = weakref.ref(device)  # which lives no longer for what is kept of it
         self._lanes: tuple[int, ...] = ()
         self._own: dict[int, deque[EmptyTimed]] = {}
         self._beyond: defaultdict[bool, deque[float]] = defaultdict(lambda: deque(maxlen=LATEST_CONTESTANTS))
@@ -105,12 +105,14 @@ class EmptyCalls:
     def own(self) -> dict[int, EmptyTimed]:
         """The mean of the latest series, some of which are made now: of the default lane, and of that farthest from it
         where they are of two kinds."""
+        device = self._device()
+        assert device is not None, "whoever asks has it"
         if not self._lanes:
-            self._lanes = _two_kinds({lane: empty_calls(self._device, lane).many_s for lane in self._device.lanes})
+            self._lanes = _two_kinds({lane: empty_calls(device, lane).many_s for lane in device.lanes})
         number = MORE_SERIES if self._own else FIRST_SERIES
         for lane in self._lanes:
             held = self._own.setdefault(lane, deque(maxlen=LATEST_SERIES))
-            held.extend(empty_calls(self._device, lane) for _ in range(number))
+            held.extend(empty_calls(device, lane) for _ in range(number))
         return {lane: _mean(held) for lane, held in self._own.items()}
 
     def forget(self) -> None:
@@ -142,7 +144,7 @@ class EmptyCalls:
         return Compared(lane=lane, taken_off_s=taken_off_s, evidence=evidence)
 
 
-_held: WeakKeyDictionary[Device, EmptyCalls] = WeakKeyDictionary()
+_held: weakref.WeakKeyDictionary[Device, EmptyCalls] = weakref.WeakKeyDictionary()
 
 
 def of(device: Device) -> EmptyCalls:

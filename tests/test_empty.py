@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -107,7 +109,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch, many_us: Mapping[int, float]) -> li
 
 def test_the_referees_own_are_those_of_two_kinds_of_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = made_up(monkeypatch, {0: 9.0, 5: 8.9, 9: 8.5})
-    held = empty.of(Device())
+    device = Device()
+    held = empty.of(device)
     own = {lane: timed.many_s for lane, timed in held.own().items()}
     assert own == pytest.approx({0: 9.0025e-6, 9: 8.5025e-6}), "the first series chose them, two more count"
     assert asked == [0, 5, 9] + [0] * FIRST_SERIES + [9] * FIRST_SERIES
@@ -123,14 +126,24 @@ def test_the_referees_own_are_those_of_two_kinds_of_lanes(monkeypatch: pytest.Mo
 
 def test_lanes_that_are_alike_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, {0: 9.0, 5: 9.0 + 0.9e6 * HALF_STEP_S, 9: 9.0 - 0.9e6 * HALF_STEP_S})
-    assert list(empty.of(Device()).own()) == [0]
-    assert list(empty.of(open_device(DeviceKind.HOST)).own()) == [0]
+    for device in (Device(), open_device(DeviceKind.HOST)):
+        assert list(empty.of(device).own()) == [0]
 
 
 def test_one_process_has_one_collection_a_device() -> None:
     device = Device()
     assert empty.of(device) is empty.of(device)
     assert empty.of(device) is not empty.of(Device())
+
+
+def test_what_is_kept_of_a_device_does_not_keep_it() -> None:
+    """A GPU's has its cache flush: two thirds of a gigabyte."""
+    device = open_device(DeviceKind.HOST)
+    empty.of(device).own()
+    left = weakref.ref(device)
+    del device
+    gc.collect()
+    assert left() is None
 
 
 LANES = {0: took(4.2, 9.2), 9: took(4.0, 8.7)}
