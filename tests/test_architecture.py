@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,13 @@ def rank(name: str) -> int:
 def test_every_unit_has_a_layer() -> None:
     homeless = {unit(name) for name in MODULES} - set(LAYER_OF) - {""}
     assert not homeless, f"say in LAYERS which layer these belong to: {sorted(homeless)}"
+
+
+@pytest.mark.parametrize("layer", list(LAYERS))
+def test_the_map_in_the_readme_has_every_unit(layer: str) -> None:
+    (row,) = re.findall(rf"^\| {layer} \|(.*)\|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    lacking = set(LAYERS[layer].split()) - set(re.findall(r"`(\w+)`", row)) - {"__main__"}
+    assert not lacking, f"README.md, The code, {layer}: {sorted(lacking)}"
 
 
 def test_imports_point_one_way() -> None:
