@@ -19,7 +19,8 @@ from __future__ import annotations
 import statistics
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,23 @@ submission too: what those can gain it by slowing them has to drown in the noise
 
 def empty_calls(device: Device, lane: int = 0) -> EmptyTimed:
     """A series of calls with a cold cache that set one word, by way of this lane."""
+    with _warmed_up(device, lane) as series:
+        return EmptyTimed(
+            few_s=statistics.fmean(burst_time(series(launches, CALLS)) for launches in FEW),
+            many_s=burst_time(series(MANY, CALLS)),
+        )
+
+
+def many_launches_s(device: Device, lane: int) -> float:
+    """The time of those with many launches alone."""
+    with _warmed_up(device, lane) as series:
+        return burst_time(series(MANY, CALLS))
+
+
+@contextmanager
+def _warmed_up(device: Device, lane: int) -> Iterator[Callable[[int, int], list[float]]]:
+    """What makes a number of calls (its second argument) of so many launches (its first) and gives their seconds, for
+    as long as the block lasts; after some that do not count."""
     word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
 
     def series(launches: int, number: int) -> list[float]:
@@ -77,10 +95,7 @@ def empty_calls(device: Device, lane: int = 0) -> EmptyTimed:
     device.synchronize()
     with device.lane(lane):
         series(MANY, WARM)
-        return EmptyTimed(
-            few_s=statistics.fmean(burst_time(series(launches, CALLS)) for launches in FEW),
-            many_s=burst_time(series(MANY, CALLS)),
-        )
+        yield series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +123,7 @@ class EmptyCalls:
         device = self._device()
         assert device is not None, "whoever asks has it"
         if not self._lanes:
-            self._lanes = _two_kinds({lane: empty_calls(device, lane).many_s for lane in device.lanes})
+            self._lanes = _two_kinds({lane: many_launches_s(device, lane) for lane in device.lanes})
         number = MORE_SERIES if self._own else FIRST_SERIES
         for lane in self._lanes:
             held = self._own.setdefault(lane, deque(maxlen=LATEST_SERIES))

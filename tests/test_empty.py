@@ -23,11 +23,12 @@ from harness.empty import (
     MOST_S,
     WARM,
     empty_calls,
+    many_launches_s,
 )
 from harness.messages import EmptyTimed
 from harness.model import DeviceKind
 from harness.quiet import PROCESS_BIAS_S
-from tests.benchmarks.bench_processes import document, kinds_of
+from tests.benchmarks.bench_processes import document, left_over_s
 
 
 def test_each_kind_of_place_in_the_queue_comes_as_often() -> None:
@@ -68,6 +69,9 @@ def test_empty_calls_go_by_way_of_their_lane(monkeypatch: pytest.MonkeyPatch) ->
     timed = empty_calls(device, 5)
     assert (timed.few_s, timed.many_s) == pytest.approx((1e-6, 1e-6))
     assert seen == {5}
+    assert device.now == 0, "what comes next goes its usual way"
+    assert many_launches_s(device, 9) == pytest.approx(1e-6)
+    assert seen == {5, 9}
 
 
 def test_few_launches_and_many_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +93,7 @@ def test_few_launches_and_many_are_told_apart(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(device, "time_cold", noted)
     timed = empty_calls(device)
     assert (timed.few_s, timed.many_s) == pytest.approx((1.5e-6, 4e-6))
+    assert many_launches_s(device, 0) == pytest.approx(4e-6)
 
 
 def took(few_us: float, many_us: float) -> EmptyTimed:
@@ -104,6 +109,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, many_us: Mapping[int, float]) -> li
         return took(4.0, many_us[lane] + 1e-3 * asked.count(lane))
 
     monkeypatch.setattr(empty, "empty_calls", series)
+    monkeypatch.setattr(empty, "many_launches_s", lambda device, lane: series(device, lane).many_s)
     return asked
 
 
@@ -214,15 +220,12 @@ def test_empty_calls_repeat_on_a_gpu() -> None:
             assert abs(own_s - again_s) < MOST_S
 
 
-@pytest.mark.parametrize(
-    ("many", "kinds"),
-    [([9.2, 8.7, 9.3, 8.6], [1, 0, 1, 0]), ([9.2, 9.1, 9.0], [0, 0, 0]), ([9.5, 8.6, 9.1], [2, 0, 1])],
-)
-def test_kinds_are_gaps_between_empty_calls(many: list[float], kinds: list[int]) -> None:
-    assert kinds_of([each * 1e-6 for each in many]) == kinds
+def test_what_empty_calls_leave_over_is_about_a_line() -> None:
+    assert left_over_s([5.1, 5.3, 5.2], [9.0, 9.4, 9.2]) == pytest.approx(0.0)
+    assert left_over_s([5.0, 5.2, 5.0, 5.2], [9.0, 9.0, 9.4, 9.4]) == pytest.approx(0.1), "which tell nothing"
 
 
-def test_the_table_tells_what_is_left_between_processes_of_one_kind() -> None:
+def test_the_table_tells_what_empty_calls_leave_over() -> None:
     """Four processes of two kinds, 0.2 us apart."""
     rows = [
         {

@@ -5,9 +5,9 @@
 
 Needs a GPU; some 25 s. Processes are forked from one that has torch and no context, as contestants are, some at a time
 side by side; each makes the same calls with a cold cache, by turns, in rounds. For each kind of call the table has the
-spread (standard deviation) of the processes' means, and that between those of one kind, as empty calls tell kinds
-(`harness.empty`: one series, made first, as in an evaluation). Then the empty calls of each process by lane
-(`Device.lanes`).
+spread (standard deviation) of the processes' means, and how much of it is left over by their empty calls of many
+launches (`harness.empty`: one series, made first, as in an evaluation): about the straight line over these. Then the
+empty calls of each process by lane (`Device.lanes`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from harness.devices.cuda import CudaDevice
-from harness.empty import FEW, HALF_STEP_S, MANY, empty_calls
+from harness.empty import FEW, MANY, empty_calls
 from harness.environment import collect
 from harness.stats import burst_time
 
@@ -110,13 +110,10 @@ def measure(batches: int, side_by_side: int, rounds: int) -> Iterator[Row]:
         yield from held
 
 
-def kinds_of(many_s: Sequence[float]) -> list[int]:
-    """A number for each that those of one kind share: kinds are gaps in the order of their empty calls."""
-    kind, kinds, before_s = 0, {}, min(many_s)
-    for own_s in sorted(many_s):
-        kind += own_s - before_s > HALF_STEP_S
-        kinds[own_s], before_s = kind, own_s
-    return [kinds[own_s] for own_s in many_s]
+def left_over_s(means: Sequence[float], empty_s: Sequence[float]) -> float:
+    """The standard deviation of `means` about the straight line over `empty_s` that lies nearest to them."""
+    line = statistics.linear_regression(empty_s, means)
+    return statistics.pstdev(y - line.slope * x - line.intercept for x, y in zip(empty_s, means, strict=True))
 
 
 def document(rows: Sequence[Row], machine: str) -> str:
@@ -130,19 +127,17 @@ def document(rows: Sequence[Row], machine: str) -> str:
         "Microseconds. Spreads are standard deviations between processes; within: of one series of "
         f"{CALLS} calls, in one process.",
         "",
-        "| call | mean | farthest apart | within | between processes | between those of one kind |",
+        "| call | mean | farthest apart | within | between processes | left over by their empty calls |",
         "|---|---|---|---|---|---|",
     ]
-    kinds = kinds_of([row["empty_calls"][0]["many_s"] for row in rows])
+    many_us = [row["empty_calls"][0]["many_s"] * 1e6 for row in rows]
     for name in rows[0]["calls"]:
         series = [[time_s * 1e6 for time_s in row["calls"][name]] for row in rows]
         means = [statistics.fmean(each) for each in series]
         within = statistics.fmean(statistics.pvariance(each) for each in series) ** 0.5
-        of_kind = [[mean for mean, own in zip(means, kinds, strict=True) if own == kind] for kind in sorted(set(kinds))]
-        left = sum(statistics.pvariance(each) * len(each) for each in of_kind) / len(means)
         lines.append(
             f"| {name} | {statistics.fmean(means):.2f} | {max(means) - min(means):.2f} | {within:.3f} | "
-            f"{statistics.pstdev(means):.3f} | {left**0.5:.3f} |"
+            f"{statistics.pstdev(means):.3f} | {left_over_s(means, many_us):.3f} |"
         )
     shown = [" ".join(f"{each['many_s'] * 1e6:.2f}" for each in row["empty_calls"]) for row in rows]
     lines += [
