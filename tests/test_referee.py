@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.build import default_root
-from harness.empty import MOST_S
+from harness.empty import MOST_APART_S, MOST_S
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.build import prepare_headers
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
@@ -151,7 +151,8 @@ def test_two_processes_are_compared_by_their_empty_calls(device: DeviceKind, ref
     for made in (empty["solution"], *empty["lanes"].values()):
         assert 1e-6 < made["few"] < made["many"] < 40e-6
     apart = {lane: abs(empty["solution"]["many"] - own["many"]) for lane, own in empty["lanes"].items()}
-    assert apart[str(empty["lane"])] == min(apart.values())
+    if min(apart.values()) <= MOST_APART_S:
+        assert apart[str(empty["lane"])] == min(apart.values())
     assert abs(empty["taken_off"]) <= MOST_S
 
 
