@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import pytest
 from hypothesis import given
@@ -351,19 +351,26 @@ def test_dealing_loses_nothing_and_keeps_each_problems_order(problems: list[str]
         assert [job for job in found if job[0] == problem] == [job for job in jobs if job[0] == problem]
 
 
-def test_slots_of_equal_problems_make_each_ready_once() -> None:
-    """Eight problems of four jobs on four slots, which judge in turns: nobody comes to another's problem."""
-    jobs = [(name, f"{name}{number}") for name in "abcdefgh" for number in range(4)]
-    schedule: Schedule[str, str] = Schedule(dealt(jobs, 4), ahead=100)
-    for slot in "wxyz":
+def visited(jobs: Sequence[tuple[Hashable, str]], slots: str) -> list[int]:
+    """How many problems each slot comes to where all judge in turns, and no more is built ahead than they take."""
+    schedule: Schedule[str, str] = Schedule(jobs, ahead=len(slots))
+    for slot in slots:
         schedule.open(slot)
-    while (found := schedule.next_build()) is not None:
-        schedule.built(Ready(job=found[1], problem=found[0], built=found[1]))
-    at: dict[str, set[Hashable]] = {slot: set() for slot in "wxyz"}
-    for _ in range(8):
-        for slot in "wxyz":
+    at: dict[str, set[Hashable]] = {slot: set() for slot in slots}
+    for _ in range(len(jobs) // len(slots)):
+        for problem, job in [schedule.next_build() or pytest.fail("nothing to build") for _ in slots]:
+            schedule.built(Ready(job=job, problem=problem, built=f"built {job}"))
+        for slot in slots:
             taken = schedule.take(slot)
             assert isinstance(taken, Ready)
             at[slot].add(taken.problem)
             schedule.judged()
-    assert [len(held) for held in at.values()] == [2, 2, 2, 2]
+    return [len(held) for held in at.values()]
+
+
+def test_slots_of_equal_problems_make_each_ready_once() -> None:
+    """Eight problems of four jobs on four slots: nobody comes to another's problem, as all do where they are built one
+    problem after another."""
+    jobs = [(name, f"{name}{number}") for name in "abcdefgh" for number in range(4)]
+    assert visited(jobs, "wxyz") == [8, 8, 8, 8]
+    assert visited(dealt(jobs, 4), "wxyz") == [2, 2, 2, 2]
