@@ -260,6 +260,15 @@ def test_what_a_process_says_before_it_has_a_log_is_in_the_log_and_told(tmp_path
     assert log.read_text() == "no torch to import\n"
 
 
+def test_a_process_that_says_nothing_is_not_told_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.executors.process.START_TIMEOUT_S", 0.25)
+    process = StartedProcess(DeviceKind.HOST, "host", {}, command=("-c", "import time; time.sleep(600)"))
+    referee = RefereeProcess(process, referee_config(settings(tmp_path), None), tmp_path / "_referee.log")
+    with pytest.raises(RefereeLost, match="gave no answer within 0.25 s"):
+        referee.wait_ready()
+    referee.close()
+
+
 def test_what_a_process_says_once_it_has_a_log_goes_there(tmp_path: Path) -> None:
     """Without that, nothing of a referee that is killed with its conductor could be read."""
     log = tmp_path / "_referee.log"

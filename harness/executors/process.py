@@ -21,7 +21,7 @@ from harness.executors import SlotLost
 from harness.interpreter import python, search_path
 from harness.model import DeviceKind
 from harness.tasks import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
-from harness.wire import Channel, WireError, pair
+from harness.wire import Channel, FrameTimeout, WireError, pair
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context takes seconds; a cold disk makes it minutes."""
@@ -190,8 +190,10 @@ class RefereeProcess:
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         try:
             message = self._channel.receive(timeout_s).message
+        except FrameTimeout as error:
+            raise RefereeLost(f"the referee gave no answer within {timeout_s:g} s", self._tail()) from error
         except (WireError, OSError) as error:
-            raise RefereeLost(f"the referee process died or hangs: {error}", self._tail()) from error
+            raise RefereeLost(f"the referee process died: {error}", self._tail()) from error
         if message["type"] == "unavailable":
             raise SlotLost(str(message["reason"]))
         return message
