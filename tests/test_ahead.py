@@ -262,9 +262,11 @@ def test_what_a_process_says_before_it_has_a_log_is_in_the_log_and_told(tmp_path
 
 def test_a_process_that_says_nothing_is_not_told_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.executors.process.START_TIMEOUT_S", 0.25)
+    log = tmp_path / "_referee.log"
+    log.touch()
     process = StartedProcess(DeviceKind.HOST, "host", {}, command=("-c", "import time; time.sleep(600)"))
-    referee = RefereeProcess(process, referee_config(settings(tmp_path), None), tmp_path / "_referee.log")
-    with pytest.raises(RefereeLost, match="gave no answer within 0.25 s"):
+    referee = RefereeProcess(process, referee_config(settings(tmp_path), None), log)
+    with pytest.raises(RefereeLost, match=r"gave no answer within 0\.25 s"):
         referee.wait_ready()
     referee.close()
 
