@@ -25,7 +25,7 @@ from harness.variants import OWN, restriction
 from harness.verify import Verifier
 
 OUTLIERS = (10.0, 1000.0)
-"""What one element is set to, in spreads of its tensor, where the problem allows large values."""
+"""What one element is set to, once to twice so many spreads of its tensor, where the problem allows large values."""
 
 SHARES = (0.01, 0.5)
 """Parts of a tensor that are mirrored about its mean where no single element is enough."""
@@ -38,12 +38,15 @@ ENOUGH_S = 0.1
 """Every input (six of them at most) is changed once, and where that took less than this, one after another so often:
 whoever remembers by a part of the values may have the changed one in it."""
 
+DRAWS = 100
+"""How often another value is drawn for an element at most: between one value and its double bfloat16 has 128."""
+
 Ask = Callable[[Sequence[Turn]], BurstDone]
 
 
 @dataclass(slots=True, kw_only=True)
 class Refresh:
-    """The check of one solution. `evidence` says what was changed."""
+    """The check of one solution. `evidence` says what was changed, `set_to` what elements were set to so far."""
 
     bench: Bench
     verifier: Verifier
@@ -51,6 +54,7 @@ class Refresh:
     secret: random.Random
     required: PrecisionClass
     evidence: dict[str, Any] = field(default_factory=dict)
+    set_to: set[float] = field(default_factory=set)
 
     def check(self, answered: Sequence[int]) -> Failure | None:
         """Ask for one of the sets `answered`, whose inputs still lie there, once more with an element changed."""
@@ -110,6 +114,16 @@ class Refresh:
         turns = [Turn(index=index, mode=CallMode.COLD)]
         return turns, self.ask(turns)
 
+    def _unlike_before(self, mean: float, least: float, dtype: torch.dtype) -> float:
+        """A value from once to twice `least` beyond the mean that no element was set to before, where the type has one
+        left: of equal ones it would be left open which is the largest of a row."""
+        for _ in range(DRAWS):
+            value = float(torch.tensor(mean + (1.0 + self.secret.random()) * least, dtype=dtype))
+            if value not in self.set_to:
+                break
+        self.set_to.add(value)
+        return value
+
     def _change(self, index: int, before: Sequence[torch.Tensor], order: Sequence[int]) -> str | None:
         """Change as little as makes a difference to the truth, in the first input of `order` in which something does;
         what that was, None where nothing may be changed."""
@@ -123,7 +137,7 @@ class Refresh:
             place = self.secret.randrange(flat.numel())
             kept = flat[place].clone()
             for outlier in OUTLIERS if "large_values" in rules else ():
-                flat[place] = mean + outlier * spread
+                flat[place] = self._unlike_before(mean, outlier * spread, flat.dtype)
                 if self._matters(index, before):
                     return f"one element of {paths[number]}"
             flat[place] = kept

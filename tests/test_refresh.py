@@ -120,6 +120,26 @@ def test_an_answer_that_follows_is_right(variant: str) -> None:
     assert bench.changed_inputs([0]) == [()]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_two_elements_are_set_to_the_same(dtype: str) -> None:
+    """Two equal largest ones in a row would leave it open which of them is its maximum, and honest code be wrong."""
+    source = ROW_SUMS.replace("torch.rand(8, 512)", f"torch.rand(8, 8192).to(torch.{dtype})")
+    bench = bench_of(source, ["large_values"])
+    contestant = Contestant(bench, stale=False)
+    held = refresh(bench, contestant)
+    answered(bench, contestant)
+    before = bench.tensors(bench.sets[0].inputs)[0].clone()
+    truth = [leaf.to(dtype) for leaf, dtype in zip(bench.truth(0, ()).answer.leaves, bench.traits.dtypes, strict=True)]
+    changes = 40
+    for _ in range(changes):
+        assert held._change(0, truth, [0]) == "one element of inputs[0]"
+    (now,) = bench.tensors(bench.sets[0].inputs)
+    set_to = now[now != before]
+    assert len(set_to) > changes // 2
+    assert len(set(set_to.tolist())) == len(set_to)
+    assert float(set_to.min()) > 3.0, "ten spreads or more beyond the mean of numbers from 0 to 1"
+
+
 def test_every_input_is_changed_once() -> None:
     source = ROW_SUMS.replace(
         "def forward(self, x):\n        return x.sum", "def forward(self, x, y, z):\n        return (x + y + z).sum"
