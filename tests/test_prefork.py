@@ -492,7 +492,8 @@ def test_the_next_solutions_process_is_made_while_one_is_judged(
     outcomes = []
     for number, held in enumerate(tasks):
         outcomes.append(referee.judge(held, tasks[number + 1 : number + 3]))
-        assert len(living(zygote)) <= 3  # those of the two ahead, and what a problem is learnt with
+        # Those of the two ahead; and on a GPU what a problem is learnt with.
+        assert len(living(zygote)) <= 2 + (referee.config.device is DeviceKind.CUDA)
     assert [outcome.status for outcome in outcomes] == [
         Status.passed,
         Status.import_error,

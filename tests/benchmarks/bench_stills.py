@@ -5,8 +5,8 @@
 
 Some 15 s. The harness's own solution (`idle`), which does nothing, in its sandbox; each row is what bursts take by the
 referee's clock beside the windows of their calls, after the contestant stood still for so long. A solution's does so
-while its answers are verified; trusted code's bursts, on which claims are calibrated (`learning`), follow one another
-at once. What honest bursts take longer for that is let pass up to a point (`claims.Tolerance`).
+while its answers are verified, and trusted code's, on which claims are calibrated, for `learning.STILL_S` before each
+burst. What honest bursts take longer than those is let pass up to a point (`claims.Tolerance`).
 """
 
 from __future__ import annotations
