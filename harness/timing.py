@@ -60,7 +60,7 @@ moment and its output verified, for any code, on both sides alike. Back to back,
 take; a graph can't be had of all code; and in both, work on one call's inputs may begin in another's time."""
 
 LEAST_ROUNDS = 4
-"""Rounds that any speedup rests on; its interval is looked at from the one before the last of them on."""
+"""Rounds that any speedup rests on, and from which on its interval is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Settled:
     """Decides after each round whether the speedup is known well enough; names the rule that fired, or None."""
 
     def __init__(self, *, target: float, budget_s: float) -> None:
-        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS - 1)
+        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS)
         self._spent_s = 0.0
 
     def __call__(self, rounds: Rounds) -> str | None:
