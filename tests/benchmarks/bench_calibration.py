@@ -3,9 +3,9 @@
     python -m tests.benchmarks.bench_calibration --rows rows.jsonl --out results/calibration-h200.md
     python -m tests.benchmarks.bench_calibration --only spin --scale 0.2
 
-Needs a GPU, about two minutes. Everything goes through a referee and real contestants in their sandbox. Each evaluation
-is a row of the file as soon as it is made, and the tables (`calibration_tables`) are written anew after each length, so
-that a cut-off loses nothing.
+Needs a GPU, some minutes. Everything goes through a referee, with the defaults of `harness eval`, and real contestants
+in their sandbox. Each evaluation is a row of the file as soon as it is made, and the tables (`calibration_tables`) are
+written anew after each length, so that a cut-off loses nothing.
 
 * `spin`: a call that spins for so many cycles, which is known by the host's clock to within 0.01 %, is judged against
   its identical twin again and again: 100 times over lengths from 2 us to 50 ms, and some times for no length. How
@@ -32,7 +32,7 @@ from harness.model import Problem
 from harness.referee import Referee
 from harness.tasks import Outcome
 from tests.benchmarks.calibration_tables import Row, document
-from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee, twin, zygote
+from tests.benchmarks.spinning import AS_EVALUATED, SPIN, judge, problem_of, rate_hz, referee, twin, zygote
 
 REPEATS = {
     0.0: 6,
@@ -48,9 +48,6 @@ REPEATS = {
     50e-3: 2,
 }
 """Evaluations by known length in seconds: 100 twins from 2 us to 50 ms, and some of the call that spins for none."""
-
-FEW_CALLS_FROM_S = 5e-3
-"""Length from which on a burst has fewer calls: they are even, and take long."""
 
 KERNELS = {
     "relu of 1 Mi": ("torch.relu(x)", "torch.rand(1024, 1024)"),
@@ -198,18 +195,13 @@ def main() -> None:
     sheet = Sheet(given.rows, given.out)
     sheet.add(machine(hz, "`python -m tests.benchmarks.bench_calibration`"))
     lengths = {length_s: max(1, round(repeats * given.scale)) for length_s, repeats in REPEATS.items()}
-    with zygote() as forks:
-        with referee(forks, min_samples=24, budget_s=0.25) as held:
-            if "spin" in parts:
-                spin(held, sheet, {s: n for s, n in lengths.items() if s < FEW_CALLS_FROM_S}, hz)
+    with zygote() as forks, referee(forks, **AS_EVALUATED) as held:
         if "spin" in parts:
-            with referee(forks, min_samples=12, sets_per_burst=4, budget_s=1.0) as held:
-                spin(held, sheet, {s: n for s, n in lengths.items() if s >= FEW_CALLS_FROM_S}, hz)
-        with referee(forks, min_samples=24, budget_s=0.25) as held:
-            if "kernel" in parts:
-                kernels(held, sheet, max(1, round(KERNEL_REPEATS * given.scale)))
-            if "work" in parts:
-                work(held, sheet)
+            spin(held, sheet, lengths, hz)
+        if "kernel" in parts:
+            kernels(held, sheet, max(1, round(KERNEL_REPEATS * given.scale)))
+        if "work" in parts:
+            work(held, sheet)
     print(document(sheet.held))
 
 
