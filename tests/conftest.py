@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import pytest
 from turns import Turns
 
 from harness import environment
+from harness.config import cache_root
 from harness.gpus import visible_gpus
 
 _NOT_RUN = pytest.StashKey[int]()
@@ -28,7 +30,24 @@ _WHY = pytest.StashKey[str | None]()
 _TURNS = pytest.StashKey[Turns | None]()
 
 
+ROOM_BYTES = 2**30
+"""What the tests write at most at one time, less what is prepared once in the cache."""
+
+
+def _refuse_full_disks() -> None:
+    """On a full disk tests fail by the dozen for reasons that name no disk."""
+    for folder in {Path(tempfile.gettempdir()), cache_root()}:
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
+        if (free := shutil.disk_usage(existing).free) < ROOM_BYTES:
+            raise pytest.UsageError(
+                f"{free / 2**20:.0f} MiB are free on the disk of {folder}: tests need {ROOM_BYTES / 2**30:.0f} GiB, "
+                "and 3 GiB more the first time; make room, or name other folders by TMPDIR and HARNESS_CACHE"
+            )
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        _refuse_full_disks()
     config.addinivalue_line("markers", "exclusive_gpu: no other GPU test runs beside it, in any worker")
     # Whoever starts the tests in the background of a script has them ignore SIGINT, and all that they start would.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
