@@ -153,6 +153,12 @@ class ReferenceRunner:
         first = bench.sets[0]
         self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
 
+    def hold_back(self, indices: Sequence[int]) -> None:
+        """Hold back words of these sets' inputs. What writes them before a call lies where its small results will, as in
+        the contestant's process: memory of that page is at hand for the call, whatever was flushed before."""
+        with self._bench.device.lane(self._lane):
+            self._bench.hold_back(indices)
+
     def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
         with self._bench.device.lane(self._lane):
             made = self._made(turns)
@@ -286,7 +292,7 @@ def run_rounds(
         indices = range(sets)
         for index in indices:
             bench.draw(index)
-        bench.hold_back(indices)
+        runner.hold_back(indices)
         turns = reference_turns = plan_turns(sets, secret, len(rounds.held))
         if sparing:
             turns = plan_turns(LONG_SETS, secret, len(rounds.held), sparing=True)

@@ -141,6 +141,25 @@ def test_nothing_of_a_burst_is_under_way_when_it_leaves_its_lane(monkeypatch: py
     assert seen[-3:] == ["restored", "waited", "left"]
 
 
+def test_words_are_held_back_by_way_of_the_references_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, seen = make_bench(), list[object]()
+
+    @contextmanager
+    def lane(number: int) -> Iterator[None]:
+        seen.append(number)
+        yield
+        seen.append("left")
+
+    try:
+        bench.draw(0)
+        monkeypatch.setattr(bench.device, "lane", lane)
+        monkeypatch.setattr(bench, "hold_back", lambda indices: seen.append(list(indices)))
+        ReferenceRunner(bench, lane=5).hold_back([0])
+    finally:
+        bench.close()
+    assert seen == [5, [0], "left"]
+
+
 class Unmoved:
     """A stream's end of a gate on a device that makes each call as it is submitted."""
 
