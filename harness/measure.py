@@ -154,8 +154,8 @@ class ReferenceRunner:
         self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
 
     def hold_back(self, indices: Sequence[int]) -> None:
-        """Hold back words of these sets' inputs. What writes them before a call lies where its small results will, as in
-        the contestant's process: memory of that page is at hand for the call, whatever was flushed before."""
+        """Hold back words of these sets' inputs. What they are written from before a call lies in memory of the stream
+        that the call is made on, beside its small results, as it does in the contestant's process."""
         with self._bench.device.lane(self._lane):
             self._bench.hold_back(indices)
 
