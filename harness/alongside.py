@@ -23,6 +23,7 @@ from harness.sidebench import SideBenches
 from harness.sidecheck import ANSWERED, AUDITED_CALLS, FIRST_FREE, SideCheck, auditable, subject_of
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.verify import Verifier, overall
+from harness.whereabouts import Step, Whereabouts
 
 NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
 """What a bench raises that finds no room."""
@@ -46,6 +47,7 @@ class Alongside:
         calls: Callable[[Problem], int],
         full: Callable[[Task], Bench],
         examine: Callable[[Task, Bench, int], Outcome],
+        whereabouts: Whereabouts,
     ) -> None:
         self._config = config
         self._device = device
@@ -55,6 +57,7 @@ class Alongside:
         self._calls = calls
         self._full = full
         self._examine = examine
+        self._whereabouts = whereabouts
         self.benches = SideBenches(self._make)
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
@@ -100,7 +103,15 @@ class Alongside:
 
     def _make(self, problem: Problem, workload: Workload) -> Bench:
         wanted = FIRST_FREE + self._calls(problem)
-        return Bench(problem, workload, self._device, sets_wanted=wanted, secret=self._secret)
+        with self._whereabouts.at(problem, workload, Step.READY):
+            return Bench(
+                problem,
+                workload,
+                self._device,
+                sets_wanted=wanted,
+                secret=self._secret,
+                whereabouts=self._whereabouts,
+            )
 
 
 def _wrong_values(task: Task, bench: Bench, answers: Sequence[BurstDone]) -> Failure | None:

@@ -25,6 +25,7 @@ from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
 from harness.sizes import evaluate
 from harness.trees import flatten, unflatten
+from harness.whereabouts import NOWHERE, Step, Whereabouts
 from harness.work import FlopCount, Traffic, count_flops, least_traffic
 
 CUDA_SHARE = 0.4
@@ -65,13 +66,15 @@ class Bench:
         sets_wanted: int,
         secret: random.Random,
         small_sets_wanted: int = 0,
+        whereabouts: Whereabouts = NOWHERE,
     ) -> None:
-        """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`)."""
+        """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`);
+        `whereabouts` is told when the problem's code runs."""
         self.problem = problem
         self.workload = workload
         self.device = device
         self._secret = secret
-        self._reference = load_reference(problem, workload)
+        self._reference = load_reference(problem, workload, whereabouts)
         self.model_seed = secret.getrandbits(48)
         self.oracle = Oracle(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
@@ -321,7 +324,8 @@ class Bench:
         declares them, where it does."""
         arguments = self.arguments(0)
         results: list[object] = []
-        flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
+        with self._reference.at(Step.FORWARD):
+            flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
         self.oracle.restore_state()
         traffic = least_traffic(arguments, list(self.oracle.model.state_dict().values()), results[0])
         if (declared := self.problem.costs.flops) is not None:

@@ -17,9 +17,27 @@ from harness.model import one_line
 _SIDE = 256
 _PATTERN_BYTES = 4 * 2**20
 
+_OF_KERNELS = (
+    "device-side assert",
+    "illegal memory access",
+    "illegal instruction",
+    "misaligned address",
+    "invalid program counter",
+    "hardware stack error",
+    "global/shared address space",
+    "unspecified launch failure",
+)
+"""Words of CUDA's errors (700, 710, 714 to 719 in its list of errors) after which the process that launched the kernel
+has to be replaced, and the GPU need not be ill: https://docs.nvidia.com/cuda/cuda-runtime-api/."""
+
+
+class ContextLost(DeviceError):
+    """A kernel that this process launched broke its context, which says nothing of the device."""
+
 
 def check(device: Device) -> None:
-    """Compute something whose result is known exactly. Raises `DeviceError` with what to do where it is not that.
+    """Compute something whose result is known exactly. Raises `DeviceError` with what to do where it is not that, and
+    `ContextLost` where another process is to tell.
 
     The product has whole entries below 2^10 of factors below 2^3, which every precision class holds exactly; so TF32
     or another order of summation can't make a difference.
@@ -37,6 +55,10 @@ def check(device: Device) -> None:
     except torch.OutOfMemoryError:
         return  # a full device tells nothing about its health
     except (RuntimeError, DeviceError) as error:
+        if any(words in str(error) for words in _OF_KERNELS):
+            raise ContextLost(
+                f"a kernel of the referee's own process failed: {one_line(str(error), limit=200)}"
+            ) from error
         raise DeviceError(
             f"{where} fails a health check: {one_line(str(error), limit=200)}; look at `nvidia-smi -q` and the "
             f"kernel's log for Xid errors, and reset or replace it"

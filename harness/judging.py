@@ -160,13 +160,15 @@ def record_of_build(job: Job, built: Built, config: RunConfig, where: Mapping[st
     return record_of(job, outcome, built, config, where, wall_s=built.wall_s)
 
 
-def record_unbuilt(job: Job, config: RunConfig, where: Mapping[str, Any]) -> Record | None:
+def record_unbuilt(executor: Executor, job: Job, config: RunConfig, where: Mapping[str, Any]) -> Record | None:
     """The record of a solution that there is no use in building: its file or its problem's can't be read, or the
-    problem needs what is not here. None where nothing is known to stand in the way."""
+    problem needs what is not here, or was found to be at fault. None where nothing is known to stand in the way."""
     if (failure := job.failure) is not None:
         outcome = Outcome(status=failure.status, reason=failure.reason, evidence=failure.evidence)
     elif (need := unmet_need(job.problem.source)) is not None:
         outcome = Outcome(status=Status.unsupported, reason=need)
+    elif (fault := executor.at_fault(job.problem)) is not None:
+        outcome = fault
     else:
         return None
     return record_of(job, outcome, None, config, where, wall_s=0.0)

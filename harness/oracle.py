@@ -20,6 +20,7 @@ from harness.devices import Device
 from harness.model import one_line
 from harness.reference import ProblemError, ReferenceModule
 from harness.trees import TreeSpec, flatten, unflatten
+from harness.whereabouts import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +102,10 @@ class Oracle:
         self._device.reseed(seed)
         random_before = self._random_state()
         try:
-            with torch.no_grad():
-                result = self.forward(arguments)
-            self._device.synchronize()
+            with self._reference.at(Step.FORWARD):
+                with torch.no_grad():
+                    result = self.forward(arguments)
+                self._device.synchronize()
         except Exception as error:
             raise ProblemError(f"the reference's forward failed: {one_line(str(error))}") from error
         outputs, tree = flatten(result)
@@ -139,7 +141,8 @@ class Oracle:
     def answer(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
         """The reference's own answer on `inputs` (slot order of `tree`), which are left as they are."""
         own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
-        return self._answer(self.model, self.initial_state, own, tree, seed)
+        with self._reference.at(Step.FORWARD):
+            return self._answer(self.model, self.initial_state, own, tree, seed)
 
     def truth(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Truth:
         """The reference in float64 on `inputs`, or what takes its place."""
@@ -166,7 +169,7 @@ class Oracle:
             self._double_state = {k: v.clone() for k, v in self._double.state_dict().items()}
             self._double_device = place
         doubled = [_as_double(leaf, place) for leaf in inputs]
-        with _default_dtype(torch.float64):
+        with _default_dtype(torch.float64), self._reference.at(Step.TRUTH):
             return self._answer(self._double, self._double_state, doubled, tree, seed)
 
     def _answer(

@@ -23,6 +23,7 @@ from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.ahead import Ahead
+from harness.executors.faults import EVIDENCE
 from harness.executors.opening import open_executor
 from harness.judging import (
     Open,
@@ -199,6 +200,8 @@ class _Run:
         self._done = 0
         self._total = len(jobs)
         self._lost: list[str] = []
+        self._left = Counter(job.problem.digest for job in jobs)
+        self._faults_told: set[str | None] = set()
 
     def run(self) -> None:
         """Everything to its record. Raises what ends the run."""
@@ -255,8 +258,19 @@ class _Run:
             self._done += 1
             title = message.slot.title if message.slot is not None else None
             self._on_event(SolutionFinished(record=message.record, slot=title))
+            self._tell_fault(message.record)
         if message.left is not None:
             running[message.left] -= 1
+
+    def _tell_fault(self, record: Record) -> None:
+        """Say once of a problem at fault what that means for its other solutions."""
+        digest = record.problem_digest
+        self._left[digest] -= 1
+        if EVIDENCE in record.evidence and digest not in self._faults_told:
+            self._faults_told.add(digest)
+            left = self._left[digest]
+            others = f"; its {left} other solutions here get the same record untried" if left else ""
+            self._on_event(Noted(message=f"{record.reason}{others}"))
 
     def _start(self, kind: str, target: Callable[..., None], *arguments: Any) -> None:
         threading.Thread(target=self._live, args=(kind, target, *arguments), name=kind, daemon=True).start()
@@ -282,7 +296,7 @@ class _Run:
     def _build_all(self) -> None:
         while (found := self._schedule.next_build()) is not None:
             problem, job = found
-            unbuilt = record_unbuilt(job, self._config, self._where())
+            unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
             if unbuilt is not None:
                 self._messages.put(_Message(record=unbuilt))
                 self._schedule.settled(problem, job)

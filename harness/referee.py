@@ -42,6 +42,7 @@ from harness.session import EXTRA_SETS, Session, Terms, failed
 from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
 from harness.tasks import Outcome, RefereeConfig, Task
+from harness.whereabouts import NOWHERE, Step, Whereabouts
 from harness.zygote import Zygote
 
 STRESS_DRAWS = 2
@@ -62,9 +63,17 @@ class Referee:
     """Judges solutions on one device. A context manager."""
 
     def __init__(
-        self, config: RefereeConfig, zygote: Zygote, *, device: Device | None = None, auditor: Auditor | None = None
+        self,
+        config: RefereeConfig,
+        zygote: Zygote,
+        *,
+        device: Device | None = None,
+        auditor: Auditor | None = None,
+        whereabouts: Whereabouts = NOWHERE,
     ) -> None:
+        """`whereabouts` is told when problems' code runs."""
         self.config = config
+        self.whereabouts = whereabouts
         self.device = device or open_device(config.device, config.device_index)
         self.monitor = GpuMonitor(self.device.uuid)
         self._gpu_minor = self.monitor.minor()
@@ -85,6 +94,7 @@ class Referee:
             calls=lambda problem: len(self._variants(problem)),
             full=lambda task: self._ready_bench(task)[0],
             examine=self._examine,
+            whereabouts=whereabouts,
         )
         self._sides: dict[str, SideCheck | None] = {}
         self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
@@ -123,14 +133,16 @@ class Referee:
         if held is not None and (held.problem.digest, held.workload) == (problem.digest, workload):
             return held
         self._drop_bench()
-        self._bench = Bench(
-            problem,
-            workload,
-            self.device,
-            sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(self._variants(problem)) + 1),
-            secret=self._secret,
-            small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
-        )
+        with self.whereabouts.at(problem, workload, Step.READY):
+            self._bench = Bench(
+                problem,
+                workload,
+                self.device,
+                sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(self._variants(problem)) + 1),
+                secret=self._secret,
+                small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
+                whereabouts=self.whereabouts,
+            )
         return self._bench
 
     def _variants(self, problem: Problem) -> list[tuple[str, int]]:
@@ -176,6 +188,22 @@ class Referee:
             note["end_unix_s"] = time.time()
             ledger = {} if self._bench is None else self._bench.ledger.close()
             note["defences_s"] = ledger | self._hush.spent()
+
+    def prove(self, task: Task) -> None:
+        """Run what judging solutions to this task's problem runs of the problem's own code, on every variant, with
+        nothing about of any submission: for a referee that was asked nothing before, after another was lost in it.
+
+        What is wrong with the problem, or finds no room, is told when a solution to it is judged. Anything else raises.
+        """
+        with suppress(ProblemError, *NO_MEMORY):
+            bench, _ = self._ready_bench(task)
+            with self.whereabouts.at(task.problem, task.workload, Step.READY):
+                for variant, part in self._variants(task.problem):
+                    bench.draw(0, variant, part=part)
+                    bench.truth(0)
+                    bench.answer(0)
+                self.device.synchronize()
+            self._ready_small(task)
 
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
         """Run, verify and time one solution. Only a fault of the harness raises.
@@ -320,8 +348,9 @@ class Referee:
         right. Raises `ProblemError` and `NO_MEMORY`."""
         try:
             bench = self.bench_for(task.problem, task.workload)
-            degenerate = self._soundness.check(bench)
-            bench.publish()
+            with self.whereabouts.at(task.problem, task.workload, Step.READY):
+                degenerate = self._soundness.check(bench)
+                bench.publish()
         except NO_MEMORY:
             self._drop_bench()
             raise
@@ -331,7 +360,7 @@ class Referee:
         """Learn of the problem at hand what there is to learn before its first solution."""
         if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
             assert self._bench is not None
-            with self._hush.held():
+            with self.whereabouts.at(task.problem, task.workload, Step.READY), self._hush.held():
                 self._known = learn(self._terms(task), self._bench, task, self._standby)
 
     def _warm_up_learning(self, task: Task) -> None:

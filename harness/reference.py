@@ -1,7 +1,7 @@
 """Loads a problem's module from its source, with a workload's sizes in place of the file's.
 
 Trusted side only: the referee and the baselines use it, a contestant never sees it. A problem is trusted code and is
-executed here. Imports the vocabulary, `devices`, `sizes` and `trees`.
+executed here. Imports the vocabulary, `devices`, `sizes`, `trees` and `whereabouts`.
 
 The module is registered under a random name, since dataclasses, `torch.compile` and Triton look a class up by
 the name of its module, and so that nothing else in the process can reach it by guessing. Two loads share nothing.
@@ -14,7 +14,7 @@ import secrets
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +24,7 @@ from harness.devices import seed_generators
 from harness.model import Problem, Workload, one_line
 from harness.sizes import UNKNOWN, apply_sizes, constants
 from harness.trees import TreeError, flatten, unflatten
+from harness.whereabouts import NOWHERE, Step, Whereabouts
 
 INIT_SEED = 0
 """Seed before `get_init_inputs`: constructor arguments are part of the problem, the same in every run."""
@@ -36,9 +37,17 @@ class ProblemError(Exception):
 class ReferenceModule:
     """A loaded problem. Made by `load_reference`."""
 
-    def __init__(self, problem: Problem, workload: Workload, module: ModuleType, sizes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        workload: Workload,
+        module: ModuleType,
+        sizes: Mapping[str, Any],
+        whereabouts: Whereabouts = NOWHERE,
+    ) -> None:
         self.problem = problem
         self.workload = workload
+        self._whereabouts = whereabouts
         self.sizes = sizes
         """Values of the file's constants under this workload, for declared costs and for display."""
         self._module = module
@@ -49,10 +58,14 @@ class ReferenceModule:
         self._get_init_inputs = self._callable("get_init_inputs")
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
 
-    @property
-    def get_inputs(self) -> Callable[[], Any]:
-        """The problem's own function, as it is. `harness.inputs` draws through it."""
-        return self._get_inputs
+    def at(self, step: Step) -> AbstractContextManager[None]:
+        """Whoever runs the problem's code does so in this, and says which."""
+        return self._whereabouts.at(self.problem, self.workload, step)
+
+    def get_inputs(self) -> Any:
+        """What the problem's own function returns; raises what that raises. `harness.inputs` draws through it."""
+        with self.at(Step.INPUTS):
+            return self._get_inputs()
 
     def init_inputs(self) -> list[Any]:
         """The constructor's arguments: a new list with the same values in every call.
@@ -60,7 +73,7 @@ class ReferenceModule:
         Raises `ProblemError` where `get_init_inputs` fails or returns no list or tuple.
         """
         seed_generators(INIT_SEED)
-        with self._blame("get_init_inputs failed"):
+        with self._blame("get_init_inputs failed"), self.at(Step.INIT_INPUTS):
             held = self._get_init_inputs()
         if not isinstance(held, list | tuple):
             raise ProblemError(f"{self.problem.id}: get_init_inputs returns a {type(held).__name__}, not a list")
@@ -76,7 +89,7 @@ class ReferenceModule:
         """
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
-        with self._blame("Model(*get_init_inputs()) failed"):
+        with self._blame("Model(*get_init_inputs()) failed"), self.at(Step.CONSTRUCTOR):
             model: torch.nn.Module = self._model_class(*arguments)
         if device is None and dtype is None:
             return model
@@ -106,9 +119,10 @@ class ReferenceModule:
             raise ProblemError(f"{self.problem.id}: {what}: {describe(error)}") from error
 
 
-def load_reference(problem: Problem, workload: Workload) -> ReferenceModule:
+def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabouts = NOWHERE) -> ReferenceModule:
     """Execute `problem` with the sizes of `workload` in a module of its own.
 
+    `whereabouts` is told whenever, now and later, the problem's code runs.
     Raises `ProblemError` where the file doesn't parse or run, or lacks `Model`, `get_inputs` or `get_init_inputs`.
     """
     name = f"reference_{secrets.token_hex(16)}"
@@ -121,9 +135,10 @@ def load_reference(problem: Problem, workload: Workload) -> ReferenceModule:
         raise ProblemError(f"{problem.id}: the file is not valid Python: {describe(error)}") from error
     sys.modules[name] = module
     try:
-        exec(code, module.__dict__)
+        with whereabouts.at(problem, workload, Step.IMPORT):
+            exec(code, module.__dict__)
         sizes = {key: getattr(module, key, UNKNOWN) for key in constants(tree)}
-        return ReferenceModule(problem, workload, module, sizes)
+        return ReferenceModule(problem, workload, module, sizes, whereabouts)
     except ProblemError:
         sys.modules.pop(name, None)
         raise

@@ -21,7 +21,7 @@ LAYERS = {
     "parsing patterns policies precision queues readings reports rewards roofline sanitizers scoring screen sizes "
     "slicing stats stopping structure trees variants wire work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
-    "merging peaks reference runs shortage sketch sources split store texts",
+    "merging peaks reference runs shortage sketch sources split store texts whereabouts",
     "stages": "alongside arrival aside audit backtoback baselines bench build contention contestant conversation empty "
     "guest health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh "
     "reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing "

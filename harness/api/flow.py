@@ -107,7 +107,7 @@ class Flow:
         if not work.future.set_running_or_notify_cancel():
             return
         try:
-            unbuilt = record_unbuilt(work.job, self._config, self._where())
+            unbuilt = record_unbuilt(self._executor, work.job, self._config, self._where())
             if unbuilt is not None:
                 self._finish(work, unbuilt)
                 return

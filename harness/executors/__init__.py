@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.model import Failure
+from harness.model import Failure, Problem
 from harness.tasks import Outcome, Task
 
 
@@ -91,6 +91,11 @@ class Executor(Protocol):
         """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
         ...
 
+    def at_fault(self, problem: Problem) -> Outcome | None:
+        """What every solution to this problem gets, where its own code was found to hang or to end the referees that
+        ran it: there is no use in building any. None where nothing is known against it."""
+        ...
+
     def await_slot(self, slot: Slot) -> None:
         """Return once the slot can begin with a task, or never will: then `judge` says why.
 
@@ -113,7 +118,8 @@ class Executor(Protocol):
         `ahead` are likely to come next for this slot: a hint, with which work may be begun early. None where the
         verdict waits for what goes on beside the slot's work: `settle` has it, and the slot may judge others before.
 
-        A referee that dies is replaced and the task tried once more; then `harness_error`. Raises `SlotLost` where the
+        A referee that dies is replaced and the task tried once more; then `harness_error`, as at once where the problem
+        is at fault (`faults`). Raises `SlotLost` where the
         slot's device is missing, gone or ill.
         """
         ...

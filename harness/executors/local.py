@@ -21,10 +21,11 @@ from harness.environment import Environment, find_nvcc
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.building import LocalBuilders, was_killed
+from harness.executors.faults import Faults
 from harness.executors.process import WORKER, RefereeLost, RefereeProcess, StartedProcess
 from harness.executors.seats import seats
 from harness.gpus import capabilities_in_use
-from harness.model import DeviceKind, Status, one_line
+from harness.model import DeviceKind, Problem, Status, one_line
 from harness.tasks import DEVICE_INDEX, Outcome, RefereeConfig, Task
 
 TRIES = 2
@@ -53,6 +54,7 @@ class LocalExecutor:
         self._referees: dict[str, RefereeProcess] = {}
         self._owed: defaultdict[str, set[str]] = defaultdict(set)
         """Logs of the tasks on which each slot's referee owes the verdict."""
+        self._faults = Faults()
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
         # A module runs on whichever slot is free, and a GPU loads no code for another major version.
         capabilities = capabilities_in_use(environment, config.workers)
@@ -87,20 +89,24 @@ class LocalExecutor:
             if referee is not None:
                 referee.wait_ready()
 
+    def at_fault(self, problem: Problem) -> Outcome | None:
+        return self._faults.of(problem)
+
     def prepare(self, slot: Slot, tasks: Sequence[Task]) -> None:
         referee = self._referees.get(slot.name)
+        sound = [task for task in tasks if not self._faults.doubts(task.problem)]
         with suppress(RefereeLost):
-            if referee is not None and referee.ready:
-                referee.prepare(tasks)
+            if referee is not None and referee.ready and sound:
+                referee.prepare(sound)
 
     def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
         whole = _whole(task, built)
-        coming = [_whole(*each) for each in ahead]
-        reason, detail, started = "", "", False
-        for left in reversed(range(TRIES)):
-            referee = self._referees.get(slot.name)
+        coming = [_whole(*each) for each in ahead if not self._faults.doubts(each[0].problem)]
+        reason, detail, started, left, others_fault = "", "", False, TRIES, False
+        while left and (fault := self._faults.of(task.problem)) is None:
+            left -= 1
             try:
-                referee = referee or self._start(slot.name)
+                referee = self._referee_for(slot.name, whole)
                 beside, coming = coming, []  # the second time with nothing of others', which may be what went wrong
                 outcome = referee.judge(whole, beside)
                 if outcome is None:
@@ -110,14 +116,53 @@ class LocalExecutor:
                 return outcome
             except RefereeLost as lost:
                 reason, detail = str(lost), lost.detail
-                started = started or (referee is not None and referee.ready)
-                self._end(slot.name)
+                held = self._referees.get(slot.name)
+                started = started or (held is not None and held.ready)
+                if self._blame(lost, slot.name) not in (None, task.problem.digest) and not others_fault:
+                    left, others_fault = left + 1, True  # it was at what might come later
             except SlotLost as lost:
                 self._end(slot.name)
                 raise SlotLost(f"{slot.title}: {lost}") from lost
+        if (fault := self._faults.of(task.problem)) is not None:
+            return fault
         if not started:
             raise SlotLost(f"{slot.title}: {reason}")
         return Outcome(status=Status.harness_error, reason=one_line(reason), detail=detail)
+
+    def _referee_for(self, name: str, task: Task) -> RefereeProcess:
+        """The slot's referee; a new one, which came through the problem's code, where another was lost in that. Raises
+        `RefereeLost` and `SlotLost`."""
+        referee = self._referees.get(name)
+        if not self._faults.doubts(task.problem):
+            return referee or self._start(name)
+        if referee is not None and not referee.fresh:
+            self._end(name)
+            referee = None
+        referee = referee or self._start(name)
+        try:
+            referee.prove(task)
+        except RefereeLost as lost:
+            if lost.loss is not None and lost.loss.place.digest == task.problem.digest:
+                self._faults.convict(lost.loss)
+            raise
+        self._faults.acquit(task.problem)
+        return referee
+
+    def _blame(self, lost: RefereeLost, name: str) -> str | None:
+        """End a slot's referee that is lost. The digest of the problem in whose code it was, which is suspect from now
+        on; others that are in that of a problem at fault are ended too: they would be waited for in vain."""
+        self._end(name)
+        if lost.loss is None:
+            return None
+        self._faults.suspect(lost.loss)
+        digest = lost.loss.place.digest
+        if self._faults.convicted(digest):
+            with self._lock:
+                others = list(self._referees.values())
+            for other in others:
+                if (place := other.place()) is not None and place.digest == digest:
+                    other.kill()
+        return digest
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
         """As the Protocol says; what a referee owed that died since is judged anew."""
@@ -132,7 +177,7 @@ class LocalExecutor:
                     return outcome
             except RefereeLost as lost:
                 reason, detail = str(lost), lost.detail
-                self._end(slot.name)
+                self._blame(lost, slot.name)
             except SlotLost as lost:
                 self._end(slot.name)
                 raise SlotLost(f"{slot.title}: {lost}") from lost

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,16 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.executors import SlotLost
+from harness.executors.faults import Loss, limit_s
 from harness.interpreter import python, search_path
 from harness.model import DeviceKind
 from harness.tasks import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
+from harness.whereabouts import Board, Place, Step
 from harness.wire import Channel, FrameTimeout, WireError, pair
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context takes seconds; a cold disk makes it minutes."""
 
 MARGIN_S = 600.0
-"""Beyond a solution's own time limit: preparing a large problem, or truth on the CPU. Then the referee is stuck."""
+"""Beyond a solution's own time limit: preparing a large problem, or truth on the CPU. Then the referee is stuck.
+Steps of the problem's own code have limits of their own (`faults`)."""
 
 END_TIMEOUT_S = 30.0
 """How long a killed referee may take to be gone, its GPU memory given back."""
@@ -48,11 +53,13 @@ WORKER = ("-m", "harness.executors.worker")
 
 
 class RefereeLost(Exception):
-    """A referee died, hung or failed; `detail` is its traceback or the end of its log."""
+    """A referee died, hung or failed; `detail` is its traceback or the end of its log, and `loss` says so in the terms
+    of the problem in whose own code it was."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, loss: Loss | None = None) -> None:
         super().__init__(reason)
         self.detail = detail
+        self.loss = loss
 
 
 class StartedProcess:
@@ -71,6 +78,7 @@ class StartedProcess:
         self._read = 0
         self._said = open(os.memfd_create("referee"), "rb", buffering=0)  # noqa: SIM115
         fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)  # several processes write to it
+        self._board = Board()
         ours, theirs = pair()
         self.channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
         try:
@@ -86,11 +94,12 @@ class StartedProcess:
         except BaseException:
             self.channel.close()
             self._said.close()
+            self._board.close()
             raise
         finally:
             theirs.close()
         with suppress(WireError):  # one that died at once is met by its first task
-            self.channel.send({"device": device.value})
+            self.channel.send({"device": device.value}, [self._board.descriptor])
 
     def said(self) -> bytes:
         """What was said since this was asked last, less what went to a log."""
@@ -102,23 +111,35 @@ class StartedProcess:
             self._read += len(data)
             return data
 
+    def place(self) -> Place | None:
+        """In which problem's code it is, or was when it died."""
+        with self._lock:
+            return None if self._said.closed else self._board.read()
+
     def kill(self) -> None:
         """End it and all that it started; `end` waits for that."""
-        self._process.kill()
+        with self._lock:
+            if self._process.returncode is None:  # until somebody waits for it, no other group can have its number
+                with suppress(ProcessLookupError):  # its group has what a problem started; zygotes have their own
+                    os.killpg(self._process.pid, signal.SIGKILL)
 
-    def end(self) -> None:
-        """End it and all that it started, and wait until it is gone."""
-        self._process.kill()
+    def end(self) -> int | None:
+        """End it and all that it started, and wait until it is gone. Returns how it ended, by the rules of
+        `subprocess.Popen.returncode`."""
+        self.kill()
         # A process inside a driver that hangs dies when the driver lets it, if ever: the run does not wait for that.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
+        return self._process.returncode
 
     def close(self) -> None:
         """End it as `end` does, and drop what it said."""
         self.end()
         self.channel.close()
         with self._lock:
-            self._said.close()
+            if not self._said.closed:
+                self._said.close()
+                self._board.close()
 
 
 class RefereeProcess:
@@ -132,6 +153,8 @@ class RefereeProcess:
         self._channel = process.channel
         self._keeping = threading.Lock()
         self.ready = False
+        self.fresh = True
+        """Nothing was asked of it yet."""
         self._starting = threading.Lock()
         self._refused: RefereeLost | SlotLost | None = None
         with suppress(RefereeLost):  # as above
@@ -151,8 +174,20 @@ class RefereeProcess:
                 raise
             self.ready = True
 
+    def place(self) -> Place | None:
+        """In which problem's code it is."""
+        return self._process.place()
+
+    def prove(self, task: Task) -> None:
+        """Return once it came through the code of this task's problem. Raises `RefereeLost` and `SlotLost`."""
+        self.wait_ready()
+        self.fresh = False
+        self._send({"type": "prove", "task": task.to_json()})
+        self._heard(self._receive(self._config.solution_timeout_s + MARGIN_S), "proved")
+
     def prepare(self, tasks: Sequence[Task]) -> None:
         """Let it get ready what these will need, as long as it is asked nothing else. Raises `RefereeLost`."""
+        self.fresh = False
         # The solutions may never be judged: what the harness's own code prints meanwhile is for the referee's log.
         own = [replace(task, log_path=self._log_path) for task in tasks]
         self._send({"type": "prepare", "tasks": [task.to_json() for task in own]})
@@ -170,33 +205,71 @@ class RefereeProcess:
         return outcome
 
     def _ask(self, message: Mapping[str, object]) -> Outcome | None:
+        self.fresh = False
         self._send(message)
         reply = self._receive(self._config.solution_timeout_s + MARGIN_S)
         if reply["type"] == "owed":
             return None
+        return Outcome.from_json(self._heard(reply, "judged")["outcome"])
+
+    def _heard(self, reply: dict[str, Any], wanted: str) -> dict[str, Any]:
+        """`reply`, where it is of the kind that is wanted. Raises `RefereeLost`."""
         if reply["type"] == "unready":  # what was to become ready beside the referee did not
             self.ready = False
             raise RefereeLost(f"the referee can't start: {reply['reason']}", self._tail())
-        if reply["type"] != "judged":
-            raise RefereeLost(f"the referee failed: {reply.get('reason')}", str(reply.get("trace", "")))
-        return Outcome.from_json(reply["outcome"])
+        if reply["type"] != wanted:
+            reason, trace = f"failed: {reply.get('reason')}", str(reply.get("trace", ""))
+            place = reply.get("place")
+            loss = None if place is None else Loss(place=Place.from_json(place), how=reason, detail=trace)
+            raise RefereeLost(f"the referee {reason}", trace, loss)
+        return reply
 
     def _send(self, message: Mapping[str, object]) -> None:
         try:
             self._channel.send(message)
         except WireError as error:
-            raise RefereeLost(f"the referee process died: {error}", self._tail()) from error
+            raise self._died() from error
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
-        try:
-            message = self._channel.receive(timeout_s).message
-        except FrameTimeout as error:
-            raise RefereeLost(f"the referee gave no answer within {timeout_s:g} s", self._tail()) from error
-        except (WireError, OSError) as error:
-            raise RefereeLost(f"the referee process died: {error}", self._tail()) from error
-        if message["type"] == "unavailable":
-            raise SlotLost(str(message["reason"]))
-        return message
+        """The next answer, within `timeout_s` as long as each step of a problem's code keeps to its own limit."""
+        end = time.monotonic() + timeout_s
+        while True:
+            place, now = self.place(), time.monotonic()
+            due = now + min(limit_s(step, self._config) for step in Step)  # of a step that begins at this moment
+            if place is not None:
+                due = min(due, place.since_s + limit_s(place.step, self._config))
+            try:
+                message = self._channel.receive(max(0.0, min(due, end) - now)).message
+            except FrameTimeout as error:
+                if (late := self._overdue(place)) is not None:
+                    raise late from error
+                if time.monotonic() >= end:
+                    raise RefereeLost(f"the referee gave no answer within {timeout_s:g} s", self._tail()) from error
+            except (WireError, OSError) as error:
+                raise self._died() from error
+            else:
+                if message["type"] == "unavailable":
+                    raise SlotLost(str(message["reason"]))
+                return message
+
+    def _overdue(self, place: Place | None) -> RefereeLost | None:
+        """What is said of a referee that was in this step of a problem's code, and still is, for too long."""
+        if place is None or place != self.place():
+            return None
+        allowed_s = limit_s(place.step, self._config)
+        if time.monotonic() < place.since_s + allowed_s:
+            return None
+        how, tail = f"gave no answer for {allowed_s:g} s", self._tail()
+        reason = f"the referee {how} in {place.step} of problem {place.problem} (workload {place.workload})"
+        return RefereeLost(reason, tail, Loss(place=place, how=how, hung_s=allowed_s, detail=tail))
+
+    def _died(self) -> RefereeLost:
+        """What is said of a referee whose connection closed."""
+        place, how = self.place(), _ended(self._process.end())
+        tail = self._tail()
+        where = "" if place is None else f" in {place.step} of problem {place.problem} (workload {place.workload})"
+        loss = None if place is None else Loss(place=place, how=how, detail=tail)
+        return RefereeLost(f"the referee process died: it {how}{where}", tail, loss)
 
     def _tail(self) -> str:
         self._keep_said()
@@ -219,3 +292,17 @@ class RefereeProcess:
         with suppress(OSError):  # a full disk, or a folder that is gone, keeps nobody from ending
             self._keep_said()
         self._process.close()
+
+
+def _ended(returncode: int | None) -> str:
+    """How a process ended, in words."""
+    if returncode is None:
+        return "closed its connection, and does not end"
+    if returncode >= 0:
+        return f"ended with exit code {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = f"signal {-returncode}"
+    memory = ", as for want of memory" if -returncode == signal.SIGKILL else ""
+    return f"was killed ({name}{memory})"

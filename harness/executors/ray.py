@@ -28,9 +28,10 @@ from harness.build import BuildOutcome
 from harness.config import RunConfig, cache_root
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.cluster import check_answers, demand, nodes_of
+from harness.executors.faults import Faults
 from harness.executors.node import Judge, build
 from harness.gpus import Capability
-from harness.model import DeviceKind, Failure, Status, one_line
+from harness.model import DeviceKind, Failure, Problem, Status, one_line
 from harness.tasks import Outcome, Task
 
 TRIES = 4
@@ -134,6 +135,7 @@ class RayExecutor:
             _connect(config.ray_address)
         self._lock = threading.Lock()
         self._closed = False
+        self._faults = Faults()
         self._actors: dict[str, Any] = {}
         self._environments: dict[str, dict[str, Any]] = {}
         self._capabilities: dict[str, Capability | None] = {}
@@ -178,6 +180,9 @@ class RayExecutor:
             file.write(log_bytes)
         return _Made(outcome=known, modules=modules, capability=capability)
 
+    def at_fault(self, problem: Problem) -> Outcome | None:
+        return self._faults.of(problem)
+
     def await_slot(self, slot: Slot) -> None:
         """Nothing to wait for: `judge` begins nothing ahead."""
 
@@ -188,6 +193,8 @@ class RayExecutor:
         assert isinstance(built, RemoteBuilt)
         reason = ""
         for _ in range(TRIES):
+            if (fault := self._faults.of(task.problem)) is not None:  # as another node has found
+                return fault
             actor = self._ready(slot)
             wanted = self._capabilities[slot.name]
             if built.made.capability != wanted:
@@ -216,7 +223,9 @@ class RayExecutor:
                 self._end(slot.name)  # which forgets where it was
                 raise lost
             task.log_path.write_bytes(said["log"])
-            return Outcome.from_json(said["outcome"])
+            outcome = Outcome.from_json(said["outcome"])
+            self._faults.learn(task.problem, outcome)
+            return outcome
         return Outcome(status=Status.harness_error, reason=one_line(reason))
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:

@@ -25,6 +25,7 @@ from harness.interpreter import end_with
 from harness.model import DeviceKind, Status
 from harness.sandbox import SandboxUnavailable
 from harness.tasks import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
+from harness.whereabouts import Whereabouts
 from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
 
@@ -53,7 +54,9 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     # The zygote sees its own connection close then, and ends its children.
     end_with(sock)
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
-    kind = DeviceKind(channel.receive().message["device"])
+    first = channel.receive()
+    kind = DeviceKind(first.message["device"])
+    whereabouts = Whereabouts(*first.fds)
     preload = (*PRELOADED, *(PRELOADED_CUDA if kind is DeviceKind.CUDA else PRELOADED_HOST))
     # Before anything that takes time: this process and its zygote import torch side by side.
     with ExitStack() as stack, Zygote(preload=preload, log_path=OWN_OUTPUT) as zygote:
@@ -71,7 +74,9 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
             healthy.result()
             config, auditor = told.result()
             # The zygote may still be at its imports: making a problem ready does without.
-            referee = stack.enter_context(Referee(config, zygote, device=device, auditor=auditor))
+            referee = stack.enter_context(
+                Referee(config, zygote, device=device, auditor=auditor, whereabouts=whereabouts)
+            )
         except devices.DeviceError as error:
             channel.send({"type": "unavailable", "reason": str(error)})
             return
@@ -147,8 +152,14 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             continue
         reason, trace = "", ""
         outcome: Outcome | None = None
+        referee.whereabouts.begin()
         try:
             task = Task.from_json(message["task"])
+            if message["type"] == "prove":
+                referee.prove(task)
+                health.check(referee.device)
+                channel.send({"type": "proved"})
+                continue
             if message["type"] == "settle":
                 outcome = referee.settle(task)
             else:
@@ -165,6 +176,8 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
         if outcome is None or outcome.status is not Status.passed:
             try:
                 health.check(referee.device)
+            except health.ContextLost as error:
+                outcome, reason = None, (outcome.reason if outcome is not None else reason) or str(error)
             except DeviceError as error:
                 channel.send({"type": "unavailable", "reason": str(error)})
                 return
@@ -175,7 +188,8 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
             return
         if outcome is None:
             # A referee that failed may hold a broken device context: say so, and be replaced.
-            channel.send({"type": "fault", "reason": reason, "trace": trace})
+            place = referee.whereabouts.failed
+            channel.send({"type": "fault", "reason": reason, "trace": trace, "place": place and place.to_json()})
             return
         channel.send({"type": "judged", "outcome": outcome.to_json()})
 

@@ -1,0 +1,58 @@
+"""A referee's process that is lost in a problem's code as FAULTY says.
+
+Started by tests/test_problem_faults.py in the place of `harness.executors.worker`. `judging` dies in that code whenever
+it judges, and comes through it alone; `kernels` has a device whose context a problem's forward breaks, as one does on a
+GPU that reads past its memory: from then on every call on the device fails in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from harness import referee
+from harness.executors import worker
+from harness.model import DeviceKind
+from harness.tasks import Outcome, Task
+from harness.whereabouts import Step
+
+
+class DiesJudging(referee.Referee):
+    def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
+        with self.whereabouts.at(task.problem, task.workload, Step.FORWARD):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+class Breaking:
+    """A real host device until a problem sets BROKEN in its process's environment."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def synchronize(self) -> None:
+        if "BROKEN" in os.environ:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        self._real.synchronize()
+
+
+def open_device(kind: DeviceKind, index: int) -> Any:
+    from harness.devices import open_device as real
+
+    return Breaking(real(kind, index))
+
+
+if __name__ == "__main__":
+    how = os.environ["FAULTY"]
+    if how == "judging":
+        referee.Referee = DiesJudging  # type: ignore[misc]
+    worker.main(int(sys.argv[1]), open_device if how == "kernels" else None)

@@ -1,0 +1,352 @@
+"""Problems whose own code hangs or ends the process that runs it: real runs on the host device."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.build import default_root
+from harness.config import Machine, RunConfig, resolve
+from harness.environment import collect
+from harness.executors import Order
+from harness.executors import process as process_module
+from harness.executors.faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faults, Loss, limit_s
+from harness.executors.local import LocalExecutor, referee_config
+from harness.judging import foreseen_task
+from harness.model import DeviceKind, Problem, Record, Status, Workload
+from harness.pipeline import Event, Noted, evaluate_run
+from harness.planning import Job, plan
+from harness.tasks import Outcome
+from harness.whereabouts import Board, Place, Step, Whereabouts
+
+PROBLEM = """
+import os, pathlib, subprocess, time, torch
+{at_import}
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {constructor}
+    def forward(self, x):
+        {forward}
+        return torch.relu(x)
+def get_inputs():
+    {inputs}
+    return [torch.rand(8, 8) - 0.5]
+def get_init_inputs():
+    return []
+"""
+SOLUTION = """
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, min=0)
+"""
+FUNCTION = """
+def trouble():
+    if "HARNESS_SLOT" not in os.environ:  # only in a referee
+        return
+    with open({mark!r}, "a") as file:
+        file.write("x")
+    {what}
+"""
+HANGS = "time.sleep(1000)"
+DIES = "os.kill(os.getpid(), 11)"
+WORKER = str(Path(__file__).with_name("faulty_worker.py"))
+
+
+class Tree:
+    """Problems 19, which makes trouble, and 20, which does not, with solutions to both."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = folder / "mark"
+        for name in ("problems/level1", "solutions/somebody/level1"):
+            (folder / name).mkdir(parents=True)
+        self.write(20)
+
+    def write(self, number: int, what: str = "pass", **where: str) -> None:
+        """`where` are lines of the file by their place, of which one calls `trouble`, which does `what`."""
+        lines = {"at_import": "", "constructor": "pass", "forward": "pass", "inputs": "pass", **where}
+        lines["at_import"] = FUNCTION.format(mark=str(self.mark), what=what) + lines["at_import"]
+        (self.folder / f"problems/level1/{number}_relu.py").write_text(f"# {number}{PROBLEM.format(**lines)}")
+
+    def solve(self, *names: str) -> None:
+        for name in names:
+            (self.folder / f"solutions/somebody/level1/{name}.py").write_text(f"# {name}{SOLUTION}")
+
+    def config(self, **options: object) -> RunConfig:
+        return resolve(
+            machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
+            run_id="run",
+            options={
+                "paths": [self.folder / "solutions"],
+                "problems": self.folder / "problems",
+                "out": self.folder / "results",
+                "workload": "full",
+                "cache_dir": default_root(),
+                "min_samples": 4,
+                "relative_half_width": 0.9,
+                "budget_s": 0.5,
+                **options,
+            },
+        )
+
+    def run(self, config: RunConfig) -> tuple[dict[str, Record], list[str]]:
+        """The records by the solutions' names, and what whoever watches was told."""
+        events: list[Event] = []
+        summary = evaluate_run(config, environment=collect(), on_event=events.append)
+        notes = [event.message for event in events if isinstance(event, Noted)]
+        return {Path(record.solution).stem: record for record in summary.records}, notes
+
+    @property
+    def times(self) -> int:
+        """How often there was trouble in a referee."""
+        return len(self.mark.read_text()) if self.mark.exists() else 0
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A problem's steps may take 3 s; solutions have the usual limits."""
+    monkeypatch.setattr(process_module, "limit_s", lambda step, config: READY_LIMIT_S if step is Step.READY else 3.0)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("where", "what", "step", "words"),
+    [
+        ("at_import", HANGS, "import", "gave no answer for 3 s in the import of its file"),
+        ("inputs", DIES, "inputs", "was killed (SIGSEGV) in get_inputs()"),
+        ("constructor", "os._exit(3)", "constructor", "ended with exit code 3 in Model(*get_init_inputs())"),
+        ("forward", "while True: pass", "forward", "gave no answer for 3 s in forward"),
+    ],
+)
+def test_a_problem_that_takes_referees_with_it_costs_two_of_them_and_no_other_problem_anything(
+    tree: Tree, where: str, what: str, step: str, words: str
+) -> None:
+    tree.write(19, what, **{where: "trouble()"})
+    tree.solve("19_a", "19_b", "19_c", "20_a", "20_b")
+    records, notes = tree.run(tree.config())
+    assert tree.times == 2
+    assert {name: record.status for name, record in records.items()} == {
+        **dict.fromkeys(("19_a", "19_b", "19_c"), Status.harness_error),
+        **dict.fromkeys(("20_a", "20_b"), Status.passed),
+    }
+    at_fault = [record for name, record in records.items() if name.startswith("19")]
+    assert {record.reason for record in at_fault} == {at_fault[0].reason}
+    assert f"problem level1/19 is at fault: its referee {words} (workload full)" in at_fault[0].reason
+    assert {record.evidence[EVIDENCE]["step"] for record in at_fault} == {step}
+    (note,) = notes
+    assert note == f"{at_fault[0].reason}; its 2 other solutions here get the same record untried"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_trouble_that_does_not_come_again_convicts_nobody(tree: Tree) -> None:
+    once = f"if len(pathlib.Path({str(tree.mark)!r}).read_text()) == 1: {HANGS}"
+    tree.write(19, once, at_import="trouble()")
+    tree.solve("19_a", "19_b")
+    records, notes = tree.run(tree.config())
+    assert {name: record.status for name, record in records.items()} == dict.fromkeys(("19_a", "19_b"), Status.passed)
+    assert (tree.times, notes) == (2, [])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_the_problem_started_is_ended_with_its_referee(tree: Tree) -> None:
+    pids = tree.folder / "pids"
+    started = f"with open({str(pids)!r}, \"a\") as f: f.write(f\" {{subprocess.Popen(('sleep', '1000')).pid}}\")"
+    tree.write(19, f"{started}\n    {HANGS}", at_import="trouble()")
+    tree.solve("19_a")
+    tree.run(tree.config())
+    found = [Path(f"/proc/{pid}/stat") for pid in pids.read_text().split()]
+    assert len(found) == 2
+    alive = [path for path in found if path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"]
+    assert not alive
+
+
+@pytest.mark.usefixtures("impatient")
+def test_two_referees_in_it_at_once_end_with_the_first_that_is_sure(tree: Tree) -> None:
+    tree.write(19, HANGS, inputs="trouble()")
+    tree.solve(*(f"19_{letter}" for letter in "abcdef"))
+    records, notes = tree.run(tree.config(workers=2))
+    assert 2 <= tree.times <= 4
+    assert len(records) == 6
+    assert all(EVIDENCE in record.evidence for record in records.values())
+    assert len(notes) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_resumed_run_tries_the_problem_again_and_the_rest_stays(tree: Tree) -> None:
+    tree.write(19, DIES, at_import="trouble()")
+    tree.solve("19_a", "19_b", "20_a")
+    before, _ = tree.run(tree.config())
+    again, notes = tree.run(tree.config(resume=True))
+    assert set(again) == {"19_a", "19_b"}
+    assert (tree.times, len(notes)) == (4, 1)
+    tree.write(19)
+    mended, notes = tree.run(tree.config(resume=True))
+    assert {name: record.status for name, record in mended.items()} == dict.fromkeys(again, Status.passed)
+    assert before["20_a"].status is Status.passed
+    assert notes == []
+
+
+def lone(executor: LocalExecutor, job: Job, config: RunConfig, folder: Path) -> Outcome:
+    """The outcome for one solution."""
+    order = Order(
+        source=job.solution.source, filename=f"{job.solution.path.name}", arguments=None, log_path=folder / "l"
+    )
+    built = executor.build(order)
+    task = replace(foreseen_task(job, config, folder / job.solution.path.stem), source=job.solution.source, timed=True)
+    outcome = executor.judge(executor.slots[0], task, built)
+    assert outcome is not None
+    return outcome
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_solution_is_not_blamed_for_what_was_being_got_ready_of_another_problem(tree: Tree) -> None:
+    tree.write(19, HANGS, at_import="trouble()")
+    tree.solve("19_a", "20_a")
+    config = tree.config()
+    bad, good = plan(config)
+    with LocalExecutor(config, collect(), tree.folder) as executor:
+        (slot,) = executor.slots
+        executor.await_slot(slot)
+        executor.prepare(slot, [foreseen_task(bad, config, tree.folder / "log")])
+        assert lone(executor, good, config, tree.folder).status is Status.passed
+        assert (tree.times, executor.at_fault(bad.problem)) == (1, None)
+        executor.prepare(slot, [foreseen_task(bad, config, tree.folder / "log")])  # never beside others again
+        outcome = lone(executor, bad, config, tree.folder)
+        assert EVIDENCE in outcome.evidence
+        assert tree.times == 2
+        assert executor.at_fault(bad.problem) == outcome
+        assert executor.at_fault(good.problem) is None
+
+
+def one_with_worker(tree: Tree, monkeypatch: pytest.MonkeyPatch, how: str) -> tuple[Outcome, Outcome | None]:
+    """The outcome for 19_a with a worker that fails so, and what is known of its problem then."""
+    monkeypatch.setenv("FAULTY", how)
+    tree.solve("19_a")
+    config = tree.config()
+    (job,) = plan(config)
+    with LocalExecutor(config, collect(), tree.folder, worker=(WORKER,)) as executor:
+        return lone(executor, job, config, tree.folder), executor.at_fault(job.problem)
+
+
+def test_a_problem_that_comes_through_alone_is_not_at_fault(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.write(19)
+    outcome, known = one_with_worker(tree, monkeypatch, "judging")
+    assert outcome.status is Status.harness_error
+    assert "in forward of problem level1/19" in outcome.reason
+    assert EVIDENCE not in outcome.evidence
+    assert known is None
+
+
+def test_a_kernel_of_the_problem_that_breaks_the_context_costs_no_device(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.write(19, 'os.environ["BROKEN"] = "1"', forward="trouble()")
+    outcome, known = one_with_worker(tree, monkeypatch, "kernels")
+    assert tree.times == 2
+    assert known == outcome
+    assert outcome.evidence[EVIDENCE]["step"] == "forward"
+    assert "illegal memory access" in outcome.reason
+
+
+PROBLEM_19 = Problem(id="level1/19", name="relu", path=Path("19_relu.py"), source="", digest="d19")
+FULL = Workload(name="full")
+
+
+def test_each_step_has_a_limit_by_what_solutions_may_take(tree: Tree) -> None:
+    tree.solve("20_a")
+
+    def limits(**options: object) -> dict[str, float]:
+        config = referee_config(tree.config(**options), None)
+        return {step.name.lower(): limit_s(step, config) for step in Step}
+
+    loading = ("import", "init_inputs", "constructor", "inputs")
+    assert limits() == {**dict.fromkeys(loading, 120.0), "forward": 60.0, "truth": 600.0, "ready": READY_LIMIT_S}
+    short = limits(load_timeout_s=1, call_timeout_s=1)
+    assert set(short.values()) == {LEAST_STEP_S, READY_LIMIT_S}
+
+
+def told(board: Board) -> tuple[str, str, Step] | None:
+    place = board.read()
+    return None if place is None else (place.problem, place.workload, place.step)
+
+
+def test_steps_within_steps_are_told_and_left_again() -> None:
+    board = Board()
+    whereabouts = Whereabouts(board.descriptor)
+    try:
+        assert told(board) is None
+        with whereabouts.at(PROBLEM_19, FULL, Step.READY):
+            since = board.read()
+            with suppress(KeyError), whereabouts.at(PROBLEM_19, FULL, Step.INPUTS):
+                assert told(board) == ("level1/19", "full", Step.INPUTS)
+                raise KeyError
+            assert board.read() == since
+        assert told(board) is None
+        assert whereabouts.failed is not None
+        assert whereabouts.failed.step is Step.INPUTS
+        whereabouts.begin()
+        assert whereabouts.failed is None
+    finally:
+        board.close()
+
+
+def test_where_a_process_was_outlives_it() -> None:
+    board = Board()
+    text = (
+        "import os, signal, sys; from pathlib import Path; from harness.model import Problem, Workload; "
+        "from harness.whereabouts import Step, Whereabouts\n"
+        "problem = Problem(id='level1/19', name='relu', path=Path('p'), source='', digest='d')\n"
+        "with Whereabouts(int(sys.argv[1])).at(problem, Workload(name='full'), Step.IMPORT):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    try:
+        command = [sys.executable, "-c", text, str(board.descriptor)]
+        ended = subprocess.run(command, pass_fds=[board.descriptor], check=False, cwd=os.getcwd())
+        assert ended.returncode == -signal.SIGKILL
+        assert told(board) == ("level1/19", "full", Step.IMPORT)
+    finally:
+        board.close()
+
+
+def loss(**more: Any) -> Loss:
+    place = Place(problem="level1/19", digest="d19", workload="full", step=Step.INPUTS, since_s=0.0)
+    return Loss(place=place, how="was killed (SIGKILL)", **more)
+
+
+def test_only_a_second_loss_in_a_new_referee_is_the_problems_fault() -> None:
+    faults = Faults()
+    assert not faults.doubts(PROBLEM_19)
+    faults.suspect(loss())
+    faults.suspect(loss())
+    assert (faults.doubts(PROBLEM_19), faults.of(PROBLEM_19)) == (True, None)
+    faults.acquit(PROBLEM_19)
+    assert not faults.doubts(PROBLEM_19)
+    faults.convict(loss())
+    found = faults.of(PROBLEM_19)
+    assert found is not None
+    assert found.status is Status.harness_error
+
+
+def test_a_fault_that_another_node_found_is_taken_over() -> None:
+    found = loss(hung_s=120.0).outcome()
+    assert "--load-timeout" in found.reason
+    faults = Faults()
+    faults.learn(PROBLEM_19, Outcome(status=Status.harness_error, reason="something else"))
+    assert faults.of(PROBLEM_19) is None
+    faults.learn(PROBLEM_19, Outcome.from_json(found.to_json()))
+    assert faults.of(PROBLEM_19) == found
