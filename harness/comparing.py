@@ -12,7 +12,8 @@ solutions' own times are compared, by the medians of their bursts.
 
 **What counts as a difference.** A measurement repeated another day is off by more than its interval says. So the
 interval has to lie beyond a noise floor, the largest of what the records measured and `REPEATABILITY`; and "same" needs
-positive proof: the whole interval inside the floor or the tolerance, whichever is wider. All else is "can't tell".
+positive proof: the whole interval inside the floor or the tolerance, whichever is wider. A floor that is wider than
+the tolerance and than `stats.SAME_AT_MOST` proves nothing. All else is "can't tell".
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.scoring import EAGER, main_baseline
-from harness.stats import SpeedupEstimate, interval_of_logs, quotient, same_within, speedup_interval
+from harness.stats import SAME_AT_MOST, SpeedupEstimate, interval_of_logs, quotient, same_within, speedup_interval
 
 TOLERANCE = 0.02
 """How much longer a call may take before it counts as a regression, by default: a share of the earlier time."""
@@ -56,7 +57,7 @@ class Outcome(StrEnum):
     slower = "slower"
     """The whole interval lies beyond the noise floor on the other side."""
     same = "same"
-    """The whole interval lies inside the noise floor or the tolerance."""
+    """The whole interval lies inside the noise floor or the tolerance, and that floor is narrow enough to say so."""
     unclear = "unclear"
     """Neither: measure longer (`harness eval --timing-budget`)."""
     broken = "broken"
@@ -295,7 +296,8 @@ def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Outcome
     if high < -floor:
         return Outcome.slower
     margin = max(floor, math.log1p(tolerance))
-    return Outcome.same if -margin <= low and high <= margin else Outcome.unclear
+    hides_much = floor > math.log1p(max(tolerance, SAME_AT_MOST))
+    return Outcome.same if -margin <= low and high <= margin and not hides_much else Outcome.unclear
 
 
 def unlikeness(before: Record, after: Record) -> tuple[str, ...]:

@@ -81,6 +81,21 @@ def test_the_decision_needs_the_whole_interval(
     assert decide(estimate(ratio, low, high), floor=0.01, tolerance=0.02) is outcome
 
 
+def test_a_noise_floor_that_could_hide_a_difference_proves_nothing_the_same() -> None:
+    level = estimate(1.0, 0.999, 1.001)
+    assert decide(level, floor=math.log(1.09), tolerance=0.02) is Outcome.same
+    assert decide(level, floor=math.log(1.11), tolerance=0.02) is Outcome.unclear
+    assert decide(level, floor=math.log(1.11), tolerance=0.15) is Outcome.same, "that much is tolerated"
+    noisy = [timed(1e-3), timed(1e-3, seed=2)]
+    for held in noisy:
+        assert held.timing is not None
+        held.timing["noise_floor"] = {"log_width": math.log(1.6)}
+    found = compare_runs([noisy[0]], [noisy[1]])
+    assert [row.outcome for row in found.rows] == [Outcome.unclear]
+    assert differences.cells(found.rows[0])[-1] == "the noise floor is 60 %"
+    assert differences.closing(found) == "1 can't tell; nothing is known to be worse (tolerance 2 %)."
+
+
 class TestRecords:
     def test_faster_slower_same_from_raw_samples(self) -> None:
         assert compare_records(timed(1e-3), timed(0.9e-3, seed=2)).outcome is Outcome.faster

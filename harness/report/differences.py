@@ -5,6 +5,7 @@ Pure; imports `comparing` and `report`. Texts are a submission's and go through 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -16,6 +17,7 @@ from harness.comparing import WORDS, Difference, Differences, Outcome
 from harness.report import format as show
 from harness.report.board import escape_markdown, markdown_row
 from harness.report.narrow import Fitting
+from harness.stats import SAME_AT_MOST
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
 """Speedups are against eager; one inside its session's noise floor is `same`."""
@@ -60,6 +62,8 @@ def remark_of(row: Difference) -> str:
         parts = [_untimed(row)]
     if row.outcome is Outcome.unclear and row.low is None:
         parts = ["no interval is recorded"]
+    elif row.outcome is Outcome.unclear and row.floor is not None and row.floor > math.log1p(SAME_AT_MOST):
+        parts = [f"the noise floor is {show.share(math.expm1(row.floor))}"]
     if row.unlike:
         parts.append("differs in " + "; ".join(show.line(item, 120) for item in row.unlike))
     if row.unknown and row.ratio is not None:
@@ -95,7 +99,8 @@ def closing(found: Differences) -> str:
     """How many ended how, and what the tolerance says of it."""
     counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items()) or "nothing"
     number = len(found.regressions)
-    worse = f"{number} got worse" if number else "nothing got worse"
+    unclear = any(row.outcome is Outcome.unclear for row in found.rows)
+    worse = f"{number} got worse" if number else "nothing is known to be worse" if unclear else "nothing got worse"
     if not number and any(row.outcome is Outcome.slower for row in found.rows):
         worse = "nothing got slower by more than that"
     return f"{counted}; {worse} (tolerance {found.tolerance * 100:.3g} %)."
