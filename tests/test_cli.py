@@ -578,6 +578,29 @@ def test_extract_takes_real_transcripts_from_standard_input(place: Path) -> None
     assert "class ModelNew" in (place / "solutions/local/level1/16_matmul.py").read_text()
 
 
+TALKATIVE = """
+import os, torch
+print("imported"), os.write(1, b"from below")
+class Model(torch.nn.Module):
+    def forward(self, x): print("called"); return 2 * x
+def get_inputs(): return [torch.randn(3, 5)]
+def get_init_inputs(): return []
+"""
+
+
+@pytest.mark.parametrize("command", [("list",), ("show", "level1/16"), ("lint", "level1/16", "--device", "cpu")])
+def test_what_a_problem_prints_does_not_stand_among_the_results(
+    place: Path, command: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (place / "problems/level1/16_matmul.py").write_text(TALKATIVE)
+    main(["problems", *command, "--json"])
+    told = capfd.readouterr()
+    assert "level1/16" in json.dumps(json.loads(told.out))
+    assert "imported" in told.err
+    assert "from below" in told.err
+    assert "called" in told.err
+
+
 def test_problems_are_listed_and_shown(place: Path, call: Call) -> None:
     assert "level1/19" in call("problems", "list").out
     assert "level1/19" in call("problems", "list", "level1", "--quick").out

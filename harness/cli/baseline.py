@@ -17,7 +17,19 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
-from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, ready_cache, say, writable
+from harness.cli.output import (
+    UNABLE,
+    Json,
+    ProblemsRoot,
+    fail,
+    option,
+    print_json,
+    put,
+    ready_cache,
+    results_alone,
+    say,
+    writable,
+)
 from harness.config import ConfigError, cache_folder
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
@@ -274,7 +286,8 @@ def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
     if peaks is None:
         return None
     try:
-        made = sketch(request.problem, request.workload)
+        with results_alone():
+            made = sketch(request.problem, request.workload)
     except ProblemError:
         return None
     return made.light(request.problem, request.workload, peaks)

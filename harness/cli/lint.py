@@ -27,6 +27,7 @@ from harness.cli.output import (
     option,
     print_json,
     put,
+    results_alone,
     say,
     writable,
 )
@@ -177,7 +178,7 @@ def _checked(
         if budget is not None and time.monotonic() - begin > budget:
             continue
         first, opened = opened is None, opened or _opened(kind)
-        with screen.status(f"{number} of {len(tasks)}: {task.problem.id}"):
+        with screen.status(f"{number} of {len(tasks)}: {task.problem.id}"), results_alone():
             report = _lint(task, opened)
         broken_down = _broken_down(opened)
         if first:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
@@ -96,6 +96,21 @@ def fail(message: str, code: int) -> NoReturn:
     """End the command with a message and an exit code."""
     say(f"harness: {message}")
     raise typer.Exit(code)
+
+
+@contextmanager
+def results_alone() -> Iterator[None]:
+    """What the block prints, a problem's code for one, goes to standard error, so that standard output holds results
+    and nothing else."""
+    sys.stdout.flush()
+    held = os.dup(1)
+    try:
+        os.dup2(2, 1)  # of compiled code and other programs, too
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(held, 1)
+        os.close(held)
 
 
 def one_form(asked: Mapping[str, bool]) -> None:

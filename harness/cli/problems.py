@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
-from harness.cli.output import Json, ProblemsRoot, option, print_json, put
+from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone
 from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
 from harness.model import Problem, Workload
@@ -125,7 +125,8 @@ def _cost(problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:
     from harness.sketch import sketch
 
     try:
-        made = sketch(problem, workload)
+        with results_alone():
+            made = sketch(problem, workload)
     except ProblemError as error:
         return pages.Costed(workload=workload, sketch=None, light=None, gpu=peaks.name, reason=str(error))
     return pages.Costed(workload=workload, sketch=made, light=made.light(problem, workload, peaks), gpu=peaks.name)
