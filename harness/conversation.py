@@ -122,7 +122,9 @@ class Conversation:
         return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
 
     def _expect_still(self) -> None:
-        """Raise `GuestFailed` where outputs have changed since the burst that they are of was over."""
+        """Raise `GuestFailed` where outputs have changed since the burst that they are of was over, or the process that
+        wrote them did not stand still."""
+        self._guest.expect_still()
         if self._bench.output_digests(self._closed) != self._closed_digests:
             raise GuestFailed(LATE_WRITE)
 

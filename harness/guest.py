@@ -60,6 +60,13 @@ _REACHED_FROM = {
 """Where a request may break. A call that "could not be prepared" would be blamed on the harness, and count nowhere."""
 
 
+MOVED = Failure(
+    status=Status.disqualified,
+    reason="its process ran on between two calls, while it was stopped",
+    evidence={"rule": "stopped"},
+)
+
+
 class GuestFailed(Exception):
     """Ends the conversation; carries the verdict on the submission."""
 
@@ -89,7 +96,9 @@ class Guest:
         self.has_one_queue = ONE_QUEUE.items() <= policy.env.items()
         """Whether a context that it opens on a GPU has a single hardware queue."""
         self._exit: ExitReport | None = None
-        self._stopped_s = time.perf_counter()
+        self._asked_s = self._stopped_s = time.perf_counter()
+        self._entered = False
+        """Whether code of the submission may be in it."""
 
     @property
     def sandbox(self) -> SandboxReport:
@@ -155,9 +164,8 @@ class Guest:
 
         Raises `GuestFailed`; a reply with another number of claims than calls is a protocol failure.
         """
-        start = time.perf_counter()
         reply = self._ask(request, (), Stage.CALL, timeout_s)
-        wall_s = self._stopped_s - start
+        wall_s = self._stopped_s - self._asked_s
         if not isinstance(reply, BurstDone) or len(reply.claims) != len(request.calls):
             raise GuestFailed(_protocol("burst", reply))
         return reply, wall_s
@@ -171,9 +179,8 @@ class Guest:
 
     def go(self, timeout_s: float) -> float:
         """Start the prepared calls; the seconds until everything was stopped, by the referee's own clock."""
-        start = time.perf_counter()
         reply = self._ask(Go(), (), Stage.CALL, timeout_s)
-        wall_s = self._stopped_s - start
+        wall_s = self._stopped_s - self._asked_s
         if not isinstance(reply, Ready):
             raise GuestFailed(_protocol("go", reply))
         return wall_s
@@ -198,6 +205,15 @@ class Guest:
             raise GuestFailed(_protocol("census", reply))
         return reply
 
+    def expect_still(self) -> None:
+        """Raise `GuestFailed` where anything in it has run since its last reply: it was to stand still.
+
+        The kernel lets a stopped process go on for reasons of the process's own (a timer, a relative's end).
+        """
+        if self._entered and self._exit is None and self._child.moved():
+            self._exit = self._child.kill()
+            raise GuestFailed(MOVED)
+
     def kill(self) -> None:
         """End it at once, from any thread; whoever waits for its answer gets `GuestFailed`."""
         self._exit = self._child.kill()
@@ -209,6 +225,9 @@ class Guest:
         self._exit = self._child.wait(timeout_s)
 
     def _ask(self, request: Request, fds: tuple[int, ...], stage: Stage, timeout_s: float) -> Reply:
+        self.expect_still()
+        self._entered = self._entered or stage is Stage.IMPORT
+        self._asked_s = time.perf_counter()
         try:
             self._child.resume()
             self._child.channel.send(request.to_json(), fds, timeout_s=timeout_s)

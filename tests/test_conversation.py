@@ -12,7 +12,7 @@ from test_referee import config
 from harness.bench import Bench
 from harness.conversation import Conversation
 from harness.devices import open_device
-from harness.guest import GuestFailed
+from harness.guest import MOVED, GuestFailed
 from harness.model import DeviceKind, Problem, Status, Workload
 
 PROBLEM = """
@@ -33,10 +33,20 @@ def bench() -> Bench:
     return Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
 
 
-def conversation(bench: Bench, closed: list[int]) -> Conversation:
-    """One that has just ended a burst over these sets; with no contestant, since nobody is asked."""
+class Stopped:
+    """A contestant that stands still, or has `moved`; nobody asks it anything."""
+
+    moved = False
+
+    def expect_still(self) -> None:
+        if self.moved:
+            raise GuestFailed(MOVED)
+
+
+def conversation(bench: Bench, closed: list[int], guest: Any = None) -> Conversation:
+    """One that has just ended a burst over these sets."""
     nobody: Any = None
-    held = Conversation(config(DeviceKind.HOST), bench, nobody, nobody, {}, 0.0)
+    held = Conversation(config(DeviceKind.HOST), bench, guest or Stopped(), nobody, {}, 0.0)
     held._closed = closed
     held._closed_digests = bench.output_digests(closed)
     return held
@@ -51,6 +61,16 @@ def test_an_output_that_changes_after_its_burst_is_a_late_write(bench: Bench) ->
     with pytest.raises(GuestFailed) as refused:
         held._expect_still()
     assert refused.value.failure.status is Status.disqualified
+
+
+def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(bench: Bench) -> None:
+    guest = Stopped()
+    held = conversation(bench, [0], guest)
+    held._expect_still()
+    guest.moved = True
+    with pytest.raises(GuestFailed) as refused:
+        held._expect_still()
+    assert refused.value.failure.evidence == {"rule": "stopped"}
 
 
 def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -59,8 +60,9 @@ def test_everything_below_stands_still_until_it_may_go_on(root: int) -> None:
     below = descendants(root)
     assert len(below) == 2
     before = time.perf_counter()
-    told_s, stopped = freeze.stop(root)
-    assert before <= told_s <= time.perf_counter()
+    held = freeze.stop(root)
+    stopped = held.pids
+    assert before <= held.told_s <= time.perf_counter()
     assert sorted(stopped) == sorted(below)
     assert [states(pid) for pid in below] == [{"T"}, {"T"}]
     assert "T" not in states(root)
@@ -71,9 +73,9 @@ def test_everything_below_stands_still_until_it_may_go_on(root: int) -> None:
     assert not any("T" in states(pid) for pid in below)
     while busy_ns(below) == stopped_ns:
         time.sleep(0.005)
-    told_again_s, stopped_again = freeze.stop(root, stopped)
-    assert told_again_s > told_s
-    assert set(stopped_again) == set(stopped)
+    again = freeze.stop(root, stopped)
+    assert again.told_s > held.told_s
+    assert set(again.pids) == set(stopped)
     assert all(states(pid) == {"T"} for pid in below)
 
 
@@ -132,7 +134,7 @@ def test_what_could_not_be_stopped_in_time_can_go_on(root: int, monkeypatch: pyt
     below, everything = descendants(root), freeze.Below(root)
     with monkeypatch.context() as patch:
         patch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
-        patch.setattr(freeze, "_running", lambda pid: True)
+        patch.setattr(freeze, "_any_runs", lambda threads: True)
         with pytest.raises(freeze.StopError):
             everything.stop()
     assert stand(below)
@@ -143,4 +145,100 @@ def test_what_could_not_be_stopped_in_time_can_go_on(root: int, monkeypatch: pyt
 def test_what_is_gone_counts_as_stopped() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-        assert freeze.stop(ended.pid, [])[1] == ()
+        assert freeze.stop(ended.pid, []).pids == ()
+
+
+UNDONE = """
+import os, signal, struct, sys, time
+page = __import__("mmap").mmap(-1, 4096)
+main = os.getpid()
+for _ in range(200):
+    if os.fork() == 0:
+        signal.pause()
+if os.fork() == 0:
+    while os.getppid() == main:
+        os.kill(main, signal.SIGCONT)
+    os._exit(0)
+def work(*_):
+    end = time.perf_counter() + 0.5
+    while (now := time.perf_counter()) < end:
+        page[:8] = struct.pack("d", now)
+        if page[8]:
+            continue
+    with open(sys.argv[1], "wb") as file:
+        file.write(page[:8])
+    os.kill(main, signal.SIGSTOP)
+print("ready", flush=True)
+while True:
+    work()
+"""
+"""Works half a second at a time and stops itself then; meanwhile one of its children, which is found late among many,
+takes back whatever else stops it."""
+
+
+def test_who_goes_on_although_it_was_told_to_stop_is_told_again(tmp_path: Path) -> None:
+    """The time at which all were told is when the last work was over that nobody has stopped."""
+    command = ["sh", "-c", '"$0" -c "$1" "$2"; true', sys.executable, UNDONE, str(tmp_path / "worked")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        try:
+            assert shell.stdout is not None
+            assert shell.stdout.readline() == "ready\n"
+            main = descendants(shell.pid)[0]
+            for _ in range(5):
+                stopped = freeze.stop(shell.pid, [main])
+                left = tmp_path / "worked"
+                if left.exists():
+                    assert struct.unpack("d", left.read_bytes())[0] <= stopped.told_s
+                    left.unlink()
+                freeze.resume(stopped.pids)
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+
+
+WOKEN = """
+import ctypes, signal, sys, threading, time
+libc = ctypes.CDLL(None)
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_long), ("signo", ctypes.c_int), ("notify", ctypes.c_int), ("pad", ctypes.c_long * 6)]
+timer, event = ctypes.c_void_p(), Event(signo=signal.SIGCONT)
+CLOCK_MONOTONIC = 1
+assert libc.timer_create(CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) == 0
+when = (ctypes.c_long * 4)(0, 0, 0, int(float(sys.argv[1]) * 1e9))
+assert libc.timer_settime(timer, 0, ctypes.byref(when), None) == 0
+if sys.argv[2] == "once":
+    signal.signal(signal.SIGCONT, lambda *_: signal.raise_signal(signal.SIGSTOP))
+print("ready", flush=True)
+while True:
+    if sys.argv[2] == "once":
+        signal.pause()
+"""
+
+
+@pytest.mark.parametrize("how", ["again and again", "once"])
+def test_who_is_woken_by_the_kernel_has_moved(how: str) -> None:
+    """Whether it still runs when it is looked at, or stands again."""
+    command = ["sh", "-c", '"$0" -c "$1" 0.7 "$2"; true', sys.executable, WOKEN, how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        try:
+            assert shell.stdout is not None
+            assert shell.stdout.readline() == "ready\n"
+            everything = freeze.Below(shell.pid)
+            everything.stop()
+            assert not everything.moved()
+            deadline = time.monotonic() + WAIT_S
+            while not everything.moved() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert everything.moved()
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+
+
+def test_what_stands_still_has_not_moved(root: int) -> None:
+    everything = freeze.Below(root)
+    assert not everything.moved()
+    for _ in range(20):
+        everything.stop()
+        assert not everything.moved()
+        time.sleep(0.01)
+        assert not everything.moved()
+        everything.go_on()

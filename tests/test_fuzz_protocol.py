@@ -202,6 +202,9 @@ class Liar:
     def pause(self) -> float:
         return time.perf_counter()
 
+    def moved(self) -> bool:
+        return False
+
     def resume(self) -> None:
         pass
 

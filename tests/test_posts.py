@@ -141,7 +141,7 @@ def test_all_are_told_to_stop_before_any_is_waited_for(tmp_path: Path, monkeypat
     stop, first = freeze.stop, threading.Event()
     with watched(tmp_path, monkeypatch) as (posts, children), under_way(posts):
 
-        def stop_alone(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
+        def stop_alone(root: int, known: Sequence[int] = ()) -> freeze.Stopped:
             if not first.is_set():
                 first.set()
                 assert come_to(children, still=True)

@@ -416,7 +416,7 @@ def test_all_are_told_to_stop_before_any_is_waited_for(
     stop, first = freeze.stop, threading.Event()
     with busy(zygote, "in_long_calls", tmp_path / "log", 3) as supervisors:
 
-        def stop_alone(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
+        def stop_alone(root: int, known: Sequence[int] = ()) -> freeze.Stopped:
             if not first.is_set():
                 first.set()
                 assert stand(supervisors)

@@ -4,6 +4,11 @@ Imports `limits`. Trusted side. A submission's threads live on between the calls
 in answers after the reply, compute on the next inputs while those are being drawn, or keep the cores busy while the
 reference is timed. SIGSTOP can't be caught, blocked or ignored, and where it comes from an outer pid namespace not
 even a first process is spared.
+
+It can be undone, though. SIGCONT from a process that was not told yet takes back a SIGSTOP that another one has just
+got: so what goes on although it was told is told again, and the time at which everything was told is that of the last
+time. And the kernel sends SIGCONT by itself (a timer with that signal, the end of a relative): so whatever was stopped
+is looked at before it may go on, and counts as moved if it had the processor meanwhile.
 """
 
 from __future__ import annotations
@@ -11,8 +16,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from harness.sandbox.limits import descendants
 
@@ -22,6 +28,16 @@ STOP_TIMEOUT_S = 5.0
 _RUNS = frozenset("RS")
 """States in /proc of a thread that may be in its own code when looked at next. One in a system call that can't be
 interrupted (D) meets the signal before it returns to it."""
+
+_STOPPED = "T"
+_STANDS = frozenset("TtZXD")
+"""States in /proc of what runs no code of its own."""
+
+_EXITING = 0x4
+"""Among the flags in /proc of a thread: it is ending, and takes no signal any more (`PF_EXITING` of the kernel)."""
+
+_SLIP_NS = 50_000
+"""Processor time that a stopped thread may still get, once, where it was interrupted on its way to standing still."""
 
 
 class StopError(Exception):
@@ -35,6 +51,28 @@ class StopError(Exception):
         self.stopped = tuple(stopped)
 
 
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """What /proc says of one thread: its state, whether it is ending, how often it got a processor, for how long."""
+
+    state: str
+    exiting: bool
+    arrivals: int
+    ran_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What `stop` has stopped: the processes, and the threads of each as they stood then.
+
+    `told_s` is the `time.perf_counter()` at which the last of them was told.
+    """
+
+    told_s: float
+    pids: tuple[int, ...]
+    threads: Mapping[int, Mapping[int, _Thread]]
+
+
 class Below:
     """Everything below one supervisor, and whether it stands still. Not safe for threads."""
 
@@ -44,8 +82,8 @@ class Below:
         """What was told to stop the last time."""
         self._goes = True
         """Whether nothing was told to stop since it was let go on."""
-        self._still = False
-        """Whether all that was told was seen to stand still."""
+        self._still: Stopped | None = None
+        """All that was told, once it was seen to stand still."""
 
     def tell(self) -> None:
         """Tell everything to stop, without waiting until it does, as `stop` will. Idempotent."""
@@ -54,22 +92,33 @@ class Below:
 
     def stop(self) -> float:
         """Stop everything; the `time.perf_counter()` at which the last of it was told. Raises `StopError`."""
-        self._goes = self._still = False
+        self._goes, self._still = False, None
         try:
-            told_s, self._told = stop(self._root, self._told)
+            stopped = stop(self._root, self._told)
         except StopError as error:
             self._told = error.stopped
             raise
-        self._still = True
-        return told_s
+        self._told, self._still = stopped.pids, stopped
+        return stopped.told_s
+
+    def moved(self) -> bool:
+        """Whether anything has run since `stop` left it standing. False where it was not stopped."""
+        if self._still is None:
+            return False
+        before = self._still.threads
+        return any(
+            _has_run(before.get(pid, {}).get(number), thread)
+            for pid, threads in _threads(descendants(self._root)).items()
+            for number, thread in threads.items()
+        )
 
     def go_on(self) -> None:
         """Let it go on, whether it was stopped or told. Idempotent."""
-        if self._still:
+        if self._still is not None:
             resume(self._told)
         elif not self._goes:
             recall(self._root, self._told)
-        self._goes, self._still = True, False
+        self._goes, self._still = True, None
 
 
 def tell(root: int) -> tuple[int, ...]:
@@ -92,13 +141,12 @@ def recall(root: int, told: Sequence[int]) -> None:
     _signal([*set(told).intersection(found), *_missed(root, told, found)], signal.SIGCONT)
 
 
-def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
+def stop(root: int, known: Sequence[int] = ()) -> Stopped:
     """Stop every process below `root` (a supervisor, which itself goes on).
 
-    Returns the `time.perf_counter()` at which the last of them was told, and all that are stopped. `known` are those
-    that were stopped the last time: they are told at once, since looking through /proc takes a millisecond. A process
-    id that has been given to another process since is harmless: nothing but this sandbox's are below `root`, and only
-    those are signalled. Raises `StopError`.
+    `known` are those that were stopped the last time: they are told at once, since looking through /proc takes a
+    millisecond. A process id that has been given to another process since is harmless: nothing but this sandbox's are
+    below `root`, and only those are signalled. Raises `StopError`.
     """
     told: set[int] = set(known) & set(_children(root)) if known else set()
     _signal(sorted(told), signal.SIGSTOP)
@@ -110,10 +158,17 @@ def stop(root: int, known: Sequence[int] = ()) -> tuple[float, tuple[int, ...]]:
             _signal(fresh, signal.SIGSTOP)
             told_s = time.perf_counter()
             told.update(fresh)
-        elif not any(_running(pid) for pid in found) and told.issuperset(descendants(root)):
-            # The last walk, while all that is known stands still, finds what changed its parent during those before;
-            # and what was told to stop, but found no more, has to be let go on as well.
-            return told_s, (*found, *_missed(root, told, found))
+        else:
+            held = _threads(found)
+            running = [pid for pid, threads in held.items() if _any_runs(threads)]
+            if not running and told.issuperset(descendants(root)):
+                # The last walk, while all that is known stands still, finds what changed its parent during those
+                # before; and what was told to stop, but found no more, has to be let go on as well.
+                missed = _missed(root, told, found)
+                return Stopped(told_s, (*found, *missed), held | _threads(missed))
+            if slipped := [pid for pid in running if _goes_on(pid)]:
+                _signal(slipped, signal.SIGSTOP)
+                told_s = time.perf_counter()
         if time.perf_counter() > deadline_s:
             raise StopError(found)
 
@@ -147,12 +202,61 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _running(pid: int) -> bool:
-    """Whether any thread of this process may still be in its own code."""
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
-                # The name in parentheses may hold anything, more parentheses too.
-                if chr(file.read().rpartition(b")")[2].lstrip()[0]) in _RUNS:
-                    return True
+def _goes_on(pid: int) -> bool:
+    """Whether a process that was told to stop, and runs, does so because the signal was taken back.
+
+    Else the signal is pending, or, since the thread that takes it stops in the same moment, a thread stands by it.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{pid}/status", "rb") as file:
+            pending = int(file.read().partition(b"\nShdPnd:")[2].split()[0], 16)
+        if pending >> (signal.SIGSTOP - 1) & 1:
+            return False
+        threads = _threads([pid])[pid].values()
+        return any(not held.exiting for held in threads) and all(held.state != _STOPPED for held in threads)
     return False
+
+
+def _any_runs(threads: Mapping[int, _Thread]) -> bool:
+    """Whether any of these threads may still be in its own code."""
+    return any(held.state in _RUNS for held in threads.values())
+
+
+def _threads(pids: Sequence[int]) -> dict[int, dict[int, _Thread]]:
+    """The threads of each of these processes."""
+    found: dict[int, dict[int, _Thread]] = {pid: {} for pid in pids}
+    for pid in pids:
+        names: list[str] = []
+        with suppress(OSError):
+            names = os.listdir(f"/proc/{pid}/task")
+        for name in names:
+            if (held := _thread(f"/proc/{pid}/task/{name}")) is not None:
+                found[pid][int(name)] = held
+    return found
+
+
+def _thread(folder: str) -> _Thread | None:
+    """What /proc says of one thread; None where it is gone. The state is read first, so that of one that stands, all
+    the processor time is known."""
+    try:
+        with open(f"{folder}/stat", "rb") as file:
+            # The name in parentheses may hold anything, more parentheses too.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    ran_ns = arrivals = 0
+    with suppress(OSError, ValueError), open(f"{folder}/schedstat", "rb") as file:
+        ran_ns, _, arrivals = map(int, file.read().split())  # zeros where the kernel does not count
+    return _Thread(fields[0].decode("ascii"), bool(int(fields[6]) & _EXITING), arrivals, ran_ns)
+
+
+def _has_run(before: _Thread | None, now: _Thread) -> bool:
+    """Whether a thread that was to stand still has run meanwhile. One that was ending has not."""
+    if now.exiting or now.state in "ZX":
+        return False
+    if before is None or now.state not in _STANDS:
+        return True
+    if before.state == "D":  # in a system call that can't be interrupted: it stops where that ends
+        return False
+    more = now.arrivals - before.arrivals
+    return more > 1 or (more == 1 and now.ran_ns - before.ran_ns > _SLIP_NS)

@@ -87,6 +87,11 @@ class Child:
             self._paused = True
             return self._below.stop()
 
+    def moved(self) -> bool:
+        """Whether anything in it has run since it was paused, though it was seen to stand still."""
+        with self._life.stopping:
+            return self._paused and self._below is not None and self._below.moved()
+
     def resume(self) -> None:
         """Let it go on after a `pause`; not before its zygote is released, if that is held, or itself."""
         with self._life.stopping:
