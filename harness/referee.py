@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import random
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -78,8 +77,9 @@ class Referee:
         self.monitor = GpuMonitor(self.device.uuid)
         self._gpu_minor = self.monitor.minor()
         self._zygote = zygote
-        # Seeds must not be guessable from an earlier run's: a fresh secret each time, never written anywhere.
-        self._secret = random.Random(secrets.randbits(256))
+        # From the system: what a contestant is told (places held back, seeds of calls made) would give away the state
+        # of a generator of numbers, and with it every input to come.
+        self._secret = random.SystemRandom()
         self._auditor = auditor
         self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
         self._standby = Standby(self._trusted_guest)

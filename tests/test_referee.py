@@ -6,6 +6,7 @@ Everything here runs in real sandboxed processes; the same cases run on a GPU wi
 from __future__ import annotations
 
 import functools
+import random
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -440,3 +441,32 @@ def test_a_speedup_over_another_baseline_stands_beside_the_one_over_eager(
     # Measured once for a problem, before its first solution, and out of that solution's time.
     assert first.evidence["stages_s"]["baselines"] > 0.0
     assert "baselines" not in second.evidence["stages_s"]
+
+
+def following(words: list[int]) -> int:
+    """What Python's own generator gives after these 624 words of 32 bits, from which its state follows."""
+
+    def undo(word: int, shift: int, mask: int) -> int:
+        found = word
+        for _ in range(32):
+            found = word ^ ((found >> shift if shift > 0 else found << -shift) & mask)
+        return found & 0xFFFFFFFF
+
+    state = []
+    for word in words:
+        for shift, mask in ((18, 0xFFFFFFFF), (-15, 0xEFC60000), (-7, 0x9D2C5680), (11, 0xFFFFFFFF)):
+            word = undo(word, shift, mask)
+        state.append(word)
+    copy = random.Random()
+    copy.setstate((3, (*state, 624), None))
+    return copy.getrandbits(32)
+
+
+def test_what_a_contestant_is_told_of_the_referees_secrets_tells_nothing_of_those_to_come(
+    zygote: Zygote, device: DeviceKind
+) -> None:
+    """Places of words held back, and seeds of calls, are drawn from where the seeds of later inputs come from."""
+    known = random.Random(1)
+    assert following([known.getrandbits(32) for _ in range(624)]) == known.getrandbits(32), "the attack works"
+    with Referee(config(device), zygote) as held:
+        assert following([held._secret.getrandbits(32) for _ in range(624)]) != held._secret.getrandbits(32)
