@@ -30,8 +30,11 @@ from harness.wire import Channel, ChannelClosed, WireError, pair
 FORMAT = 1
 """Version of what is remembered; part of its key."""
 
-LIMIT_S = 180.0
-"""How long one problem may take, torch's import included; on a cold disk that alone can take a minute."""
+START_LIMIT_S = 180.0
+"""For torch's import, which on a cold disk can take a minute."""
+
+LIMIT_S = 20.0
+"""How long one problem may take, for which builds of others wait too. One that hangs is found out by the referee."""
 
 
 class Signatures:
@@ -106,6 +109,7 @@ class _Finder:
     def __init__(self) -> None:
         ours, theirs = pair()
         self._channel = Channel(ours)
+        self._ready = False
         try:
             with theirs:
                 self._process = subprocess.Popen(
@@ -123,6 +127,9 @@ class _Finder:
 
     def ask(self, problem: Problem) -> Mapping[str, Any] | None:
         """Raises a `WireError` where it does not answer."""
+        if not self._ready:
+            self._channel.receive(START_LIMIT_S)
+            self._ready = True
         workload = _workload(problem)
         request = {"problem": problem_json(problem), "workload": workload.name, "sizes": dict(workload.sizes)}
         self._channel.send(request, timeout_s=LIMIT_S)
@@ -166,8 +173,12 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
 
 
 def _serve(channel: Channel) -> None:
-    """The process: one answer a request."""
+    """The process: one word when it is ready, then one answer a request."""
+    import harness.build.arguments
+    import harness.reference  # noqa: F401  # with torch
+
     with suppress(ChannelClosed):
+        channel.send({"ready": True})
         while True:
             asked = channel.receive().message
             workload = Workload(name=asked["workload"], sizes=asked["sizes"])

@@ -118,6 +118,17 @@ def test_a_problem_that_does_not_tell_leaves_the_next_one_its_answer(
         assert signatures.of(problem) is not None
 
 
+def test_a_problem_that_hangs_is_given_up_and_the_next_one_has_its_answer(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.signature.LIMIT_S", 4.0)
+    source = PROBLEM.replace("    return [torch.rand(8, 3)]", "    import time; time.sleep(1000)")
+    hanging = replace(problem, source=source, digest=digest_text(source))
+    with Signatures(tmp_path / "cache", 2**20) as signatures:
+        assert signatures.of(hanging) is None
+        assert signatures.of(problem) is not None
+
+
 def test_what_finds_shapes_out_ends_with_its_conductor(problem: Problem, tmp_path: Path) -> None:
     """A killed one, too, and in the middle of a problem that hangs."""
     marker = tmp_path / "begun"
