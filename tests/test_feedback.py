@@ -179,6 +179,42 @@ def test_the_end_of_the_log_shows_the_exception_and_not_all_before_it() -> None:
     assert "line 10\n" not in text
 
 
+WAY_IN = """Traceback (most recent call last):
+  File "/opt/harness/contestant.py", line 355, in forward
+    result = self._model(*arguments)
+             ^^^^^^^^^^^^^^^^^^^^^^^
+"""
+OWN_FRAMES = """  File "/home/sandbox/16_x.py", line 4, in forward
+    return self.scale(x)
+  File "/opt/torch/functional.py", line 9, in scale
+    raise ValueError(
+"""
+RAISED = "ValueError: no such scale\n  hint: 1 or 2\n"
+
+
+def test_a_traceback_begins_at_the_solution_and_stands_once() -> None:
+    record = failing(Status.runtime_error, solution="ann/level1/16_x.py")
+    whole = WAY_IN + OWN_FRAMES + RAISED
+    log = f"\n== import ==\n{whole}\n== output of the solution's process ==\nprinted\n{whole}\n== details ==\n{whole}\n"
+    end = feedback(record, log=log).partition("End of the log\n")[2]
+    told = ["== output of the solution's process ==", "printed", "== details ==", "Traceback (most recent call last):"]
+    assert [line.strip() for line in end.splitlines()][:9] == [
+        *told,
+        *(line.strip() for line in OWN_FRAMES.splitlines()),
+        "ValueError: no such scale",
+    ]
+    assert "hint: 1 or 2" in end
+    assert "contestant" not in end
+    assert "import" not in end
+
+
+def test_a_traceback_without_a_line_of_the_solution_is_its_exception() -> None:
+    record = failing(Status.runtime_error, solution="ann/level1/16_x.py")
+    end = feedback(record, log=f"== details ==\n{WAY_IN}TypeError: takes 2\n").partition("End of the log\n")[2]
+    assert end.splitlines() == ["  == details ==", "  Traceback (most recent call last):", "  TypeError: takes 2"]
+    assert "End of the log" not in feedback(record, log="\n== import ==\n\n== import ==\n")
+
+
 REPORT = {"kind": "data_race", "kernel": "k", "line": 3, "other_line": 5, "message": "racing", "thread": [1, 0, 0]}
 
 

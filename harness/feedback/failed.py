@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.feedback import evidence as read
+from harness.feedback.log import log_end
 from harness.feedback.reports import reports
 from harness.feedback.source import quoted
 from harness.model import DeviceKind, Record, Status
@@ -18,9 +19,6 @@ from harness.report import format as show
 Section = tuple[str, Sequence[str]]
 
 MAX_OUTPUTS = 4
-LOG_LINES = 15
-"""Lines from the end of the log."""
-
 EXCEPTIONS = frozenset(
     {
         Status.runtime_error,
@@ -74,7 +72,8 @@ def sections(record: Record, *, source: str | None, log: str | None) -> list[Sec
     found.append(("Reports", reports(record, source)))
     found.append(("State", _state(record)))
     if record.status in EXCEPTIONS and log and log.strip():
-        found.append(("End of the log", _log_end(log)))
+        end = log_end(show.block(log, 20_000), record.solution.rpartition("/")[2])
+        found.append(("End of the log", end))
     found.append(("What to do", _advice(record)))
     return found
 
@@ -190,12 +189,6 @@ def _state(record: Record) -> list[str]:
     if not names:
         return []
     return [f"parameters or buffers of the reference without a place in ModelNew: {', '.join(names)}"]
-
-
-def _log_end(log: str) -> list[str]:
-    lines = [line for line in show.block(log, 20_000).rstrip().split("\n") if line.strip()]
-    cut = [f"[… {len(lines) - LOG_LINES} lines before]"] if len(lines) > LOG_LINES else []
-    return cut + [line[:200] for line in lines[-LOG_LINES:]]
 
 
 def _share_wrong(outputs: Sequence[Mapping[str, Any]]) -> float:
