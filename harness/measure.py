@@ -9,6 +9,7 @@ round's claims to verify before the next round is drawn.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import random
 import time
@@ -23,10 +24,14 @@ from harness.devices import CallTime, DeviceError
 from harness.gate import PATIENCE_S, opened_after
 from harness.messages import BurstDone, Call, CallMode, Manner
 from harness.trees import flatten
+from harness.variants import OWN
 
 LATENCY_CALLS = 1
 """Calls of a burst that are timed on the host's clock from an idle device."""
 
+
+OWN_INPUTS = (OWN, 0)
+"""Variant and part of inputs as the problem draws them."""
 
 FEW_SETS = 6
 """Up to so many input sets, each is too precious to be spent on a call that is not timed."""
@@ -270,8 +275,13 @@ def run_rounds(
     secret: random.Random,
     look: Callable[[], Callable[[], bool]],
     call_s: float = 0.0,
+    stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
     """Alternate bursts until enough is known.
+
+    One call of each round, nobody knows which, is over a variant (and its part) of `stress`, like those that values
+    were verified on before: who could tell timed bursts from others would else need to be right on the problem's own
+    inputs alone in them. It is timed like any other, for both sides over the same inputs.
 
     `call_s` is what a call of the solution took so far, flush included; 0 where that is not known.
 
@@ -283,6 +293,7 @@ def run_rounds(
     rounds = Rounds()
     begin = time.perf_counter()
     redraw = bench.traits.mutates_inputs
+    variants = itertools.cycle(secret.sample(list(stress), len(stress)) or [OWN_INPUTS])
     while True:
         # The least of all: who is slow once does not get by with fewer calls to prove its times on (`claims`, rule 4).
         call_s = min((held.call_wall_s for held in rounds.held), default=call_s)
@@ -290,12 +301,14 @@ def run_rounds(
         # Calls over inputs so large are long and even, and to verify one of them takes a tenth of a second.
         least = limits.min_samples // (3 if sparing else 2 if sets <= FEW_SETS else 1)
         indices = range(sets)
-        for index in indices:
-            bench.draw(index)
-        runner.hold_back(indices)
         turns = reference_turns = plan_turns(sets, secret, len(rounds.held))
         if sparing:
             turns = plan_turns(LONG_SETS, secret, len(rounds.held), sparing=True)
+        stressed, variant = secret.choice(turns).index, next(variants)
+        for index in indices:
+            name, part = variant if index == stressed else OWN_INPUTS
+            bench.draw(index, name, part=part)
+        runner.hold_back(indices)
         reference_first = len(rounds.held) % 2 == 0
         bench.device.synchronize()
         reference: ReferenceBurst | None = None

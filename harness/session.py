@@ -49,6 +49,7 @@ from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.timing import NOT_QUEUED, Settled, judge_times, peak_memory, with_graph
+from harness.variants import OWN
 from harness.verify import Finding, Verifier, overall, summarise
 
 T = TypeVar("T")
@@ -343,6 +344,7 @@ class Session(Conversation):
             secret=self._secret,
             look=watch.look,
             call_s=self._call_s,
+            stress=[held for held in self._variants if held[0] != OWN],
         )
         self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
         self._evidence["timed_calls_verified"] = len(findings)

@@ -190,3 +190,39 @@ def test_a_reference_that_fails_behind_a_gate_leaves_it_open(monkeypatch: pytest
     finally:
         gate.close()
         bench.close()
+
+
+def test_one_call_of_each_round_is_over_inputs_that_are_not_the_problems_own() -> None:
+    """Every variant in turn, at a place of the burst that can't be told beforehand."""
+    stress = [("zero_mean", 0), ("zero_mean", 1), ("large_values", 0)]
+    bench = make_bench()
+    drawn: list[list[str]] = []
+    modes: list[CallMode] = []
+
+    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+        drawn.append([bench.variant(turn.index) for turn in turns])
+        modes.extend(turn.mode for turn in turns if bench.variant(turn.index) != "own")
+        claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
+        return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
+
+    try:
+        run_rounds(
+            bench,
+            ReferenceRunner(bench),
+            burst,
+            lambda turns, done: True,
+            lambda rounds: "interval" if len(rounds.held) >= 30 else None,
+            sets=SETS,
+            limits=Limits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
+            secret=random.Random(2),
+            look=lambda: lambda: True,
+            stress=stress,
+        )
+    finally:
+        bench.close()
+    assert all(names.count("own") == SETS - 1 for names in drawn)
+    seen = [next(name for name in names if name != "own") for names in drawn]
+    assert all(sorted(seen[i : i + 3]) == ["large_values", "zero_mean", "zero_mean"] for i in range(0, 30, 3))
+    places = {next(i for i, name in enumerate(names) if name != "own") for names in drawn}
+    assert len(places) > SETS / 2
+    assert set(modes) == set(CallMode)
