@@ -21,6 +21,7 @@ from typing import Any
 from harness.config import RunConfig
 from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
+from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
 from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.faults import EVIDENCE
@@ -35,7 +36,7 @@ from harness.judging import (
     settle,
     where_unjudged,
 )
-from harness.model import Record, Solution, Status, one_line
+from harness.model import Record, Status, one_line
 from harness.planning import Job, identity_of, is_done, plan
 from harness.runs import StoreUnavailable
 from harness.schedule import Foreseen, Ready, Schedule, dealt
@@ -60,42 +61,6 @@ GRACE_S = 20.0
 """How long after an interrupt the solutions being judged may take to get their records."""
 
 MACHINE_ERRORS = FULL_OR_BROKEN | {errno.EROFS, errno.EMFILE, errno.ENFILE}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
-    """`total` solutions will be evaluated; `skipped` have their record from before (resume)."""
-
-    run_dir: Path
-    total: int
-    skipped: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFinished:
-    """One solution is built, or failed to."""
-
-    solution: Solution
-    wall_s: float
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolutionFinished:
-    """One solution has its record, which is on disk. `slot` is the title of what judged it; None where none did."""
-
-    record: Record
-    slot: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """Something that whoever watches should know: a slot out of service, an interrupt being heeded."""
-
-    message: str
-
-
-Event = RunStarted | BuildFinished | SolutionFinished | Noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,12 @@ from test_survival import descendants
 
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
+from harness.events import Event, Noted, SolutionFinished
 from harness.executors import Order
 from harness.executors.ray import RayExecutor
 from harness.judging import judge
 from harness.model import DeviceKind
-from harness.pipeline import Event, Noted, SolutionFinished, evaluate_run
+from harness.pipeline import evaluate_run
 from harness.planning import plan
 
 CPUS = 1

@@ -26,7 +26,7 @@ LAYERS = {
     "guest health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh "
     "reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing "
     "values verify walls zygote",
-    "control": "executors lint judging pipeline planning referee schedule",
+    "control": "events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""

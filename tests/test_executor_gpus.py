@@ -8,9 +8,10 @@ import pytest
 
 from harness.config import resolve
 from harness.environment import collect, machine
+from harness.events import Event, Noted
 from harness.gpus import visible_gpus
 from harness.model import Status
-from harness.pipeline import Event, Noted, evaluate_run
+from harness.pipeline import evaluate_run
 
 PROBLEM = """
 import torch

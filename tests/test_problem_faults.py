@@ -16,13 +16,14 @@ import pytest
 from harness.build import default_root
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
+from harness.events import Event, Noted
 from harness.executors import Order
 from harness.executors import process as process_module
 from harness.executors.faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faults, Loss, limit_s
 from harness.executors.local import LocalExecutor, referee_config
 from harness.judging import foreseen_task
 from harness.model import DeviceKind, Problem, Record, Status, Workload
-from harness.pipeline import Event, Noted, evaluate_run
+from harness.pipeline import evaluate_run
 from harness.planning import Job, plan
 from harness.tasks import Outcome
 from harness.whereabouts import Board, Place, Step, Whereabouts

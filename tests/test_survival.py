@@ -24,10 +24,11 @@ import pytest
 from harness.build import default_root
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
+from harness.events import Event, Noted
 from harness.executors import ExecutorError
 from harness.executors.local import LocalExecutor
 from harness.model import DeviceKind, Record, Status
-from harness.pipeline import Event, Noted, evaluate_run
+from harness.pipeline import evaluate_run
 from harness.store import MIN_FREE_BYTES, RunStore
 
 PROBLEM = """

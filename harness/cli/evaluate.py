@@ -70,8 +70,9 @@ def evaluate(config: RunConfig, found: Environment, view: View, ahead: Ahead | N
     `MachineError`."""
     # Not at the top, since help should answer at once, and referees start. None of these imports torch.
     from harness.build import CacheError
+    from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
     from harness.executors import ExecutorError
-    from harness.pipeline import BuildFinished, Event, Noted, RunStarted, SolutionFinished, evaluate_run
+    from harness.pipeline import evaluate_run
     from harness.sandbox import SandboxUnavailable
 
     def tell(event: Event) -> None:

@@ -28,10 +28,11 @@ from typing import Any
 from harness import environment
 from harness.build import Compilations, open_toolchain
 from harness.config import RunConfig, resolve
+from harness.events import BuildFinished, Event, SolutionFinished
 from harness.executors.ahead import start_ahead
 from harness.interpreter import search_path
 from harness.model import DeviceKind
-from harness.pipeline import BuildFinished, Event, SolutionFinished, evaluate_run
+from harness.pipeline import evaluate_run
 from harness.runs import new_run_id
 
 WAYS = ("harvest", "text", "warm")
