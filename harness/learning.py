@@ -132,10 +132,11 @@ class _Trusted(Session):
             turns = plan_turns(sets, self._secret, number + 1)
             self._bench.mask([turn.index for turn in turns])
             self._bench.device.synchronize()
-            time.sleep(STILL_S)
+            if bursts:
+                time.sleep(STILL_S)
             done, wall_s = self._burst(turns)
             bursts.append((wall_s, [claim.device_s for claim in done.claims]))
-        return calibrate(bursts[1:])  # the first one loads and allocates
+        return calibrate(bursts[1:])  # the first one loads and allocates: how long it stood still makes no difference
 
     def without(self, sets: int) -> dict[Manner, Calibration]:
         """What calls back to back over the first `sets` sets, as drawn, take in each manner that this device has.
