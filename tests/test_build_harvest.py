@@ -13,6 +13,7 @@ import torch
 from harness.build import BuilderZygotes
 from harness.build.arguments import describe
 from harness.build.harvesting import Harvest, harvest
+from harness.build.packages import is_lacking
 from harness.model import Status
 from harness.zygote import Zygote
 
@@ -295,10 +296,20 @@ def test_import_that_floods_stdout(run: Harvester) -> None:
     assert run.log_path.stat().st_size < 16 * 2**20
 
 
-def test_a_package_for_kernels_that_is_not_installed_is_not_the_solutions_fault(run: Harvester) -> None:
-    failure = run("import cupy").failure
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import cupy",
+        "import os, cupy.cuda as gpu, sys",
+        "from cupy.cuda import runtime",
+        "import importlib; importlib.import_module('cupy')",
+    ],
+)
+def test_a_package_for_kernels_that_is_not_installed_is_not_the_solutions_fault(run: Harvester, line: str) -> None:
+    failure = run(line).failure
     assert failure is not None
     assert failure.status is Status.unsupported
+    assert failure.evidence["package"] in ("cupy", "cupy.cuda")
 
 
 FAULTS_OF_THE_PRETENCE = {
@@ -364,6 +375,48 @@ def test_frames_that_no_harvest_sends_disqualify(run: Harvester, frame: str) -> 
     assert found.failure is not None
     assert found.failure.status is Status.disqualified
     assert found.failure.evidence["rule"] == "protocol"
+
+
+SAYS_CUPY = "{'status': 'unsupported', 'reason': 'no cupy', 'evidence': {'package': 'cupy'}, 'detail': ''}"
+SAYS_GPUS = SAYS_CUPY.replace("cupy", "gpus")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise ModuleNotFoundError('no cupy', name='cupy')",
+        "raise ModuleNotFoundError('no such part', name='torch.triton')",
+        f"{FIND_CHANNEL}\nchannel.send({{'type': 'done', 'notes': [], 'failure': {SAYS_CUPY}}})",
+        f"{FIND_CHANNEL}\nchannel.send({{'type': 'done', 'notes': [], 'failure': {SAYS_GPUS}}})",
+    ],
+)
+def test_who_says_that_a_package_is_missing_is_not_believed(run: Harvester, body: str) -> None:
+    """Its text imports none: else whatever fails could be said to fail for want of one, and would count nowhere."""
+    failure = run(body).failure
+    assert failure is not None
+    assert failure.status is Status.import_error
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "lacking"),
+    [
+        ("triton", "import triton", False),
+        ("triton.language", "import triton.language as tl", False),
+        ("triton.no_such_part", "from triton.no_such_part import x", True),
+        ("cuda", "import os", False),
+        ("torch", "import torch", False),
+        (None, "import triton", False),
+        ("triton\n", "import triton\n", False),
+    ],
+)
+def test_a_package_is_looked_for_where_python_would(
+    module: str | None, source: str, lacking: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "triton" / "language"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("raise RuntimeError('looking for it must not run it')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert is_lacking(module, source) is lacking
 
 
 def test_a_forged_failure_is_cut_to_size(run: Harvester) -> None:

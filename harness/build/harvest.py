@@ -33,18 +33,13 @@ import torch.utils.cpp_extension
 
 from harness.build.arguments import restore
 from harness.build.calls import Unforeseen, bind, read_files, read_inline
+from harness.build.packages import FOR_KERNELS
 from harness.build.pretend import Kind, Pretence, pretended_cuda
 from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec
 from harness.model import Failure, Status, one_line
 from harness.wire import Channel
 
 MODULE_NAME = "solution"
-
-_ELSEWHERE = frozenset(
-    {"bitsandbytes", "cuda", "cupy", "cutlass", "flash_attn", "numba", "tilelang", "triton", "tvm", "xformers"}
-)
-"""Packages that kernels are written with. Where one is not installed, that is the machine's lack."""
-
 
 _ABOUT_GPU = re.compile("cuda|nvidia|nvml|gpu|driver|cublas|cudnn", re.IGNORECASE)
 
@@ -202,7 +197,8 @@ class _Harvest:
         if self._phase != "import":
             reason = f"ModelNew's constructor raised {kind}: {error}{where}"
             return Failure(status=Status.bad_constructor, reason=one_line(reason), evidence=evidence, detail=detail)
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _ELSEWHERE:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in FOR_KERNELS:
+            evidence["package"] = error.name
             reason = f"needs the package {error.name}, which is not installed here{where}"
             return Failure(status=Status.unsupported, reason=one_line(reason), evidence=evidence, detail=detail)
         said = "calls sys.exit" if isinstance(error, SystemExit) else f"raised {kind}: {error}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.build.packages import is_lacking
 from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec, SpecError
 from harness.model import Failure, Status, one_line
 from harness.sandbox import ExitReport, Mode, SandboxPolicy
@@ -29,7 +30,7 @@ _MEMORY_BYTES = 8 * 2**30
 _MAX_FRAMES = 256
 _MAX_NOTES = 32
 _MAX_DETAIL = 20_000
-_EVIDENCE = ("phase", "exception", "line", "arguments")
+_EVIDENCE = ("phase", "exception", "line", "arguments", "package")
 _PHASES = ("parse", "import", "construct", "forward")
 _BLAMABLE = frozenset(
     {
@@ -74,7 +75,7 @@ def harvest(
     Raises `SandboxUnavailable` and `ZygoteError`; everything that the submission does is in the result.
     """
     begin = time.monotonic()
-    reader = _Reader(timeout_s, on_extension)
+    reader = _Reader(source, timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
         deadline = time.monotonic() + timeout_s  # from now on: that which has torch may have had to start first
@@ -116,7 +117,8 @@ def harvest(
 class _Reader:
     """What has arrived so far."""
 
-    def __init__(self, timeout_s: float, on_extension: Callable[[ExtensionSpec], None]) -> None:
+    def __init__(self, source: str, timeout_s: float, on_extension: Callable[[ExtensionSpec], None]) -> None:
+        self._source = source
         self.specs: dict[str, ExtensionSpec] = {}
         self.notes: list[str] = []
         self.failure: Failure | None = None
@@ -145,7 +147,7 @@ class _Reader:
                 raise ValueError("notes are texts")
             self.notes += [one_line(note, limit=300) for note in notes]
             if message.get("failure") is not None:
-                self.failure = _claimed(message["failure"])
+                self.failure = _claimed(message["failure"], self._source)
             self.complete = True
             return True
         else:
@@ -210,7 +212,8 @@ def _ending(report: ExitReport) -> str:
             return f"ends the process (exit code {report.exit_code})"
 
 
-def _claimed(value: object) -> Failure:
+def _claimed(value: object, source: str) -> Failure:
+    """What a harvest says is wrong, as far as it is believed. Raises `ValueError` on what none says."""
     if type(value) is not dict:
         raise ValueError("a failure is an object")
     failure = Failure.from_json(value)
@@ -221,6 +224,7 @@ def _claimed(value: object) -> Failure:
         for key, held in failure.evidence.items()
         if key in _EVIDENCE and type(held) in (str, int, type(None))
     }
-    return Failure(
-        status=failure.status, reason=failure.reason, evidence=evidence, detail=failure.detail[-_MAX_DETAIL:]
-    )
+    status = failure.status
+    if status is Status.unsupported and not is_lacking(failure.evidence.get("package"), source):
+        status = Status.import_error
+    return Failure(status=status, reason=failure.reason, evidence=evidence, detail=failure.detail[-_MAX_DETAIL:])
