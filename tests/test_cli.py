@@ -837,6 +837,43 @@ def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path
     assert len(RunStore.open(place / "results" / "r").records()) == 1
 
 
+def test_a_run_whose_output_can_not_be_written_ends_and_says_how_to_go_on(place: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", UNREAD_RUN],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3, done.stderr
+    *_, kept, why = done.stderr.splitlines()
+    assert "what is finished is in results/r, and the same call with --resume --run-id r continues" in kept
+    assert "No space left on device" in why
+
+
+@pytest.mark.parametrize("lost", ["full", "unread"])
+def test_messages_that_can_not_be_written_leave_the_exit_code_as_it_is(place: Path, lost: str) -> None:
+    if lost == "full":
+        writing = os.open("/dev/full", os.O_WRONLY)
+    else:
+        unread, writing = os.pipe()
+        os.close(unread)
+    run = functools.partial(
+        subprocess.run,
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        check=False,
+    )
+    assert run([sys.executable, "-m", "harness", "show", "results/none"]).returncode == 2
+    assert run([sys.executable, "-m", "harness", "screen", "--rules"]).returncode == 0
+    os.close(writing)
+
+
 def test_warmup_writes_the_bytecode_that_python_was_told_not_to_write(tmp_path: Path) -> None:
     package = tmp_path / "package"
     (package / "inner").mkdir(parents=True)

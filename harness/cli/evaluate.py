@@ -269,6 +269,10 @@ def carry_out(
         with suppress(OSError, SystemExit):  # the terminal may be gone, too
             say(f"harness: {why}; {_left(settled, view, resumable)}")
         raise typer.Exit(code) from None
+    except OSError:
+        if view is not None and view.began:
+            say(f"harness: the run ends; {_left(settled, view, resumable)}")
+        raise
 
 
 def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> AbstractContextManager[Ahead | None]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TextIO
 
 import typer
 
@@ -88,8 +88,13 @@ def print_text(text: str) -> None:
 
 
 def say(message: str) -> None:
-    """A message for the person at the keyboard, to standard error. File names in it may be hostile."""
-    console(stderr=True).print(block(message), soft_wrap=True)
+    """A message for the person at the keyboard, to standard error. File names in it may be hostile. Where standard
+    error takes nothing (any more), it is lost, and the exit code still says what happened."""
+    try:
+        sys.stderr.write(f"{block(message)}\n")
+        sys.stderr.flush()
+    except OSError:
+        _lead_nowhere(sys.stderr)
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -178,10 +183,14 @@ def refused(error: OSError) -> int:
     if error.errno != errno.EPIPE:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         say(f"harness: {where}{error.strerror or error}; mend that and call again")
-    with suppress(OSError, ValueError):
-        # What is still to be written can't be; Python must not complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _lead_nowhere(sys.stdout)
     return 0 if error.errno == errno.EPIPE else UNABLE
+
+
+def _lead_nowhere(stream: TextIO) -> None:
+    """What is still to be written to a stream can't be; Python must not complain again when it closes it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
