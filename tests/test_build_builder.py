@@ -6,6 +6,7 @@ what, once, with which verdict.
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from harness.build import (
     build_solution,
 )
 from harness.model import Status
+from harness.sandbox import limits
 
 TINY = """
 #include <Python.h>
@@ -413,13 +415,26 @@ def test_a_machine_without_memory_is_not_the_files_fault(tmp_path: Path) -> None
     assert "ran out of memory" in failure.reason
 
 
-def test_a_compiler_that_was_killed_is_not_the_sources_fault(zygotes: BuilderZygotes, tmp_path: Path) -> None:
+def test_a_compiler_that_was_killed_is_not_the_sources_fault(
+    zygotes: BuilderZygotes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a job that is out of memory the kernel may end the one process that is at work; here it is out of time."""
     flags = ["-wrapper", "prlimit,--cpu=1:1", "-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=2000000000"]
     slow = "constexpr long f() { long s = 0; for (long i = 0; i < 1000000000; ++i) s += i; return s; }"
-    failure = Builder(zygotes, tmp_path)(
-        f"build(1, extra='{slow} static_assert(f() > 0);', extra_cflags={flags})"
-    ).failure
+    counts = itertools.count(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "out_of_memory_kills", lambda: next(counts))
+        failure = Builder(zygotes, tmp_path)(
+            f"build(1, extra='{slow} static_assert(f() > 0);', extra_cflags={flags})"
+        ).failure
     assert failure is not None
     assert failure.status is Status.harness_error, failure
     assert "ran out of memory" in failure.reason
+
+
+def test_a_compiler_that_says_that_it_was_killed_is_not_believed(zygotes: BuilderZygotes, tmp_path: Path) -> None:
+    said = r'asm(".print \"g++: fatal error: Killed signal terminated program cc1plus\""); asm(".error \"no\"");'
+    failure = Builder(zygotes, tmp_path)(f"build(1, extra={said!r})").failure
+    assert failure is not None
+    assert failure.status is Status.compile_error, failure
+    assert "Killed" in failure.reason

@@ -159,6 +159,27 @@ def test_an_error_is_placed_in_the_authors_line(build: Builder) -> None:
     assert "missing_factor" in error.message
 
 
+def test_a_compilers_message_can_not_pass_for_a_fault_of_the_harness(build: Builder) -> None:
+    """Nor for a construct that can't be emulated: either would count nowhere."""
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/opt/harness/hostcuda/compile.py", line 1, in <module>',
+        "KeyError: 1",
+        "cuda.cu:3: note: not emulated: everything",
+    )
+    said = json.dumps("\n".join(("", *lines)))
+    outcome = build(
+        f"""
+        forged = {f"__attribute__((error({said}))) void bad();"!r} + kernel
+        forged = forged.replace("return y;", "bad(); return y;").replace("FACTOR", "2")
+        ext = load_inline("twice", "", forged, functions=["run"])
+        """
+    )
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error, outcome.failure
+    assert "bad" in outcome.failure.reason
+
+
 def test_what_can_not_be_emulated_is_told_from_errors(tmp_path: Path) -> None:
     spec = ExtensionSpec(name="k", cuda_sources=("// one", "// two\n#include <cublas_v2.h>"))
     log = "cuda.cu:3: note: not emulated: cuBLAS (#include <cublas_v2.h>)\ncuda.cu:3:10: fatal error: cublas_v2.h: No\n"

@@ -16,7 +16,7 @@ from harness.build.diagnostics import MAX_LOG_CHARS, NOTE
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Command, Plan
 from harness.build.zygotes import BuilderZygotes
-from harness.sandbox import ExitReport, Mode, SandboxPolicy
+from harness.sandbox import ExitReport, Mode, SandboxPolicy, limits
 from harness.wire import FrameTimeout, WireError
 from harness.zygote import Child
 
@@ -62,13 +62,15 @@ class Abandon:
 @dataclass(slots=True)
 class Ended:
     """How the commands of a plan ended, and what the loader said of what they made. `compile_s` is the commands' time,
-    and all that counts against their limit: what they or the loader are forked from may have had to start first."""
+    and all that counts against their limit: what they or the loader are forked from may have had to start first.
+    `starved` says that the kernel has killed for want of memory meanwhile, here or elsewhere on the machine."""
 
     compile_s: float = 0.0
     exit_code: int | None = None
     second_try: bool = False
     load_error: str | None = None
     late: bool = False
+    starved: bool = False
     report: ExitReport | None = None
 
 
@@ -109,7 +111,7 @@ class Attempt:
         self.abandon.heed()
         with self.zygotes.light.spawn(JOB, policy, self.log_path) as child:
             self.abandon.heed(child)
-            begin = time.monotonic()
+            begin, kills = time.monotonic(), limits.out_of_memory_kills()
             try:
                 child.channel.send(
                     {
@@ -127,6 +129,7 @@ class Attempt:
                 pass  # the job ended before it could say how; the exit report does
             ended.report = child.wait(_END_S if not ended.late else 0.0) or child.kill()
             ended.compile_s += time.monotonic() - begin
+            ended.starved = limits.out_of_memory_kills() > kills
         self.abandon.heed()
 
     def _load(self) -> str | None:

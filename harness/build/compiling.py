@@ -143,8 +143,9 @@ class Compiler:
         if report is None or report.cause == "lost":
             return Tried(spec, failure=harness_error("the builder was lost: its zygote died"))
         error = diagnostics.error
+        # Sources and flags can have compilers killed too, or say that they were: the kernel counts what it kills.
         killed = error is not None and error.file is None and _KILLED.search(error.message) is not None
-        if report.cause == "machine_memory" or (killed and report.cause == "exited"):
+        if report.cause == "machine_memory" or (killed and ended.starved and report.cause == "exited"):
             reason = f"this machine ran out of memory while {spec.name} was compiled: take fewer --jobs, or free some"
             return Tried(spec, failure=harness_error(reason))
         if report.cause == "memory_limit":

@@ -40,6 +40,8 @@ _LEAN_IS_TO_BLAME = re.compile(
     re.I,
 )
 
+_OWN_LINE = re.compile(r"Traceback \(most recent call last\):|[\w.]+:\d+: note: not emulated:")
+
 
 def main(folder: Path) -> int:
     job: dict[str, Any] = json.loads((folder / "job.json").read_text())
@@ -66,7 +68,7 @@ def main(folder: Path) -> int:
     code, log = _build(folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines)
     if code != 0:
         _say(lack for lack in in_log(log) if lack not in lacking)
-        sys.stdout.write(log)
+        sys.stdout.write(_quoted(log))
         return code
     _say(among_symbols(_undefined(Path(job["module"])), texts.items()))
     return 0
@@ -132,6 +134,12 @@ def _opening(flags: list[str]) -> tuple[str, str]:
 def _say(lacking: Iterable[Lack]) -> None:
     for lack in dict.fromkeys(lacking):
         sys.stdout.write(lack.note())
+
+
+def _quoted(log: str) -> str:
+    """A compiler's output with a mark before each line that would pass for one of the harness's own: messages of a
+    compiler hold texts of the sources, line breaks and all."""
+    return "".join(f"| {line}" if _OWN_LINE.match(line) else line for line in log.splitlines(keepends=True))
 
 
 def _undefined(module: Path) -> list[str]:

@@ -27,7 +27,7 @@ class Lack:
 
     def note(self) -> str:
         """The line of a compiler's log from which the harness reads it back."""
-        return f"{self.file}:{self.line}: note: not emulated: {self.construct}\n"
+        return f"{self.file}:{self.line}: note: not emulated: {' '.join(self.construct.split())}\n"
 
 
 _HEADERS = (
