@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from harness.audit import Auditor, Subject
+from harness.audit import Subject
+from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request
 from harness.devices import Device

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.audit import find_sanitizer
+from harness.auditor import find_sanitizer
 from harness.environment import (
     Environment,
     cuda_unusable,

@@ -1,6 +1,6 @@
 """How long a tool of an audit may take over one step of a solution, and what is said of one that took longer.
 
-Trusted side; used by `audit`. Imports `sanitizers`. A tool slows kernels down by factors of 10 to 1000, and some
+Trusted side; used by `auditor`. Imports `sanitizers`. A tool slows kernels down by factors of 10 to 1000, and some
 kernels hang under one tool alone. So a step's limit is a multiple of what other tools took for all of the same
 solution, as soon as one of them is through. Time in which the tools are held still counts for nobody.
 """

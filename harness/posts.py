@@ -1,6 +1,6 @@
 """Zygotes under compute-sanitizer's tools: begun, lent to one audit at a time, and held still together.
 
-Trusted side; used by `audit`. Imports `sanitizers` and `zygote`.
+Trusted side; used by `auditor`. Imports `sanitizers` and `zygote`.
 """
 
 from __future__ import annotations

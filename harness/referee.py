@@ -21,7 +21,7 @@ import torch
 
 from harness import empty, peaks, walls
 from harness.alongside import NO_MEMORY, Alongside
-from harness.audit import Auditor
+from harness.auditor import Auditor
 from harness.baselines import Keeper
 from harness.bench import Bench, NoRoom
 from harness.conversation import open_request

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.api import Harness
-from harness.audit import find_sanitizer
+from harness.auditor import find_sanitizer
 from harness.config import RunConfig
 from harness.disk import replace_whole
 from harness.environment import Environment, cuda_unusable, find_nvcc

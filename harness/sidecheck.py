@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.audit import Audit, Auditor, AuditResult, Subject
+from harness.audit import Audit, AuditResult, Subject
+from harness.auditor import Auditor
 from harness.bench import Bench
 from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.model import Failure, Status, Workload

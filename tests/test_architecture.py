@@ -22,10 +22,10 @@ LAYERS = {
     "slicing stats stopping structure trees variants wire work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks reference runs shortage sketch sources split store texts whereabouts",
-    "stages": "alongside arrival aside audit backtoback baselines bench build contention contestant conversation empty "
-    "guest health hush idle learning measure nonstop opened oracle patience places posts prefork quiet refresh "
-    "reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks timing tracing "
-    "values verify walls zygote",
+    "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
+    "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts prefork "
+    "quiet refresh reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks "
+    "timing tracing values verify walls zygote",
     "control": "events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }

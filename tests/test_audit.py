@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit import Auditor, find_sanitizer
+from harness.auditor import Auditor, find_sanitizer
 from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
 from harness.devices import open_device
 from harness.environment import find_nvcc

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from test_sidecheck import RIGHT, Court, a_court
 
-from harness.audit import Auditor, Subject
+from harness.audit import Subject
+from harness.auditor import Auditor
 from harness.guest import Guest, GuestFailed, failure_of
 from harness.hush import Hush
 from harness.messages import Attach, Broken, Stage

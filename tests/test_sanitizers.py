@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit import Audit, Subject, _Guests, _Told, find_sanitizer
+from harness.audit import Audit, Guests, Subject, Told
+from harness.auditor import find_sanitizer
 from harness.messages import Attach, Burst, Load, Open
 from harness.reports import failure_of_reports
 from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, parse, short_name
@@ -154,9 +155,9 @@ def _audit(text: str, tool: Tool, *, kernels: frozenset[str] = frozenset()) -> A
         kernels=kernels,
         log_path=Path("log"),
     )
-    told: Future[_Told] = Future()
-    told.set_result(_Told(findings=parse(text, tool), wall_s=1.0))
-    return Audit(subject, {tool: told}, _Guests())
+    told: Future[Told] = Future()
+    told.set_result(Told(findings=parse(text, tool), wall_s=1.0))
+    return Audit(subject, {tool: told}, Guests())
 
 
 def test_lines_of_compiled_files_become_lines_of_the_solution() -> None:

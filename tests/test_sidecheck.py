@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import audit, patience, sidecheck
-from harness.audit import Auditor
+from harness import patience, sidecheck
+from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
 from harness.build import default_root
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
@@ -204,7 +204,7 @@ def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(
     court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is stopped while it opens its device, and by nobody that would let it go on."""
-    monkeypatch.setattr(audit, "OPEN_LIMIT_S", 2.0)
+    monkeypatch.setattr("harness.auditor.OPEN_LIMIT_S", 2.0)
     stuck: list[Guest] = []
     attach = Guest.attach
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from harness.audit import find_sanitizer
+from harness.auditor import find_sanitizer
 from harness.build import BuildCache, BuildOutcome, open_toolchain
 from harness.config import RunConfig
 from harness.environment import Environment, find_nvcc

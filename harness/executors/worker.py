@@ -30,7 +30,7 @@ from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
-    from harness.audit import Auditor
+    from harness.auditor import Auditor
     from harness.devices import Device
     from harness.referee import Referee
 
@@ -114,7 +114,7 @@ def _receive_orders(
     config = RefereeConfig.from_json(orders["config"])
     if config.sanitizer is None:
         return config, None
-    from harness.audit import Auditor  # what it imports comes after the start of torch's import
+    from harness.auditor import Auditor  # what it imports comes after the start of torch's import
 
     auditor = Auditor(
         config.sanitizer,

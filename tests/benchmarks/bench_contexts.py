@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from harness.audit import find_sanitizer
+from harness.auditor import find_sanitizer
 from harness.environment import collect
 from harness.gpus import visible_gpus
 from harness.queues import ONE_QUEUE
