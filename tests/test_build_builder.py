@@ -438,3 +438,13 @@ def test_a_compiler_that_says_that_it_was_killed_is_not_believed(zygotes: Builde
     assert failure is not None
     assert failure.status is Status.compile_error, failure
     assert "Killed" in failure.reason
+
+
+def test_a_build_that_leaves_folders_in_one_another_without_end_ends_nobody_elses(build: Builder) -> None:
+    script = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\nraise SystemExit(1)"
+    flags = ["-wrapper", f"'{sys.executable},-c,exec(bytes.fromhex(\"{script.encode().hex()}\"))'"]
+    outcome = build(f"build(1, extra_cflags={flags!r})")
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.compile_error, outcome.failure
+    assert list((build.cache.root / "drafts").iterdir()) == []
+    assert build("build(2)").failure is None

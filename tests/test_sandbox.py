@@ -21,10 +21,10 @@ import torch
 from harness.devices import open_device
 from harness.gpustate import GpuMonitor
 from harness.model import DeviceKind
-from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, limits, probe, seccomp, view
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, leftovers, limits, probe, seccomp, view
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
 from harness.sandbox.environment import inside, scrub
-from harness.sandbox.filesystem import arrange
+from harness.sandbox.filesystem import arrange, give_folders
 from harness.sandbox.policy import Findings
 from harness.sandbox.supervisor import BoundedLog
 from harness.wire import FrameMalformed
@@ -466,6 +466,49 @@ def test_a_folder_that_the_child_closes_counts_as_full(zygote: Zygote, tmp_path:
         ask(child, {"folder": str(folder)})
         assert end(child).cause == "disk_limit"
     (folder / "closed").chmod(0o700)
+
+
+def nest(top: Path, levels: int) -> None:
+    """Folders in one another, the innermost of which holds a file; far beyond the longest path there may be."""
+    inner = os.open(top, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=inner)
+        inner, outer = os.open("d", os.O_RDONLY, dir_fd=inner), inner
+        os.close(outer)
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=inner))
+    os.close(inner)
+
+
+def test_folders_in_one_another_without_end_are_removed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    nest(folder, 3000)
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "full" / "of" / "folders").mkdir(parents=True)
+    (folder / "closed").mkdir()
+    (folder / "closed" / "inner").mkdir(mode=0o000)
+    (folder / "closed").chmod(0o000)
+    leftovers.remove(folder)
+    assert not folder.exists()
+    assert kept.read_text() == "kept"
+    leftovers.remove(folder)
+    leftovers.remove(kept)
+    assert kept.exists(), "no folder"
+
+
+def test_folders_in_one_another_without_end_count_as_full(tmp_path: Path) -> None:
+    """No path leads to what lies in the innermost, so that nobody could add it up."""
+    nest(tmp_path, 1500)
+    assert limits.folder_bytes([str(tmp_path)], 10**9) < 10**9
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    nest(folder, 3000)
+    assert limits.folder_bytes([str(tmp_path)], 10**9) > 10**9
+    give_folders(policy(writable=(folder,)), (os.geteuid(), os.getegid()))
+    leftovers.remove(tmp_path / "d")
+    leftovers.remove(folder)
 
 
 def test_one_file_is_bounded(run: Run) -> None:

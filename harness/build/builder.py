@@ -16,7 +16,6 @@ solution is it `compile_error` (pinned by `test_a_caught_compile_error_is_no_ver
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from harness.build.toolchain import Toolchain
 from harness.build.torchinfo import find_torch
 from harness.build.zygotes import BuilderZygotes
 from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import Mode
+from harness.sandbox import Mode, leftovers
 from harness.zygote import ZygoteError
 
 _MAX_ROUNDS = 4
@@ -97,7 +96,7 @@ def build_solution(
         return build.outcome(failure, time.monotonic() - begin)
     finally:
         begun.close()
-        shutil.rmtree(work, ignore_errors=True)
+        leftovers.remove(work)
 
 
 def begin_ahead(

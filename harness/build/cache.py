@@ -1,8 +1,10 @@
 """Built modules on disk under the address of their content, shared by concurrent runs.
 
-Edge, trusted side. Imports only `config`, for the default limit. An entry is a folder `entries/ab/abcd…/` that holds
-`entry.json` (metadata, size and SHA-256 of the module) and, for a build, `module.so`. It appears whole, by renaming,
-and is never changed. An entry whose module is not what its metadata says is removed and counts as a miss.
+Edge, trusted side. Imports `config`, for the default limit, and of the sandbox what removes its leftovers.
+
+An entry is a folder `entries/ab/abcd…/` that holds `entry.json` (metadata, size and SHA-256 of the module) and, for a
+build, `module.so`. It appears whole, by renaming, and is never changed. An entry whose module is not what its metadata
+says is removed and counts as a miss.
 
 Whoever uses an entry holds a shared lock on its folder; eviction takes only folders that it can lock for itself, oldest
 use first. Whoever builds one holds a lock on its key, so that concurrent runs compile it once.
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import CACHE_LIMIT_BYTES
+from harness.sandbox import leftovers
 
 MAX_MODULE_BYTES = 2**30
 MIN_FREE_BYTES = 2 * 2**20
@@ -214,7 +217,7 @@ class BuildCache:
         for path in self._drafts.iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(path, ignore_errors=True)
+                    leftovers.remove(path)
 
     def _folder(self, key: str) -> Path:
         if not _KEY.fullmatch(key):

@@ -7,7 +7,6 @@ never loaded; what a job and a log say are claims about their own submission.
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED, BuildReport, Plan, Toolchain
 from harness.build.zygotes import BuilderZygotes
 from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import Mode
+from harness.sandbox import Mode, leftovers
 from harness.zygote import ZygoteError
 
 FORMAT = 2
@@ -119,7 +118,7 @@ class Compiler:
             except ValueError as error:
                 tried = Tried(spec, error=CompilerError(tool="build", message=str(error)))
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            leftovers.remove(work)
         tried.compile_s = ended.compile_s
         tried.said = (f"building extension {spec.name}", data)
         return tried

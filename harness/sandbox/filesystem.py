@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -116,17 +115,19 @@ def give_folders(policy: SandboxPolicy, owner: tuple[int, int]) -> None:
     """Make `owner` the owner of the writable folders and what lies in them.
 
     Symbolic links are not followed, and a file with several names stays as it is: its other name may be the
-    harness's (a cached build).
+    harness's (a cached build). So does what can't be reached by a path: that is an earlier child's, and `owner`'s.
     """
     for root in policy.writable:
         os.chown(root, *owner)
-        if not os.path.isdir(root):
-            continue
-        for _, folders, files, descriptor in os.fwalk(root, follow_symlinks=False):
-            for name in (*folders, *files):
-                info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                if stat.S_ISDIR(info.st_mode) or info.st_nlink == 1:
-                    os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
+        waiting = [os.fspath(root)] if os.path.isdir(root) else []
+        while waiting:  # no recursion: an earlier child may have left folders in one another by the thousand
+            with suppress(OSError), os.scandir(waiting.pop()) as listing:
+                for entry in listing:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if is_folder or entry.stat(follow_symlinks=False).st_nlink == 1:
+                        os.chown(entry.path, *owner, follow_symlinks=False)
+                    if is_folder:
+                        waiting.append(entry.path)
 
 
 def _bind(path: str, *, read_only: bool, devices: bool = False) -> None:

@@ -12,6 +12,7 @@ machine's own out-of-memory killer is the last resort, told by `oom_score_adj` t
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Iterable
@@ -25,6 +26,10 @@ FILL_RATE_BYTES_PER_S = 16 * 1024**3
 _SHORTEST_S = 0.01
 _LONGEST_S = 0.25
 _DISK_PERIOD_S = 1.0
+_HIDING = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
+"""What only a child meets us with that hides what it wrote: folders closed to its own user, or in one another so deep
+that no path leads there."""
+
 _DISK_ENTRIES = 100_000
 """A writable folder with more entries than this counts as over its limit: it can't be added up in time."""
 
@@ -110,10 +115,10 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
                         total += entry.stat(follow_symlinks=False).st_blocks * 512
                     if total > enough or entries > _DISK_ENTRIES:
                         return max(total, enough + 1)
-        except PermissionError:  # only a child that hides what it wrote closes a folder to its own user
-            return max(total, enough + 1)
-        except OSError:  # it vanished
-            continue
+        except OSError as error:
+            if error.errno in _HIDING:
+                return max(total, enough + 1)
+            continue  # it vanished
     return total
 
 

@@ -12,7 +12,6 @@ import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import tempfile
@@ -20,9 +19,10 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from harness.sandbox import ground, limits, supervisor, tool
+from harness.sandbox import ground, leftovers, limits, supervisor, tool
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup
 from harness.sandbox.entry import Confined, Ground
 from harness.sandbox.launch import Launched, launch
@@ -316,7 +316,7 @@ class _Server:
 
     def _clean(self, scratch: str | None, cgroup: ChildCgroup | None) -> None:
         if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+            leftovers.remove(Path(scratch))
         if cgroup is not None:
             cgroup.kill()
             cgroup.remove()
