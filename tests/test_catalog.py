@@ -174,7 +174,8 @@ class TestProblems:
         ("entry", "said"),
         [
             ("  18: {}\n", "there is no file for problem 18"),
-            ("  a: {}\n", "there is no file for problem 'a'"),
+            ("  a: {}\n", "by their numbers, as 16: without quotes, not 'a'"),
+            ("  '16': {}\n", "without quotes, not '16'"),
             ("  16: {}\n  16: {}\n", "stands twice"),
             ("  16: {\n", "not valid YAML"),
             ("  16: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
@@ -190,11 +191,11 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("format: 2\nproblems: {}\n", "format 2; this harness reads 1 to 1"),
-            ("problems: {}\n", "exactly the keys format and problems"),
-            ("format: 1\nproblems: []\n", "exactly the keys format and problems"),
-            ("", "exactly the keys format and problems"),
-            ("text", "exactly the keys format and problems"),
+            ("format: 2\nproblems: {}\n", "format 2; this harness reads 1 to 1: update the harness"),
+            ("problems: {}\n", "must have the keys format and problems"),
+            ("format: 1\nproblems: []\n", "must have the keys format and problems"),
+            ("", "must have the keys format and problems"),
+            ("text", "must have the keys format and problems"),
         ],
     )
     def test_wrong_envelopes_are_named(self, root: Path, text: str, said: str) -> None:
@@ -264,10 +265,29 @@ class TestProblems:
         assert "no problem in" in findings(load_problems, tmp_path)[0]
 
     @pytest.mark.parametrize(
-        "wanted", ["level1/16", "1/16", "level1/016", "level1/16_x", "problems/level1/16_Matmul.py", " level1/16 "]
+        "wanted",
+        [
+            *("level1/16", "1/16", "level1/016", "level1/16_x", " level1/16 ", "problems/level1/16"),
+            *("problems/level1/16_Matmul_with_transposed_A.py", "level1/16_Matmul_with_transposed_A.py"),
+        ],
     )
-    def test_a_problem_goes_by_several_names(self, catalog: Catalog, wanted: str) -> None:
+    @pytest.mark.parametrize("standing", ["", "problems", ".."])
+    def test_a_problem_goes_by_several_names(
+        self, catalog: Catalog, wanted: str, standing: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(catalog.root.parent / standing)
         assert catalog.resolve(wanted).id == "level1/16"
+
+    def test_the_path_of_another_problem_with_the_same_number_is_refused(
+        self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(catalog.root.parent)
+        write(Path("mine/level1/16_mine.py"), PROBLEM)
+        assert load_problems(Path("mine")).resolve("mine/level1/16_mine.py").name == "mine"
+        for wanted in ("mine/level1/16_mine.py", "mine/level1/16", "level1/16_mistyped.py", "nowhere/level1/16"):
+            (told,) = findings(catalog.resolve, wanted)
+            assert told.startswith(repr(wanted))
+            assert "there is 16_Matmul_with_transposed_A.py): name its folder by --problems" in told
 
     @pytest.mark.parametrize("wanted", ["level1/18", "level3/1", "16", "", "level1", "level1/16/x"])
     def test_unknown_problems_are_refused(self, catalog: Catalog, wanted: str) -> None:

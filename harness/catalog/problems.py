@@ -103,16 +103,31 @@ class Catalog(Mapping[str, Problem]):
     def locate(self, wanted: str) -> Problem:
         """The problem called `level1/16`, `1/16`, `level1/16_name` or by the path of its file, readable or not.
 
-        Raises `CatalogError` where there is none, with the nearest that exist.
+        Raises `CatalogError` where there is none, with the nearest that exist; too for a path that leads to another
+        file than that of the problem with its number here.
         """
         match = _WANTED.fullmatch(wanted.strip().removesuffix(".py"))
         names = [f"{match[1]}/{match[2]}", f"level{match[1]}/{match[2]}"] if match else []
         for name in names:
-            if name in self.problems:
-                return self.problems[name]
-            if name in self.unreadable:
-                return self.unreadable[name]
+            found = self.problems.get(name) or self.unreadable.get(name)
+            if found is None:
+                continue
+            if self._leads_elsewhere(Path(wanted.strip()), found):
+                here = f"no path of a problem in {self.root} ({found.id} there is {found.path.name})"
+                raise CatalogError([f"{wanted.strip()!r:.200} is {here}: name its folder by --problems"])
+            return found
         raise CatalogError([self.missing(names[0] if names else wanted)])
+
+    def _leads_elsewhere(self, path: Path, found: Problem) -> bool:
+        """Whether a path, from the working folder or from this catalogue's, is not that of the problem's file."""
+        if path.suffix == ".py":
+            target, own = path, found.path
+        elif len(path.parts) > 2:
+            target, own = path.parent, found.path.parent
+        else:
+            return False
+        places = (target, self.root / target, self.root.resolve().parent / target)
+        return not any(place.exists() and place.samefile(own) for place in places)
 
     def resolve(self, wanted: str) -> Problem:
         """As `locate`. Raises `UnreadableProblem` where the problem can't be read."""
@@ -236,15 +251,17 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
         findings.append(f"{path}: {error}")
         return {}
     if not isinstance(held, dict) or set(held) != {"format", "problems"} or not isinstance(held["problems"], dict):
-        findings.append(f"{path}: it has exactly the keys format and problems, the latter by number")
+        findings.append(f"{path}: it must have the keys format and problems (by number), and no other")
         return {}
     version = held["format"]
     if type(version) is not int or not 1 <= version <= WORKLOADS_FORMAT:
-        findings.append(f"{path}: format {version!r}; this harness reads 1 to {WORKLOADS_FORMAT}")
+        findings.append(f"{path}: format {version!r}; this harness reads 1 to {WORKLOADS_FORMAT}: update the harness")
         return {}
     entries: dict[int, Any] = {}
     for number, entry in held["problems"].items():
-        if type(number) is not int or number not in files:
+        if type(number) is not int:
+            findings.append(f"{path}: problems stand there by their numbers, as 16: without quotes, not {number!r:.60}")
+        elif number not in files:
             findings.append(f"{path}: there is no file for problem {number!r} beside it")
         else:
             entries[number] = entry
