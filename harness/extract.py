@@ -80,13 +80,13 @@ def extract(text: str) -> Extraction:
     marks = [i for i, line in enumerate(lines) if _REASONING_END in line]
     if not marks:
         return _describe(_choose(lines, 0, len(lines), in_reasoning=False), lines, "")
-    # The text behind the mark on its own line belongs to the answer.
+    # What stands before the mark on its own line belongs to the reasoning, what stands behind it to the answer.
     boundary = marks[-1]
-    lines[boundary] = lines[boundary].rpartition(_REASONING_END)[2]
+    last, _, lines[boundary] = lines[boundary].rpartition(_REASONING_END)
     answer = _choose(lines, boundary, len(lines), in_reasoning=False)
     if answer.source is not None:
         return _describe(answer, lines, f", after the reasoning that ends on line {boundary + 1}")
-    reasoning = _choose(lines, 0, boundary, in_reasoning=True)
+    reasoning = _choose([*lines[:boundary], last], 0, boundary + 1, in_reasoning=True)
     considered = (*reasoning.considered, *answer.considered)
     if reasoning.source is None:
         return replace(answer, considered=considered)
@@ -154,7 +154,12 @@ def _nothing(blocks: list[_Block], considered: list[Candidate]) -> str:
         return f"no complete Python block defines ModelNew; the one from line {last.first_line}: {last.verdict}"
     if not blocks:
         return "no fenced code block (``` or ~~~); is the answer cut off, or bare code that needs no extraction?"
-    return f"none of the {len(blocks)} fenced blocks defines ModelNew"
+    what = (
+        "the only fenced block does not define"
+        if len(blocks) == 1
+        else f"none of the {len(blocks)} fenced blocks defines"
+    )
+    return f"{what} ModelNew"
 
 
 def _objection(block: _Block, source: str) -> str | None:

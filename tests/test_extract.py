@@ -141,6 +141,7 @@ def test_reasoning_counts_only_without_an_answer() -> None:
 
 
 def test_the_last_mark_ends_the_reasoning() -> None:
+    assert tag_of(f"<think>{good('a').rstrip()}</think>\nAs shown above.\n") == "a", "the fence ends on the mark's line"
     assert tag_of(f"{good('a')}</think>\n{good('b')}</think>\n{good('c')}") == "c"
     assert tag_of(f"{good('a')}</think>\n{good('b')}</think> done") == "b"
 
@@ -168,7 +169,7 @@ def test_crlf_indentation_and_prose_before_the_fence() -> None:
     [
         ("", "no fenced code block"),
         (GOOD, "no fenced code block"),
-        (block("x = 1\n"), "none of the 1 fenced blocks defines ModelNew"),
+        (block("x = 1\n"), "the only fenced block does not define ModelNew"),
         (block("text = '''\nclass ModelNew:\n'''\n"), "only inside a string"),
         (block("def f():\n    class ModelNew: pass\n"), "inside a string or a function"),
         (block(f"{GOOD}#{'x' * MAX_SOURCE_CHARS}\n"), "larger than"),
