@@ -1,7 +1,7 @@
 """Keeps the harness's own audits, and contestants that are begun ahead, off the GPU while something is timed there.
 
-Trusted side. Imports `auditor`, `contention` and `prefork`. Audits run ahead of the judgement, on the same GPU: before a
-burst they are stopped, and the GPU is asked until none of their kernels is left on it. A contestant being begun is
+Trusted side. Imports `auditor`, `contention` and `prefork`. Audits run ahead of the judgement, on the same GPU: before
+a burst they are stopped, and the GPU is asked until none of their kernels is left on it. A contestant being begun is
 stopped in the middle; one in the driver's hands is waited for, which takes some tenths of a second at most. Audits can
 be told before (`announce`), so that they come to a stand beside what is left to be done.
 """
