@@ -15,10 +15,20 @@ from harness.bench import Bench
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
 from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
-from harness.model import DeviceKind
+from harness.model import DeviceKind, Failure, Status, one_line
 from harness.nonstop import LATE_WRITE, Asker
 from harness.places import all_placed
 from harness.tasks import RefereeConfig, Task
+
+MAX_NOTES = 32
+MAX_NOTE_CHARS = 300
+"""What a record keeps of what a contestant says about its builds."""
+
+OTHER_STATE = Failure(
+    status=Status.disqualified,
+    reason="the process spoke of state that it was not asked about",
+    evidence={"rule": "protocol"},
+)
 
 
 def open_request(config: RefereeConfig) -> Open:
@@ -87,10 +97,12 @@ class Conversation:
             ),
             min(config.load_timeout_s, self._left_s()),
         )
+        if not {*loaded.unmatched, *loaded.copied} <= set(bench.state_slots):
+            raise GuestFailed(OTHER_STATE)
         self._unmatched = loaded.unmatched
         self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
         if loaded.notes:
-            self._evidence["notes"] = list(loaded.notes)
+            self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
 
     def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
         """The claims, and the seconds until the outputs lay still.

@@ -334,6 +334,25 @@ def test_the_truthful_peer_that_writes_nothing_is_caught_by_values(referee: Refe
     assert "never written" in outcome.reason or "inputs[0]" in outcome.reason
 
 
+def test_a_record_has_room_for_little_of_what_a_peer_says(referee: Referee, stage: Stage) -> None:
+    """Records of a run are read whole, by everybody's commands."""
+    long = ["n" * 3000] * 4000
+    loaded = honest({"type": "load"}) | {"notes": long}
+
+    def talkative(request: dict[str, Any]) -> bytes:
+        if request["type"] == "load":
+            return frame(loaded)
+        return frame(honest(request) | ({"reports": [{"k": "v" * 3000}] * 4000} if request["type"] == "burst" else {}))
+
+    stage.lies = [talkative] * 8
+    assert len(json.dumps(judge(referee).evidence)) < 200_000
+    loaded |= {"notes": [], "unmatched": long}
+    stage.lies = [talkative] * 8
+    outcome = judge(referee)
+    assert outcome.status is Status.disqualified
+    assert len(json.dumps(outcome.evidence)) < 20_000
+
+
 @SETTINGS
 @given(LIES)
 @example(lambda request: frame(honest(request)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -134,3 +135,28 @@ def test_an_empty_calls_time_is_a_number(value: Any) -> None:
         parse_reply({"type": "empty_timed", "few_s": value, "many_s": 9e-6})
     with pytest.raises(MessageError):
         parse_reply({"type": "empty_timed", "few_s": 4e-6, "many_s": value})
+
+
+def test_findings_are_cut_to_what_a_record_has_room_for() -> None:
+    place = {"kernel": "k" * 2000, "line": 3, "block": [1, 2, 3], "thread": None, "share": 0.5, "known": True}
+    value = BurstDone(claims=(CLAIM,), reports=()).to_json() | {"reports": [place] * 4000}
+    held = parse_reply(value)
+    assert isinstance(held, BurstDone)
+    assert len(held.reports) == 128
+    assert all(len(json.dumps(dict(report))) < 500 for report in held.reports)
+    assert {name: found for name, found in held.reports[0].items() if name != "kernel"} == {
+        name: found for name, found in place.items() if name != "kernel"
+    }
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [7, "x", {"kind": {"deep": 1}}, {"block": [[1]]}, {"line": 2**64}, {f"field {i}": 1 for i in range(33)}],
+)
+def test_what_is_no_finding_is_refused(finding: Any) -> None:
+    for held in (
+        BurstDone(claims=(), reports=()),
+        Broken(stage=Stage.CALL, kind="RuntimeError", message="no", trace="", call=0),
+    ):
+        with pytest.raises(MessageError):
+            parse_reply(held.to_json() | {"reports": [finding]})

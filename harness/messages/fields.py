@@ -15,6 +15,13 @@ MAX_ITEMS = 4096
 MAX_TEXT = 200_000
 """Longest text (a traceback) accepted in one reply; longer ones are cut by the sender."""
 
+MAX_REPORTS = 128
+"""Most findings of the host device's checks that are kept of one reply; records hold them."""
+
+MAX_REPORT_FIELDS = 32
+MAX_REPORT_TEXT = 300
+"""Characters that are kept of a text in a finding: names of kernels made from templates can be longer."""
+
 T = TypeVar("T")
 
 
@@ -80,3 +87,26 @@ def text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise MessageError(f"a text of at most {MAX_TEXT} characters was expected")
     return value
+
+
+def reports(held: Mapping[str, Any], key: str) -> tuple[dict[str, Any], ...]:
+    """The findings listed under `key`, cut to what a record has room for."""
+    return items(held, key, _report)[:MAX_REPORTS]
+
+
+def _report(value: Any) -> dict[str, Any]:
+    """One finding: numbers, places (lists of integers) and texts by name."""
+    found = mapping(value)
+    if len(found) > MAX_REPORT_FIELDS:
+        raise MessageError(f"a finding has at most {MAX_REPORT_FIELDS} fields, not {len(found)}")
+    return {name[:MAX_REPORT_TEXT]: _reported(held) for name, held in found.items()}
+
+
+def _reported(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(value)[:MAX_REPORT_TEXT]
+    if isinstance(value, list):
+        return list(integers(value))
+    return integer(value) if isinstance(value, int) else number(value)

@@ -22,6 +22,7 @@ from harness.messages.fields import (
     items,
     mapping,
     number,
+    reports,
     sequence,
     text,
 )
@@ -150,7 +151,7 @@ class BurstDone:
         peak = value.get("peak_bytes")
         return cls(
             claims=items(value, "claims", CallClaim.from_json),
-            reports=items(value, "reports", mapping),
+            reports=reports(value, "reports"),
             peak_bytes=None if peak is None else count(peak),
         )
 
@@ -210,7 +211,7 @@ class Broken:
             message=text(value.get("message")),
             trace=text(value.get("trace")),
             call=None if call is None else integer(call),
-            reports=items(value, "reports", mapping),
+            reports=reports(value, "reports"),
         )
 
 
