@@ -149,13 +149,15 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
     repo.git("checkout", "-qf", "main")
     run = tmp_path / "out" / str(verdict["run"])
     for name in ("run.yaml", "records.jsonl"):
-        repo.write(f"results/first/{name}", (run / name).read_text())
+        cut_short = '{"format": 1, "pro' if name == "records.jsonl" else ""
+        repo.write(f"results/first/{name}", (run / name).read_text() + cut_short)
     repo.write("solutions/bob/level1/19_right.py", RIGHT)
     repo.commit()
     repo.branch("worse")
     repo.write("solutions/bob/level1/19_right.py", BROKEN)
     repo.commit()
     assert call(out="second") == 1
+    assert "note: first of the base's results: the last line was cut short (18 bytes)" in capsys.readouterr().err
     (item,) = document(tmp_path, "second")["solutions"]  # type: ignore[misc,attr-defined]
     assert (item["change"], item["status"]) == ("modified", "syntax_error")
     assert {result["gate"]: result["outcome"] for result in item["gates"]} == {

@@ -494,7 +494,13 @@ def test_show_tells_of_a_line_that_was_cut_short(place: Path, call: Call) -> Non
     path = place / "results/r1/records.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     assert "cut short" in call("show", "results/r1").out
-    assert "cut short" in call("show", "results/r1", "naive").err
+    for command in (
+        *(["show", "results/r1", "naive"], ["show", "results/r1", "--feedback"], ["leaderboard", "results/r1"]),
+        *(["screen", "results/r1"], ["report", "results/r1", "--no-figures"], ["timeline", "results/r1"]),
+        *(["compare", "results/r1", "results/r1"], ["export", "kernelbench", "results/r1", "--out", "kb"]),
+        ["merge", "results/r1", "--into", "results/r2"],
+    ):
+        assert "results/r1: the last line was cut short" in call(*command).err, command
 
 
 def test_merge_takes_runs_and_folders_of_runs(place: Path, call: Call) -> None:

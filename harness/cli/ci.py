@@ -267,9 +267,13 @@ def _records_below(folder: Path) -> list[Record]:
     records: list[Record] = []
     for run in find_runs(folder):
         try:
-            records += RunStore.open(run).records()
+            store = RunStore.open(run)
+            records += store.records()
         except StoreError as error:
             say(f"note: {run.name} of the base's results is left out: {error}")
+            continue
+        for note in store.notes:
+            say(f"note: {run.name} of the base's results: {note}")
     return records
 
 

@@ -22,6 +22,7 @@ from harness.cli.output import (
     ProblemsRoot,
     fail,
     one_form,
+    opened,
     option,
     print_json,
     print_text,
@@ -94,7 +95,7 @@ def compare_command(
         if row.outcome is Outcome.unjudged:
             fail(f"no comparison: {show.line(differences.remark_of(row), 200)}; harness show has the details", UNABLE)
     else:
-        found = compare_runs(_records(before), _records(after), tolerance=tolerance, force=force)
+        found = compare_runs(opened(before).records(), opened(after).records(), tolerance=tolerance, force=force)
     show_differences(found, sides=(before, after), markdown=markdown, as_json=as_json)
 
 
@@ -147,10 +148,3 @@ def _nothing_compared(found: Differences, sides: tuple[Path, Path]) -> str:
         why = show.line(differences.remark_of(unjudged), 120)
         return f"{sides[0]} and {sides[1]}: no solution has a verdict in both ({why}); evaluate them again"
     return f"{sides[0]} and {sides[1]} have no solution in common: nothing to compare"
-
-
-def _records(folder: Path) -> tuple[Record, ...]:
-    store = RunStore.open(folder)
-    for note in store.notes:
-        say(f"{folder}: {note}")
-    return tuple(store.records())

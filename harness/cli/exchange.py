@@ -14,7 +14,7 @@ from rich.table import Table
 
 from harness import kernelbench
 from harness.catalog import CatalogError, load_problems
-from harness.cli.output import Json, ProblemsRoot, option, print_json, put, say
+from harness.cli.output import Json, ProblemsRoot, opened, option, print_json, put, say
 from harness.config import ConfigError
 from harness.model import Record
 from harness.report import format as show
@@ -109,9 +109,7 @@ def export_kernelbench(
     """
     if k and min(k) < 1:
         raise ConfigError(f"--k must be at least 1, not {min(k)}")
-    store = RunStore.open(run)
-    for note in store.notes:
-        say(f"{run}: {note}")
+    store = opened(run)
     records = store.records()
     done = kernelbench.export_run(
         records,

@@ -27,6 +27,7 @@ from harness.disk import FULL_OR_BROKEN
 from harness.environment import MachineError
 from harness.report.format import block
 from harness.runs import StoreError, StoreUnavailable
+from harness.store import RunStore
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -95,6 +96,14 @@ def say(message: str) -> None:
         sys.stderr.flush()
     except OSError:
         _lead_nowhere(sys.stderr)
+
+
+def opened(folder: Path) -> RunStore:
+    """The run in `folder`, for reading; what was odd about it is told. Raises `StoreError`."""
+    store = RunStore.open(folder)
+    for note in store.notes:
+        say(f"{folder}: {note}")
+    return store
 
 
 def fail(message: str, code: int) -> NoReturn:

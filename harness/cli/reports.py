@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import UNABLE, Json, fail, option, print_json, put, say
+from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
 from harness.cli.results import find, log_of, recorded_baseline, source_roots
 from harness.comparing import compare_runs
 from harness.feedback import feedback
@@ -24,7 +24,7 @@ from harness.report.points import points_of
 from harness.runs import StoreError, timestamp
 from harness.scoring import EAGER, Entry, LikeGroup, entries_of
 from harness.sources import SourceFinder
-from harness.store import RunStore, write_whole
+from harness.store import write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
 Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")]
@@ -55,8 +55,8 @@ def report_command(
       harness report results/* --title "Week 5"
       harness report results/today --base results/yesterday -o changes.html
     """
-    stores = [_open(path) for path in find(runs)]
-    before = _open(base) if base is not None else stores[0] if len(stores) == 2 else None
+    stores = [opened(path) for path in find(runs)]
+    before = opened(base) if base is not None else stores[0] if len(stores) == 2 else None
     finder = SourceFinder(source_roots(solutions, stores))
     items = []
     later = []
@@ -116,7 +116,7 @@ def plot_command(
       harness plot results/20260131-120000-1f9c --out figures --format pdf
       harness plot results/* --format png --dpi 300
     """
-    records = [record for path in find(runs) for record in _open(path).records()]
+    records = [record for path in find(runs) for record in opened(path).records()]
     baseline = recorded_baseline(baseline, records)
     groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
@@ -145,10 +145,3 @@ def _file_name(group: LikeGroup) -> str:
     if group.driver:
         parts.insert(2, group.driver)
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_")[:40].lower() or "unnamed" for part in parts)
-
-
-def _open(folder: Path) -> RunStore:
-    store = RunStore.open(folder)
-    for note in store.notes:
-        say(f"{folder}: {note}")
-    return store

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import Json, one_form, option, print_json, print_text, put, say
+from harness.cli.output import Json, one_form, opened, option, print_json, print_text, put, say
 from harness.feedback import feedback as feedback_text
 from harness.merging import merge
 from harness.model import Record
@@ -51,7 +51,8 @@ def show_command(
       harness show results/20260131-120000-1f9c 16_naive --json
       harness show results/20260131-120000-1f9c 16_naive --feedback
     """
-    store = RunStore.open(run)
+    # The page of a run has the notes itself, as has its JSON.
+    store = RunStore.open(run) if solution is None and not feedback else opened(run)
     records = store.records()
     if feedback:
         _show_feedback(store, records if solution is None else _matching(records, solution), solutions, as_json)
@@ -62,8 +63,6 @@ def show_command(
         else:
             put(terminal.run_page(store.head, records, store.notes))
         return
-    for note in store.notes:
-        say(f"note: {note}")
     chosen = [(item, log_of(store, item)) for item in _matching(records, solution)]
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
@@ -147,10 +146,7 @@ def leaderboard_command(
     one_form({"--json": as_json, "--markdown": markdown, "--csv -": to_stdout})
     records: list[Record] = []
     for run in find(runs):
-        store = RunStore.open(run)
-        for note in store.notes:
-            say(f"{run}: {note}")
-        records += store.records()
+        records += opened(run).records()
     baseline = recorded_baseline(baseline, records)
     rows = leaderboard(records, by=by, metric=metric, baseline=baseline, selection=samples)
     if csv is not None and not to_stdout:

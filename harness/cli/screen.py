@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import NOT_FOUND, Json, fail, option, print_json, put, say
+from harness.cli.output import NOT_FOUND, Json, fail, opened, option, print_json, put, say
 from harness.config import ConfigError
 from harness.model import Record, Status
 from harness.report.format import block
@@ -20,7 +20,6 @@ from harness.report.terminal import speedup_of
 from harness.runs import is_run
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
 from harness.sources import SourceFinder
-from harness.store import RunStore
 from harness.texts import read_source
 
 ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"
@@ -107,7 +106,7 @@ def _of_run(path: Path, solutions: Path) -> list[_Screened]:
     """The sources of a run's records, with what became of them."""
     finder = SourceFinder([solutions])
     found = []
-    for record in RunStore.open(path).records():
+    for record in opened(path).records():
         source = finder.source_of(record)
         held = screen(source) if source is not None else Screening(findings=(), unreadable=_why(record, solutions))
         told = (record.status.value, speedup_of(record))

@@ -10,10 +10,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.output import Json, print_json, put
+from harness.cli.output import Json, opened, print_json, put
 from harness.report import timeline
 from harness.runs import StoreError
-from harness.store import RunStore
 
 
 def timeline_command(
@@ -26,7 +25,7 @@ def timeline_command(
     Example:
       harness timeline results/20260131-120000-1f9c
     """
-    store = RunStore.open(run)
+    store = opened(run)
     found = timeline.stays(store.records())
     if not found:
         raise StoreError(f"{run}: no record says where and when it ran; runs of older versions do not")
