@@ -439,6 +439,15 @@ def test_a_memory_hog_is_ended(zygote: Zygote, tmp_path: Path, target: str) -> N
     assert limit * 0.9 < report.peak_memory_bytes < 4 * limit
 
 
+@full
+@pytest.mark.parametrize("target", ["hog_page_tables", "hog_inodes", "hog_sockets"])
+def test_who_has_the_kernel_hoard_memory_is_ended(zygote: Zygote, tmp_path: Path, target: str) -> None:
+    """What the kernel takes on a process's behalf is resident nowhere."""
+    with zygote.spawn(f"attacks:{target}", policy(max_memory_bytes=160 * MIB), tmp_path / "log") as child:
+        ask(child)
+        assert end(child).cause == "memory_limit"
+
+
 def test_a_modest_use_of_memory_is_measured(zygote: Zygote, tmp_path: Path) -> None:
     with zygote.spawn("honest:use_memory", policy(max_memory_bytes=512 * MIB), tmp_path / "log") as child:
         ask(child, None)

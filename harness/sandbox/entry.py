@@ -308,6 +308,7 @@ class Job:
                 zygote_alive=self.alive,
                 page=self.page,
                 scratch=filesystem.SCRATCH if self.scratch is None else (),
+                own_network="network_namespace" in self.findings.mechanisms and not self.policy.under_tool,
                 list_others=others,
                 end_others=end,
             )

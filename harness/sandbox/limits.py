@@ -4,7 +4,8 @@ Imports the policy. Rlimits are set in the child; the watch runs in its supervis
 
 Decision: RLIMIT_AS can't bound memory where CUDA runs (the driver reserves terabytes of addresses), RLIMIT_RSS does
 nothing, and a memory cgroup is often not ours to make. So the supervisor adds up what the kernel reports as resident
-(private and shared-memory pages of every process, and the pages of the private file systems), often enough that
+(private and shared-memory pages of every process, and the pages of the private file systems) and what it takes for
+itself on their behalf (page tables, entries of these file systems, as much as sockets can hold), often enough that
 `FILL_RATE_BYTES_PER_S` can't run far past the limit between two looks. Where a cgroup can be had it is used as well.
 Neither sees what a driver allocates in the kernel on a process's behalf (page-locked memory of CUDA); there the
 machine's own out-of-memory killer is the last resort, told by `oom_score_adj` to take the child first.
@@ -13,6 +14,7 @@ machine's own out-of-memory killer is the last resort, told by `oom_score_adj` t
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import resource
 from collections.abc import Iterable
@@ -25,6 +27,15 @@ FILL_RATE_BYTES_PER_S = 16 * 1024**3
 
 _SHORTEST_S = 0.01
 _LONGEST_S = 0.25
+_INODE_BYTES = 1024
+"""What the kernel takes for an empty file of a memory-backed file system: some 0.7 KiB for the inode, and its name."""
+
+_FREE_SOCKETS = 64
+"""Sockets that count for nothing, more than honest code has; each further one counts as if its buffers were full."""
+
+_SOCKET_BYTES = 8 * 1024**2
+"""What a socket can hold where the kernel does not say."""
+
 _DISK_PERIOD_S = 1.0
 _HIDING = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
 """What only a child meets us with that hides what it wrote: folders closed to its own user, or in one another so deep
@@ -56,9 +67,11 @@ def set_rlimits(policy: SandboxPolicy) -> None:
 class MemoryWatch:
     """Adds up the host memory of the processes it is told of, and says when to look again."""
 
-    def __init__(self, limit_bytes: int, scratch: Iterable[str]) -> None:
+    def __init__(self, limit_bytes: int, scratch: Iterable[str], *, own_network: bool = False) -> None:
+        """`own_network` says that all sockets of this process's network are theirs, so that they count."""
         self._limit_bytes = limit_bytes
         self._scratch = tuple(scratch)
+        self._own_network = own_network
         self.peak_bytes = 0
 
     def over(self, pids: Iterable[int]) -> bool:
@@ -68,6 +81,9 @@ class MemoryWatch:
             with suppress(OSError):
                 state = os.statvfs(folder)
                 used += (state.f_blocks - state.f_bfree) * state.f_frsize
+                used += (state.f_files - state.f_ffree) * _INODE_BYTES
+        if self._own_network:
+            used += max(0, sockets() - _FREE_SOCKETS) * socket_bytes()
         self._used = used
         self.peak_bytes = max(self.peak_bytes, used)
         return used > self._limit_bytes
@@ -123,13 +139,29 @@ def folder_bytes(folders: Iterable[str], enough: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Private and shared-memory pages of a process; 0 where it is gone. File pages are the page cache's."""
+    """Private and shared-memory pages of a process, and its page tables; 0 where it is gone. File pages are the page
+    cache's."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             text = file.read()
     except OSError:
         return 0
-    return sum(_field_kib(text, name) for name in (b"\nRssAnon:", b"\nRssShmem:")) * 1024
+    return sum(_field_kib(text, name) for name in (b"\nRssAnon:", b"\nRssShmem:", b"\nVmPTE:")) * 1024
+
+
+def sockets() -> int:
+    """How many sockets there are in this process's network; 0 where /proc does not tell."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/net/sockstat", "rb") as file:
+        return int(file.readline().split()[2])
+    return 0
+
+
+@functools.cache
+def socket_bytes() -> int:
+    """The most that a socket's sender may have on its way: the kernel grants twice the limit, for its own overhead."""
+    with suppress(OSError, ValueError), open("/proc/sys/net/core/wmem_max", "rb") as file:
+        return 2 * int(file.read())
+    return _SOCKET_BYTES
 
 
 def _field_kib(text: bytes, name: bytes) -> int:

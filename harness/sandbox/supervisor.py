@@ -120,16 +120,17 @@ def supervise(
     zygote_alive: int,
     page: AccountPage,
     scratch: tuple[str, ...],
+    own_network: bool,
     list_others: Callable[[], list[int]],
     end_others: Callable[[], None],
 ) -> None:
     """Watch over `target` until it and everything it started are gone; the last account is on `page` then.
 
     `zygote_alive` is the reading end of a pipe that only the zygote holds open; `list_others` names the processes
-    of this sandbox and `end_others` sends each of them SIGKILL.
+    of this sandbox and `end_others` sends each of them SIGKILL. `own_network` says that nobody else is in its network.
     """
     log = BoundedLog(log_pipe, log_file, policy.max_log_bytes)
-    memory = limits.MemoryWatch(policy.max_memory_bytes, scratch)
+    memory = limits.MemoryWatch(policy.max_memory_bytes, scratch, own_network=own_network)
     disk = limits.DiskWatch(policy.max_disk_bytes, [str(path) for path in policy.writable])
     ended = os.pidfd_open(target)
     poll = select.poll()

@@ -170,6 +170,44 @@ def hog_files(channel, fds):
     time.sleep(600)
 
 
+def hog_page_tables(channel, fds):
+    """Look at one page of zeros in every two megabytes: nothing of it is resident, but the kernel's own tables."""
+    channel.send({"started": True})
+    kept = []
+    while True:
+        block = mmap.mmap(-1, 2**40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+        block.madvise(mmap.MADV_NOHUGEPAGE)
+        for offset in range(0, len(block), 2**21):
+            block[offset]
+        kept.append(block)
+
+
+def hog_inodes(channel, fds):
+    """Make empty files, whose names and inodes are all that they take."""
+    channel.send({"started": True})
+    number = 0
+    while True:
+        number += 1
+        os.mknod(f"/tmp/{number}")
+
+
+def hog_sockets(channel, fds):
+    """Fill socket pairs that nobody reads from."""
+    channel.send({"started": True})
+    kept, data = [], bytes(2**16)
+    while True:
+        pair = socket.socketpair()
+        kept.append(pair)
+        for end in pair:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
+            end.setblocking(False)
+            try:
+                while True:
+                    end.send(data)
+            except BlockingIOError:
+                pass
+
+
 def spin_gpu(channel, fds):
     """A kernel that runs for minutes."""
     import torch
