@@ -334,7 +334,7 @@ class TestSolutions:
 
     def test_a_lone_file_needs_its_problem(self, tmp_path: Path, catalog: Catalog) -> None:
         path = write(tmp_path / "one_solution.py")
-        assert "use --problem" in findings(find_solutions, [path], catalog)[0]
+        assert "or name the problem by --problem" in findings(find_solutions, [path], catalog)[0]
         (solution,) = find_solutions([path], catalog, problem_id="1/16")
         assert (solution.problem_id, solution.author, solution.label) == ("level1/16", "local", "one_solution.py")
         (solution,) = find_solutions([path], catalog, problem_id="level1/16", author="me")

@@ -191,6 +191,7 @@ def test_what_can_not_be_evaluated_fails_the_submission(repo: Repo, call: Call, 
     assert "no problem 'level9/3'" in rejected["solutions/ann/level9/3_unknown.py"]
     assert "ann/level1/19_old.py: rename it" in rejected["solutions/mine/ann/level1/19_old.py"]
     assert "its path names no problem" in rejected["solutions/ann/level1/notes.py"]
+    assert not any("--" in reason for reason in rejected.values()), "harness ci has no such option"
     assert not any(str(tmp_path) in reason or "harness-ci-" in reason for reason in rejected.values())
 
 
@@ -315,7 +316,8 @@ def test_the_minimum_speedup_is_held_against_the_low_end_and_the_named_baseline(
     assert outcomes(record(speedup=2.2), compiled)["minimum_speedup"] == PASSED
     assert outcomes(record(speedup=2.0), compiled)["minimum_speedup"] == FAILED
     assert outcomes(record(), Gates(minimum_speedup=1.0, baseline="none_such"))["minimum_speedup"] == FAILED
-    assert outcomes(record(speedup=None, device=DeviceKind.HOST), eager)["minimum_speedup"] == SKIPPED
+    for speedup in (None, 1.0, 9.0):
+        assert outcomes(record(speedup=speedup, device=DeviceKind.HOST), eager)["minimum_speedup"] == SKIPPED
     assert outcomes(record(speedup=None), eager)["minimum_speedup"] == FAILED
 
 
@@ -325,6 +327,9 @@ def test_slower_beyond_noise_and_tolerance_is_a_regression() -> None:
     assert outcomes(record(speedup=1.97), gates, record(speedup=2.0))["no_regression"] == PASSED
     assert outcomes(record(speedup=3.0), gates, record(speedup=2.0))["no_regression"] == PASSED
     assert outcomes(record(), gates)["no_regression"] == SKIPPED
+    slower, before = (record(speedup=speedup, device=DeviceKind.HOST) for speedup in (1.0, 2.0))
+    assert outcomes(slower, gates, before)["no_regression"] == SKIPPED
+    assert outcomes(record(Status.data_race, device=DeviceKind.HOST), gates, before)["no_regression"] == FAILED
     other = replace(record(speedup=9.0), environment={"gpu": "NVIDIA L4"})
     assert outcomes(record(), gates, other)["no_regression"] == SKIPPED
 
@@ -405,6 +410,26 @@ def test_pages_escape_what_a_submission_chose() -> None:
     root = ElementTree.fromstring(junit(verdict).partition("\n")[2])
     assert root[0].get("failures") == "2"
     json.dumps(verdict.to_json(), allow_nan=False)
+
+
+def test_a_right_solution_that_breaks_a_rule_fails_by_the_rules_name() -> None:
+    slow = record(speedup=0.5, labels=("coerced_device",))
+    rules = Gates(minimum_speedup=1.0, refused_labels=("coerced_device",))
+    verdict = give_verdict(
+        [slow],
+        paths={slow.solution: ("solutions/ann/level1/19_x.py", "added", "")},
+        base_records=[],
+        gates=rules,
+        base="b",
+        head="h",
+        device="cuda",
+        workload="full",
+    )
+    (line,) = github_annotations(verdict)
+    assert "title=minimum_speedup%2C refused_labels::0.5x against eager, at least 0.495x; 1x is asked for; has " in line
+    failure = ElementTree.fromstring(junit(verdict).partition("\n")[2])[0][0][0]
+    assert failure.get("type") == "minimum_speedup, refused_labels"
+    assert (failure.get("message") or "").startswith("0.5x against eager, at least 0.495x")
 
 
 def test_annotations_stand_at_the_line_that_the_compiler_or_a_check_names() -> None:

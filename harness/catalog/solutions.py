@@ -173,7 +173,9 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
     """Read one file. Raises `ValueError` saying what is wrong with it."""
     problem = place.problem_id or wanted
     if problem is None:
-        raise ValueError(f"its path names no problem: use --problem level1/16, or a path like {_SHAPES}")
+        raise ValueError(
+            f"its path names no problem: take a path like {_SHAPES}, or name the problem by --problem level1/16"
+        )
     if wanted is not None and problem != wanted:
         raise ValueError(f"its path says {problem}, --problem says {wanted}")
     if problem not in catalog and problem not in catalog.unreadable:
@@ -273,7 +275,7 @@ def _within(path: Path, given: Path) -> bool:
 def _bad_author(name: str) -> str:
     return (
         f"{name!r:.120} can't be an author: letters, digits and . _ @ + = - only, at most 100; "
-        "name another by --author, or rename the folder"
+        "rename the folder, or name another by --author"
     )
 
 

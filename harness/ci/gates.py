@@ -12,7 +12,8 @@ which is optional:
       tolerance: 0.02               # a changed solution may take so much longer than its record at the base
     refused_labels: [unexplained_time, coerced_device]
 
-On the host device sources written for GPUs are not timed, and rules about speed are not applied to them.
+Rules about speed are not applied on the host device: it times plain C++ and torch, on a CPU. That something passed at
+the base and no longer does is a regression there too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from harness.scoring import EAGER, entries_of
 
 GATES_FORMAT = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
+_ON_HOST = "speed is not judged on the host device"
 _KEYS = frozenset({"format", "require_passed", "minimum_speedup", "no_regression", "refused_labels"})
 
 
@@ -139,10 +141,10 @@ def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
     (entry,) = entries_of([record], baseline=baseline)
     if record.status is not Status.passed:
         return GateResult(gate=name, outcome=SKIPPED, detail="it did not pass, so there is no speed to judge")
+    if record.device is DeviceKind.HOST:
+        return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
     if entry.speedup is None:
-        on_host = record.device is DeviceKind.HOST
-        why = "not timed on the host device" if on_host else f"it has no speedup against {baseline}"
-        return GateResult(gate=name, outcome=SKIPPED if on_host else FAILED, detail=why)
+        return GateResult(gate=name, outcome=FAILED, detail=f"it has no speedup against {baseline}")
     reached = entry.low if entry.low is not None else entry.speedup
     shown = f"{entry.speedup:.3g}x against {baseline}" + (f", at least {entry.low:.3g}x" if entry.low else "")
     outcome = PASSED if reached >= least else FAILED
@@ -156,6 +158,8 @@ def _no_slower(record: Record, difference: Difference | None, tolerance: float) 
     if difference.outcome in (Outcome.unlike, Outcome.untimed, Outcome.unjudged):
         why = "; ".join(difference.unlike) or difference.outcome.value
         return GateResult(gate=name, outcome=SKIPPED, detail=f"its record at the base can't be compared ({why})")
+    if record.device is DeviceKind.HOST and difference.ratio is not None:
+        return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
     if difference.regressed:
         ratio = "" if difference.ratio is None else f" ({difference.ratio:.3g}x as fast as at the base)"
         detail = f"{difference.outcome.value}: {difference.reason or 'slower beyond noise'}{ratio}"

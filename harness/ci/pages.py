@@ -107,12 +107,19 @@ def github_annotations(verdict: Verdict) -> list[str]:
         found.append(_command("error", held.path, None, "can't be evaluated", held.reason))
     for item in verdict.scored:
         if item.failed:
-            broken = "; ".join(result.detail for result in item.gates if result.outcome == FAILED)
-            found.append(_command("error", item.path, item.line, item.record.status.value, broken))
+            found.append(_command("error", item.path, item.line, *_failure(item)))
     for item in verdict.scored:
         if not item.failed and item.record.status in VERDICT_FREE:
             found.append(_command("warning", item.path, item.line, item.record.status.value, item.record.reason))
     return found[:MAX_ANNOTATIONS]
+
+
+def _failure(item: Scored) -> tuple[str, str]:
+    """What a submission failed of, in a word, and what it says: its status, or the rules that a right one broke."""
+    broken = [result for result in item.gates if result.outcome == FAILED]
+    passed = item.record.status is Status.passed
+    what = ", ".join(result.gate for result in broken) if passed else item.record.status.value
+    return what, "; ".join(result.detail for result in broken)
 
 
 def _command(kind: str, path: str, line: int | None, title: str, message: str) -> str:
@@ -171,9 +178,8 @@ def _case(item: Scored) -> ElementTree.Element:
         case.set("line", str(item.line))
     if item.failed:
         details = [f"{result.gate}: {result.detail}" for result in item.gates if result.outcome == FAILED]
-        failure = ElementTree.SubElement(
-            case, "failure", type=record.status.value, message=_xml(f"{record.status.value}: {record.reason}")
-        )
+        kind, message = _failure(item)
+        failure = ElementTree.SubElement(case, "failure", type=kind, message=_xml(message))
         failure.text = _xml("\n".join(details))
     elif record.status is Status.harness_error:
         ElementTree.SubElement(case, "error", type=record.status.value, message=_xml(record.reason))

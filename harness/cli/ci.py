@@ -109,7 +109,7 @@ def ci_command(
                 "cache_dir": cache,
             },
         )
-        say(f"{len(found)} solutions to score, {len(rejected)} that can't be, {len(ignored)} other changes ignored")
+        say(f"solutions to score: {len(found)}; that can't be: {len(rejected)}; other changes, ignored: {len(ignored)}")
         records: list[Record] = []
         fault = None
         with _no_commands_in_output(on=in_actions and not as_json):
@@ -209,8 +209,10 @@ def _submitted(
         try:
             (solution,) = find_solutions([path], catalog)
         except CatalogError as error:
-            # The message begins with the file's scratch place, which means nothing to anybody.
+            # The message begins with the file's scratch place, which means nothing to anybody, and may end with options
+            # that this command does not have.
             reason = str(error).removeprefix(f"{path}: ").replace(str(into), "").replace(str(catalog.root), "problems")
+            reason = reason.partition(", or name ")[0]
             rejected.append(ci.Rejected(path=entry.path, reason=reason))
             continue
         if labels.get(solution.label, entry.path) != entry.path:
