@@ -34,7 +34,8 @@ class Traits:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
     strides: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of the outputs, by their number, whose elements do not lie in order, in elements."""
+    """Of the outputs, by their number, whose elements do not lie in order, or get their sign where they are read; in
+    elements."""
 
     @property
     def contiguous(self) -> tuple[int, ...]:
@@ -126,7 +127,11 @@ class Oracle:
             tree=tree,
             shapes=tuple(tuple(leaf.shape) for leaf in outputs),
             dtypes=tuple(leaf.dtype for leaf in outputs),
-            strides={number: leaf.stride() for number, leaf in enumerate(outputs) if not leaf.is_contiguous()},
+            strides={
+                number: leaf.stride()
+                for number, leaf in enumerate(outputs)
+                if not leaf.is_contiguous() or leaf.is_neg() or leaf.is_conj()
+            },
         )
         if self._traits.draws_random:
             self._float32_because = "the reference draws random numbers in its forward"

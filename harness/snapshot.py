@@ -45,20 +45,21 @@ class Snapshot:
         return unflatten(tree, moved)
 
     def in_order(self, result: object, outputs: Sequence[int]) -> object:
-        """`result` with the elements of these outputs in order: another order is work left to whoever reads them."""
-        if isinstance(result, torch.Tensor) and result.is_contiguous():
+        """`result` with the elements of these outputs in order, and as they are: another order, or a sign that is
+        changed where they are read, is work left to whoever reads them."""
+        if isinstance(result, torch.Tensor) and _is_plain(result):
             return result
         leaves, tree = flatten(result)
         disordered = [
             number
             for number in outputs
-            if number < len(leaves) and leaves[number].layout is torch.strided and not leaves[number].is_contiguous()
+            if number < len(leaves) and leaves[number].layout is torch.strided and not _is_plain(leaves[number])
         ]
         if not disordered:
             return result
         self._disordered |= set(disordered)
         for number in disordered:
-            leaves[number] = leaves[number].contiguous()
+            leaves[number] = leaves[number].resolve_neg().resolve_conj().contiguous()
         return unflatten(tree, leaves)
 
     def take(self, result: object) -> None:
@@ -83,3 +84,8 @@ class Snapshot:
                 if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
                     slot.copy_(leaf)
         self.leaves = tuple(described)
+
+
+def _is_plain(leaf: torch.Tensor) -> bool:
+    """Whether the memory holds the elements, in order: torch negates and conjugates some views as they are read."""
+    return leaf.is_contiguous() and not leaf.is_neg() and not leaf.is_conj()

@@ -344,6 +344,10 @@ def test_elements_in_another_order_are_put_in_order_within_the_call(referee: Ref
     """Else the transposition would be left to whoever reads the result."""
     outcome = judge(referee, model("return torch.softmax(x, dim=1).t().contiguous().t()"), tmp_path, timed=True)
     assert (outcome.status, outcome.labels) == (Status.passed, ("other_layout",)), outcome
+    negated = PROBLEM.replace("torch.softmax(x, dim=1)", "-torch.softmax(x, dim=1)")
+    unread = model("return torch._neg_view(torch.softmax(x, dim=1))")
+    outcome = judge(referee, unread, tmp_path, held=problem(negated), timed=True)
+    assert (outcome.status, outcome.labels) == (Status.passed, ("other_layout",)), outcome
     transposed = PROBLEM.replace("torch.softmax(x, dim=1)", "torch.softmax(x, dim=1).t()")
     alike = judge(referee, model("return torch.softmax(x, 1).t()"), tmp_path, held=problem(transposed), timed=True)
     assert (alike.status, alike.labels) == (Status.passed, ()), alike
