@@ -203,6 +203,11 @@ def test_wrong_calls(repo: Repo, call: Call, tmp_path: Path, capsys: pytest.Capt
     assert main(["ci", "--base", "main", "--repository", str(tmp_path)]) == 2
     assert call("--problems", "elsewhere") == 2
     assert "the base main has no folder elsewhere: name its folder of problems" in capsys.readouterr().err
+    # A mistyped folder must not make every submission one that has nothing to score, or nothing to be compared with.
+    assert call("--solutions", "solution") == 2
+    assert "neither main nor HEAD has a folder solution: name that of solutions" in capsys.readouterr().err
+    assert call("--results", "result") == 2
+    assert "the base main has no folder result: name that of its runs" in capsys.readouterr().err
     repo.write(".ci/gates.yaml", "minimum_speedup: {speedup: fast}\n")
     repo.commit()
     assert call() == 2

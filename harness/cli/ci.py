@@ -34,6 +34,8 @@ from harness.scoring import By, leaderboard
 from harness.store import RunStore, write_whole
 
 GATES = ".ci/gates.yaml"
+SOLUTIONS, RESULTS = "solutions", "results"
+"""Folders that a repository may lack; others are named by somebody who has them."""
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -44,9 +46,9 @@ def ci_command(
     gates: Annotated[
         str | None, option("--gates", f"File of rules, as a path in the base revision.  [{GATES}, if it is there]")
     ] = None,
-    solutions: Annotated[str, typer.Option("--solutions", help="Folder of solutions in the repository.")] = "solutions",
+    solutions: Annotated[str, typer.Option("--solutions", help="Folder of solutions in the repository.")] = SOLUTIONS,
     problems: Annotated[str, typer.Option("--problems", help="Folder of problems in the repository.")] = "problems",
-    results: Annotated[str, typer.Option("--results", help="Folder of committed runs in the repository.")] = "results",
+    results: Annotated[str, typer.Option("--results", help="Folder of committed runs in the repository.")] = RESULTS,
     out: Annotated[Path, typer.Option("--out", help="Folder for what is found.")] = Path("ci-results"),
     repository: Annotated[Path, typer.Option("--repository", help="Any folder of the repository.")] = Path(),
     device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
@@ -79,6 +81,10 @@ def ci_command(
     _refuse_own_code(repo, base_commit)
     changed = repo.changes(repo.merge_base(base_commit, head_commit), head_commit)
     rules = _rules(repo, base_commit, gates)
+    if solutions != SOLUTIONS and not any(repo.entries(commit, [solutions]) for commit in (base_commit, head_commit)):
+        raise ConfigError(f"neither {base} nor {head} has a folder {solutions}: name that of solutions by --solutions")
+    if results != RESULTS and not repo.entries(base_commit, [results]):
+        raise ConfigError(f"the base {base} has no folder {results}: name that of its runs by --results")
     inside = [item for item in changed if _is_solution(item.path, solutions)]
     deleted = [item.path for item in inside if item.kind == "deleted"]
     ignored = [item.path for item in changed if item not in inside]
