@@ -617,6 +617,12 @@ def test_every_denied_call_is_denied(run: Run) -> None:
         assert {name: what for name, what in outcome.items() if what != error} == {}
 
 
+@full
+def test_descriptors_send_no_signals_of_ones_choice_and_keep_nobody_waiting(run: Run) -> None:
+    outcome = run("attacks:arrange_signals")["outcome"]
+    assert outcome == {"signal": "EPERM", "lease": "EPERM", "notice": "EPERM", "flags": "ok", "lock": "ok"}
+
+
 def system_calls() -> dict[str, int]:
     """This architecture's system calls by the compiler's headers."""
     source = "#include <sys/syscall.h>\n"

@@ -132,6 +132,11 @@ _SOCKETPAIR = (53, 199)
 _PRLIMIT = (302, 261)
 _SETPRIORITY = (141, 140)
 _IOPRIO_SET = (251, 30)
+_FCNTL = (72, 25)
+_FCNTL_DENIED = (10, 1024, 1026)
+"""F_SETSIG, F_SETLEASE and F_NOTIFY: another signal than SIGIO for what happens to a descriptor (one that lets a
+stopped process go on, or ends one), and leases, with which the owner of a file keeps everybody else's `open` waiting
+for most of a minute: where the harness runs as an ordinary user, its own files belong to the sandbox's user too."""
 _FIRST_ARGUMENT_NOT_INIT = {
     "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
@@ -177,6 +182,8 @@ def program(machine: str | None = None, *, network: bool = False) -> bytes:
         refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
         who = [(_LD_ABS, 0, 0, _ARGUMENTS_OFFSET + 8), (_JEQ, 1, 0, 0), refuse]
         code += _on(calls[column_of], 0, [(_JEQ, 1, 0, process), refuse, *who])
+    each = [((_JEQ, 0, 1, command), (_RET, 0, 0, _ERRNO | errno.EPERM)) for command in _FCNTL_DENIED]
+    code += _on(_FCNTL[column_of], 1, [instruction for pair in each for instruction in pair])
     for calls in _FIRST_ARGUMENT_NOT_INIT.values():
         code += _on(calls[column_of], 0, [(_JEQ, 0, 1, _INIT), (_RET, 0, 0, _ERRNO | errno.EPERM)])
     code.append((_RET, 0, 0, _ALLOW))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import platform
@@ -168,6 +169,22 @@ def hog_files(channel, fds):
             except OSError:
                 break
     time.sleep(600)
+
+
+def arrange_signals(channel, fds):
+    """Have the kernel send other signals than it would for descriptors, or keep others from opening an own file."""
+    with open("own", "wb") as file:
+        file.write(b"x")
+    reading, writing = os.pipe()
+    own, folder = os.open("own", os.O_RDONLY), os.open(".", os.O_RDONLY)
+    outcome = {
+        "signal": _outcome(lambda: fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGCONT)),
+        "lease": _outcome(lambda: fcntl.fcntl(own, fcntl.F_SETLEASE, fcntl.F_WRLCK)),
+        "notice": _outcome(lambda: fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_CREATE)),
+        "flags": _outcome(lambda: fcntl.fcntl(writing, fcntl.F_SETFL, os.O_NONBLOCK)),
+        "lock": _outcome(lambda: fcntl.lockf(os.open("own", os.O_RDWR), fcntl.LOCK_EX)),
+    }
+    channel.send({"outcome": outcome})
 
 
 def hog_page_tables(channel, fds):
