@@ -216,16 +216,19 @@ SAME_AT_MOST = 0.10
 """Widest share by which a speedup may be off 1 and still be called the same: beyond it, too little is known."""
 
 
+def may_be_one(speedup: float, low: float | None, high: float | None, *, floor: float) -> bool:
+    """Whether the speedup's interval, widened by the noise `floor` (a difference of logs) on both sides, holds 1."""
+    return math.log(low or speedup) - floor <= 0.0 <= math.log(high or speedup) + floor
+
+
 def same_within(speedup: float, low: float | None, high: float | None, *, floor: float) -> float | None:
     """The share within which this speedup is 1; None where it is not, or where too little is known to say so.
 
-    It is 1 where its interval, widened by the noise `floor` (a difference of logs) on both sides, holds 1. The share is
-    the farthest that the interval or the floor reaches: 0.004 is 0.4 %.
+    It is 1 where it `may_be_one`. The share is the farthest that the interval or the floor reaches: 0.004 is 0.4 %.
     """
-    ends = (math.log(low or speedup), math.log(high or speedup))
-    if not (ends[0] - floor <= 0.0 <= ends[1] + floor):
+    if not may_be_one(speedup, low, high, floor=floor):
         return None
-    share = math.expm1(max(floor, *(abs(end) for end in ends)))
+    share = math.expm1(max(floor, *(abs(math.log(end or speedup)) for end in (low, high))))
     return share if share <= SAME_AT_MOST else None
 
 

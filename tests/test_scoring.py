@@ -252,6 +252,19 @@ class TestDenominators:
         (row,) = leaderboard([record(speedup=1.004, half=0.001)])
         assert row.same_within is None, "no noise floor was measured"
 
+    def test_where_the_noise_hides_whether_it_is_faster_it_is_not_counted_as_faster(self) -> None:
+        wide: dict[str, object] = {"noise_floor": {"log_width": 0.5}}
+        (entry,) = entries_of([record(speedup=1.2, half=0.01, timing=wide)])
+        assert (entry.same_within, entry.counted) == (None, 1.0)
+        (entry,) = entries_of([record(speedup=0.7, half=0.01, timing=wide)])
+        assert (entry.same_within, entry.counted) == (None, 0.7), "nor is a slower one as fast"
+        narrow: dict[str, object] = {"noise_floor": {"log_width": 0.005}}
+        (entry,) = entries_of([record(speedup=1.05, half=0.13, timing=narrow)])
+        assert entry.counted == 1.0
+        assert score([entry]).fast_p[1.0] == 0.0
+        (entry,) = entries_of([record(speedup=1.2, half=0.13, timing=narrow)])
+        assert entry.counted == 1.2
+
     def test_inside_the_noise_floor_nothing_is_faster_than_1x(self) -> None:
         timing: dict[str, object] = {"noise_floor": {"log_width": 0.005}}
         for floor, share in ((timing, 0.0), ({}, 1.0)):

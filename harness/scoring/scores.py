@@ -34,7 +34,7 @@ from enum import StrEnum
 from typing import Any
 
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
-from harness.stats import same_within
+from harness.stats import may_be_one, same_within
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p for which fast_p is reported, as KernelBench does."""
@@ -122,8 +122,14 @@ class Entry:
 
     @property
     def counted(self) -> float | None:
-        """The speedup that fast_p counts: 1 where it is inside its noise floor, and so not above 1."""
-        return 1.0 if self.same_within is not None else self.speedup
+        """The speedup that fast_p counts: 1 where it is inside its noise floor. Where that, or the interval, is so wide
+        that little is known, it may be less than 1, but not more."""
+        if self.speedup is None or self.floor == 0.0:
+            return self.speedup
+        if self.same_within is not None:
+            return 1.0
+        unsure = may_be_one(self.speedup, self.low, self.high, floor=self.floor)
+        return min(1.0, self.speedup) if unsure else self.speedup
 
     @property
     def passed(self) -> bool:
