@@ -6,7 +6,8 @@ slot is at, and only then steals from another's. While nothing is ready it is to
 first, to get that ready meanwhile: it counts as the slot's own from then on.
 
 Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
-cache's entries.
+cache's entries. What each solution will take nobody knows: slots whose problems are quick to judge take over from those
+whose aren't, for which `tests/test_schedule_mixes.py` has simulations.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -42,16 +43,22 @@ class Foreseen(Generic[J]):
     jobs: tuple[J, ...]
 
 
-def choose(waiting: Counter[Hashable], mine: Hashable | None, others: Iterable[Hashable]) -> Hashable:
-    """The problem that a slot goes on with: its own, one that no other slot is at, or the one with most left.
+def choose(
+    waiting: Counter[Hashable], mine: Hashable | None, others: Iterable[Hashable], coming: Mapping[Hashable, int] = {}
+) -> Hashable:
+    """The problem that a slot goes on with: its own, one that no other slot is at, or the one with most left for each
+    that would be at it.
 
-    `waiting` counts what is ready of each problem, in the order in which they are to be done; it is not empty.
+    `waiting` counts what is ready of each problem, in the order in which they are to be done; it is not empty. `others`
+    has the problem of each other slot, `coming` counts what is not ready yet.
     """
     if mine is not None and waiting[mine]:
         return mine
-    taken = set(others)
-    free = next((problem for problem in waiting if problem not in taken and waiting[problem]), None)
-    return free if free is not None else max(waiting, key=lambda problem: waiting[problem])
+    at = Counter(others)
+    free = next((problem for problem in waiting if problem not in at and waiting[problem]), None)
+    if free is not None:
+        return free
+    return max(waiting, key=lambda problem: (waiting[problem] + coming.get(problem, 0)) / (1 + at[problem]))
 
 
 def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable, J]]:
@@ -94,9 +101,20 @@ class Schedule(Generic[J, B]):
                 if self._stopped or not self._waiting:
                     return None
                 if len(self._ready) + len(self._building) < self._ahead:
-                    self._building.append(self._waiting.popleft())
+                    self._building.append(self._next_waiting())
                     return self._building[-1]
                 self._changed.wait()
+
+    def _next_waiting(self) -> tuple[Hashable, J]:
+        """The first one whose problem has not the share of a slot built already: else one whose solutions take long to
+        judge would fill all that may be built ahead, and slots at others would leave these for it, and come back."""
+        share = self._ahead // max(1, len(self._open))
+        built = Counter([ready.problem for ready in self._ready])
+        built.update(problem for problem, _ in self._building)
+        number = next((n for n, (problem, _) in enumerate(self._waiting) if built[problem] < share), 0)
+        chosen = self._waiting[number]
+        del self._waiting[number]
+        return chosen
 
     def built(self, ready: Ready[J, B]) -> None:
         """A build that `next_build` gave out has succeeded."""
@@ -172,14 +190,16 @@ class Schedule(Generic[J, B]):
         return tuple(next(job for problem, job in jobs if problem == each) for each in likely)
 
     def upcoming(self, slot: str, count: int) -> list[Ready[J, B]]:
-        """What this slot will most likely take next, at most `count`; other slots leave it to this one if they can."""
+        """What this slot will most likely take next, at most `count`, one problem after another; other slots leave it
+        to this one if they can."""
         with self._changed:
-            self._meant[slot] = []
+            self._meant[slot], at = [], self._at.get(slot)
             for _ in range(min(count, len(self._ready))):
                 left = self._for(slot, apart_from=self._meant[slot])
                 if not left:
                     break
-                self._meant[slot].append(self._chosen(slot, left))
+                self._meant[slot].append(self._chosen(slot, left, at))
+                at = self._meant[slot][-1].problem
             return list(self._meant[slot])
 
     def _for(self, slot: str, apart_from: Sequence[Ready[J, B]] = ()) -> list[Ready[J, B]]:
@@ -187,10 +207,15 @@ class Schedule(Generic[J, B]):
         taken = [held for name, meant in self._meant.items() if name != slot for held in meant]
         return [ready for ready in self._ready if not any(ready is held for held in (*taken, *apart_from))]
 
-    def _chosen(self, slot: str, among: Sequence[Ready[J, B]]) -> Ready[J, B]:
+    def _chosen(self, slot: str, among: Sequence[Ready[J, B]], at: Hashable | None) -> Ready[J, B]:
+        """What this slot goes on with from that problem: not with what others are at or come to, if it can."""
         counts: Counter[Hashable] = Counter(ready.problem for ready in among)
         others = [problem for name, problem in self._at.items() if name != slot]
-        problem = choose(counts, self._at.get(slot), others)
+        for name, meant in self._meant.items():
+            if name != slot:
+                others += {held.problem for held in meant} - {self._at.get(name)}
+        coming = Counter(problem for problem, _ in (*self._building, *self._waiting))
+        problem = choose(counts, at, others, coming)
         return next(ready for ready in among if ready.problem == problem)
 
     def _pick(self, slot: str, left: Sequence[Ready[J, B]]) -> Ready[J, B]:
@@ -201,7 +226,7 @@ class Schedule(Generic[J, B]):
         free = [ready for ready in self._for(slot) if is_left(ready)]
         # A problem costs more to make ready again than an audit that was not begun ahead.
         same = [ready for ready in (*meant, *free) if ready.problem == self._at.get(slot)]
-        chosen = (same or meant or [self._chosen(slot, free or left)])[0]
+        chosen = (same or meant or [self._chosen(slot, free or left, self._at.get(slot))])[0]
         self._ready = deque(ready for ready in self._ready if ready is not chosen)
         self._at[slot] = chosen.problem
         self._judging += 1

@@ -123,7 +123,7 @@ def test_slots_leave_each_other_what_is_meant_for_them_as_long_as_there_is_more(
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 5), min_size=1), st.sets(st.sampled_from("abcdef")))
 def test_a_choice_is_always_something_that_waits(waiting: dict[str, int], others: set[str]) -> None:
-    held = Counter(waiting)
+    held: Counter[Hashable] = Counter(waiting)
     for mine in (None, *"abcdef"):
         chosen = choose(held, mine, others)
         assert waiting[str(chosen)] > 0
@@ -369,8 +369,28 @@ def visited(jobs: Sequence[tuple[Hashable, str]], slots: str) -> list[int]:
 
 
 def test_slots_of_equal_problems_make_each_ready_once() -> None:
-    """Eight problems of four jobs on four slots: nobody comes to another's problem, as all do where they are built one
-    problem after another."""
+    """Eight problems of four jobs on four slots: nobody comes to another's problem, in whichever order they are."""
     jobs = [(name, f"{name}{number}") for name in "abcdefgh" for number in range(4)]
-    assert visited(jobs, "wxyz") == [8, 8, 8, 8]
+    assert visited(jobs, "wxyz") == [2, 2, 2, 2]
     assert visited(dealt(jobs, 4), "wxyz") == [2, 2, 2, 2]
+
+
+def test_who_comes_next_to_a_problem_is_meant_to_stay_with_it() -> None:
+    schedule = filled("a1", "b1", "a2", "b2", "c1", "d1", "c2", "d2")
+    assert [take(schedule, "x"), take(schedule, "y")] == ["a1", "b1"]
+    assert [take(schedule, "x"), take(schedule, "y")] == ["a2", "b2"]
+    assert [ready.job for ready in schedule.upcoming("x", 2)] == ["c1", "c2"]
+    assert [ready.job for ready in schedule.upcoming("y", 2)] == ["d1", "d2"]
+
+
+def test_one_problem_does_not_fill_all_that_may_be_built_ahead() -> None:
+    schedule = planned(*(f"a{n}" for n in range(9)), "b1", "c1", ahead=6)  # for three slots
+    assert [schedule.next_build() for _ in range(4)] == [("a", "a0"), ("a", "a1"), ("b", "b1"), ("c", "c1")]
+    assert [schedule.next_build() for _ in range(2)] == [("a", "a2"), ("a", "a3")], "nothing else is left"
+
+
+def test_the_problem_with_most_left_for_each_slot_is_shared() -> None:
+    waiting: Counter[Hashable] = Counter({"a": 4, "b": 3})
+    assert choose(waiting, None, ["a", "b"]) == "a"
+    assert choose(waiting, None, ["a", "a", "b"]) == "b"
+    assert choose(waiting, None, ["a", "b"], {"b": 2}) == "b", "what is not built yet counts too"
