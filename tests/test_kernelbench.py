@@ -99,6 +99,9 @@ def test_a_failure_or_a_missing_time_can_not_spoil_a_mean(absent: float | None) 
     assert found.geomean == 2.0
     assert (found.correct, found.fast_p[0.0], found.fast_p[1.0]) == (2, 2 / 3, 1 / 3)
     assert metrics([0, 0], [1.0, 1.0], [absent, absent]).geomean is None
+    assert metrics([0, 0], [1.0, 1.0], [absent, absent]).fast_p[1.0] == 0.0
+    untimed = metrics([1, 0], [absent, absent], [0.5, 0.5]).fast_p
+    assert (untimed[0.0], untimed[0.5], untimed[1.0]) == (0.5, None, None), "not 0: nothing is known of their speed"
 
 
 def test_pass_at_k_has_their_keys_and_values() -> None:
@@ -160,7 +163,7 @@ def test_import_makes_a_run_that_the_leaderboard_understands(theirs: Path, tmp_p
     (row,) = leaderboard(done.records, by=By.author)
     assert (row.passed, row.results, row.unjudged) == (2, 7, 2)
     assert row.speedup == pytest.approx(0.5)
-    assert any("2 null entries" in note for note in done.notes)
+    assert any("null entries: 2;" in note for note in done.notes)
 
 
 def test_what_does_not_fit_on_the_disk_leaves_no_part_of_a_run(theirs: Path, tmp_path: Path) -> None:

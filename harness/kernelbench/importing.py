@@ -110,7 +110,7 @@ def import_results(
         why = "the baseline has no time for them" if times else "no baseline was given"
         notes.append(f"{untimed} correct without a speedup against eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
-        notes.append(f"{absent} null entries: nothing is known of these, and they count in no share")
+        notes.append(f"null entries: {absent}; nothing is known of these, and they count in no share")
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
         notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another one")
     figures = metrics_of(samples, next(iter(times.values()), {}))

@@ -48,19 +48,21 @@ def metrics(
     """The metrics over problems given in one order: is it correct, the baseline's time, its own time.
 
     The two times share a unit; absent ones (None, -1, NaN) leave a correct one without a speedup: it counts for
-    fast_0, which is correctness, and for no other p. Raises `ValueError` where the lengths differ.
+    fast_0, which is correctness, and for no other p. Where that is so of all correct ones, nothing is known of the other
+    p, and they are None. Raises `ValueError` where the lengths differ.
     """
     ratios: list[float | None] = []
     for right, theirs, own in zip(correct, baseline, actual, strict=True):
         base, mine = positive(theirs), positive(own)
         ratios.append(base / mine if right and base is not None and mine is not None else None)
     solved: list[float | None] = [1.0 if right else None for right in correct]
+    timed = not any(correct) or any(ratio is not None for ratio in ratios)
     return Metrics(
         problems=len(ratios),
         compiled=sum(map(bool, correct)) if compiled is None else compiled,
         correct=sum(map(bool, correct)),
         geomean=geometric_mean(ratio for ratio in ratios if ratio is not None),
-        fast_p={p: fast_p(solved if p == 0.0 else ratios, p) for p in thresholds},
+        fast_p={p: fast_p(solved if p == 0.0 else ratios, p) if timed or p == 0.0 else None for p in thresholds},
     )
 
 
