@@ -30,6 +30,7 @@ from harness.cli.output import (
     say,
 )
 from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, compare_runs
+from harness.config import ConfigError
 from harness.model import Record
 from harness.report import differences
 from harness.report import format as show
@@ -47,7 +48,7 @@ def compare_command(
     force: Annotated[
         bool, typer.Option("--force", help="Compare the times of results measured under other conditions too.")
     ] = False,
-    problem: Annotated[str | None, option("--problem", "Problem of files whose path names none: level1/16.")] = None,
+    problem: Annotated[str | None, option("--problem", "For solutions: theirs, where no path names it.")] = None,
     device: Annotated[str | None, option("--device", "For solutions: auto, cuda or host.  [auto]")] = None,
     workload: Annotated[
         str | None, option("--workload", "For solutions: sizes.  [full on cuda, small on host]")
@@ -81,6 +82,17 @@ def compare_command(
             raise StoreError(f"{path}: a run is named by its folder, {path.parent}")
     if before.is_file() != after.is_file():
         raise StoreError(f"{before} and {after}: compare two runs (folders) or two solutions (files)")
+    given = {
+        "--problem": problem,
+        "--device": device,
+        "--workload": workload,
+        "--timing-budget": timing_budget,
+        "--problems": problems,
+        "--config": config,
+        "--out": out,
+    }
+    if before.is_dir() and (idle := [name for name, value in given.items() if value is not None]):
+        raise ConfigError(f"{' and '.join(idle)}: for solutions, which are evaluated; runs are compared as they are")
     if before.is_file():
         options: dict[str, object] = {
             "problem": problem,

@@ -48,8 +48,8 @@ def metrics(
     """The metrics over problems given in one order: is it correct, the baseline's time, its own time.
 
     The two times share a unit; absent ones (None, -1, NaN) leave a correct one without a speedup: it counts for
-    fast_0, which is correctness, and for no other p. Where that is so of all correct ones, nothing is known of the other
-    p, and they are None. Raises `ValueError` where the lengths differ.
+    fast_0, which is correctness, and for no other p. Where that is so of all correct ones, nothing is known of the
+    other p, and they are None. Raises `ValueError` where the lengths differ.
     """
     ratios: list[float | None] = []
     for right, theirs, own in zip(correct, baseline, actual, strict=True):
