@@ -27,6 +27,7 @@ from harness.build import (
     NvccToolchain,
     build_solution,
 )
+from harness.build.toolchain import Plan
 from harness.model import Status
 from harness.sandbox import limits
 
@@ -448,3 +449,29 @@ def test_a_build_that_leaves_folders_in_one_another_without_end_ends_nobody_else
     assert outcome.failure.status is Status.compile_error, outcome.failure
     assert list((build.cache.root / "drafts").iterdir()) == []
     assert build("build(2)").failure is None
+
+
+class Broken(NvccToolchain):
+    """One that fails in a way that nobody foresaw."""
+
+    def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
+        raise ZeroDivisionError("of ours")
+
+
+def test_a_fault_of_ours_met_by_one_solution_ends_nobody_elses(build: Builder, tmp_path: Path) -> None:
+    sound, build.toolchain = build.toolchain, Broken((), tmp_path / "cache")
+    failure = build("build(1)").failure
+    assert failure is not None
+    assert failure.status is Status.harness_error
+    assert "ZeroDivisionError: of ours" in failure.reason
+    assert "test_build_builder.py" in failure.detail
+    build.toolchain = sound
+    assert build("build(1)").failure is None
+
+
+def test_a_name_that_is_no_text_ends_nobodys_run(build: Builder) -> None:
+    """It can't be written into a file, nor into the log: torch itself refuses it where the solution runs."""
+    outcome = build('load_inline("half\\ud800", "int f();", functions=["f"])')
+    assert outcome.failure is None
+    assert outcome.modules == ()
+    assert any("left to the run" in note for note in outcome.notes)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +33,9 @@ from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Toolchain
 from harness.build.torchinfo import find_torch
 from harness.build.zygotes import BuilderZygotes
+from harness.environment import MachineError
 from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import Mode, leftovers
+from harness.sandbox import Mode, SandboxUnavailable, leftovers
 from harness.zygote import ZygoteError
 
 _MAX_ROUNDS = 4
@@ -62,8 +64,9 @@ def build_solution(
     `timeout_s` is for compiling one extension, `import_timeout_s` for importing and constructing. All output is
     appended to `log_path`. `begun` is what was begun of it already (`begin_ahead`); it is closed in the end.
 
-    A fault of the submission is the outcome's `failure`; one of the harness (a dead zygote) is a `harness_error` there.
-    Raises `SandboxUnavailable` (a strict sandbox that can't be had), `CacheError`, `MachineError`.
+    A fault of the submission is the outcome's `failure`; one of the harness (a dead zygote, an exception that nobody
+    foresaw) is a `harness_error` there. Raises `SandboxUnavailable` (a strict sandbox that can't be had), `CacheError`,
+    `MachineError`, and `OSError` where the log can't be written.
     """
     begin = time.monotonic()
     if begun is None:
@@ -94,6 +97,17 @@ def build_solution(
             # Whatever the tools said then, it may have been this: no verdict on the submission.
             raise CacheError(lack)
         return build.outcome(failure, time.monotonic() - begin)
+    except (CacheError, MachineError, SandboxUnavailable, OSError):
+        raise
+    except Exception as error:
+        # Ours to mend, and met by this submission alone so far: the others' builds go on.
+        failure = Failure(
+            status=Status.harness_error,
+            reason=one_line(f"a fault of the harness while building: {type(error).__name__}: {error}"),
+            evidence={"phase": "build"},
+            detail=traceback.format_exc(),
+        )
+        return BuildOutcome(failure=failure, wall_s=time.monotonic() - begin)
     finally:
         begun.close()
         leftovers.remove(work)
@@ -254,4 +268,4 @@ class _Build:
         """Add a job's output to the solution's log."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            log.write(f"\n== {what} ==\n".encode() + data)
+            log.write(f"\n== {what} ==\n".encode(errors="replace") + data)

@@ -26,6 +26,8 @@ MAX_FLAG_CHARS = 4096
 MAX_FUNCTIONS = 4096
 MAX_NAME_CHARS = 200
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
 _CUDA_SUFFIXES = (".cu", ".cuh")
 """What torch takes for CUDA (`_is_cuda_file`)."""
 
@@ -74,7 +76,7 @@ class ExtensionSpec:
     use_pch: bool = False
 
     def __post_init__(self) -> None:
-        if not self.name or len(self.name) > MAX_NAME_CHARS or "\0" in self.name or "\n" in self.name:
+        if not self.name or len(self.name) > MAX_NAME_CHARS or not _is_text(self.name) or "\n" in self.name:
             raise SpecError(f"the name of an extension is one short line of text, not {self.name!r:.80}")
         if not (self.cpp_sources or self.cuda_sources or self.compiled):
             raise SpecError(f"extension {self.name!r} has no sources")
@@ -90,10 +92,13 @@ class ExtensionSpec:
             self.extra_include_paths,
             arches,
         ):
-            if len(flags) > MAX_FLAGS or any(len(flag) > MAX_FLAG_CHARS or "\0" in flag for flag in flags):
-                raise SpecError(f"extension {self.name!r} has too many or too long flags")
-        if self.functions is not None and len(self.functions) > MAX_FUNCTIONS:
-            raise SpecError(f"extension {self.name!r} binds more than {MAX_FUNCTIONS} functions")
+            if len(flags) > MAX_FLAGS or any(len(flag) > MAX_FLAG_CHARS or not _is_text(flag) for flag in flags):
+                raise SpecError(f"extension {self.name!r} has too many or too long flags, or some that are no text")
+        functions = self.functions or ()
+        if len(functions) > MAX_FUNCTIONS or not all(_is_text(text) for pair in functions for text in pair):
+            raise SpecError(
+                f"extension {self.name!r} binds more than {MAX_FUNCTIONS} functions, or some that are no text"
+            )
         paths = [file.path for file in self.files]
         folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
         if any(not _is_inside(path) for path in paths) or len(set(paths)) != len(paths) or folders & set(paths):
@@ -179,6 +184,11 @@ _FLAG_FIELDS = (
     "keep_intermediates",
     "use_pch",
 )
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written into a file or a command line: without half of a surrogate pair, and without a NUL."""
+    return "\0" not in text and not _SURROGATES.search(text)
 
 
 def is_cuda_file(path: str) -> bool:
