@@ -627,12 +627,28 @@ class TestTheCommand:
         assert self.call(root, "--out", str(out)) == 2
         assert "--resume" in capsys.readouterr().err
         assert self.call(root, "--out", str(out), "--resume", "--json") == 0
-        told = json.loads(capsys.readouterr().out)
+        printed = capsys.readouterr()
+        told = json.loads(printed.out)
         assert [row["problem"] for row in told["rows"]] == ["level1/2"]
+        assert f"1 of 2 problems have all their times in {out} already" in printed.err
         assert pages.from_csv((out / "baselines.csv").read_text())[0] == first
         held = json.loads((out / "environment.json").read_text())
         assert held["format"] == 1
         assert len(held["sessions"]) == 2
+
+    def test_one_time_of_eager_is_told(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Beside itself eager has two, and the table told another than the line before it."""
+        assert self.call(root, "level1/1") == 0
+        printed = capsys.readouterr()
+        (row,) = [line.split() for line in printed.out.splitlines() if line.strip().startswith("level1/1 ")]
+        assert f"eager {row[2]} {row[3]};" in printed.err
+
+    def test_no_solution_of_what_was_asked_for(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        solution = root / "solutions" / "ann" / "level1" / "2_mine.py"
+        solution.parent.mkdir(parents=True)
+        solution.write_text("class ModelNew: ...\n")
+        assert self.call(root, "level1/1", "--solved", str(root / "solutions")) == 2
+        assert "no solution there is of a problem that was asked for" in capsys.readouterr().err
 
     def test_what_the_budget_left_is_measured_as_the_message_says(
         self, root: Path, capsys: pytest.CaptureFixture[str]

@@ -126,6 +126,8 @@ def baseline_command(
         say(f"{reason}; the others are measured")
     files = None if out is None else _Files(out, found, kind, gpus, resume=resume)
     ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
+    if done_before := sum(not names for _, names in ahead):
+        say(f"{done_before} of {len(ahead)} problems have all their times in {out} already")
     cache_dir = ready_cache(cache_folder(cache))
     done = _measure(
         [(held, names) for held, names in ahead if names],
@@ -196,6 +198,8 @@ def _chosen(
     if solved is not None:
         of = {item.problem_id for item in find_solutions([solved], catalog)}
         ids = [key for key in ids if key in of]
+        if not ids:
+            raise CatalogError([f"{solved}: no solution there is of a problem that was asked for"])
     found = []
     unreadable = []
     for key in ids:

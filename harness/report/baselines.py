@@ -210,7 +210,8 @@ def table(rows: Sequence[Row]) -> Table:
         grouped.setdefault((row["problem"], row["workload"]), {})[row["baseline"]] = row
     for (problem, _), own in sorted(grouped.items(), key=lambda item: problem_order(item[0][0])):
         any_row, eager = next(iter(own.values())), own.get(Baseline.EAGER.value)
-        eager_s = next((time_s for row in own.values() if (time_s := number(row, "eager_s")) is not None), None)
+        beside_others = next((held_s for row in own.values() if (held_s := number(row, "eager_s")) is not None), None)
+        eager_s = (number(eager, "device_s") if eager else None) or beside_others
         light_s = number(any_row, "sol_time_s")
         share = show.share(light_s / eager_s) if light_s and eager_s else show.ABSENT
         time = show.duration(eager_s) if eager_s else _why(eager) if eager else show.ABSENT
