@@ -36,7 +36,7 @@ from harness.parsing import (
 )
 from harness.policies import KEYS as POLICY_KEYS
 from harness.policies import Policy, parse_policy
-from harness.texts import NotText, read_yaml
+from harness.texts import NotText, read_yaml, reason_of
 
 DevicePolicy = Literal["strict", "coerce"]
 """What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
@@ -327,7 +327,7 @@ def _load(file: Path) -> tuple[dict[str, object], Path]:
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such configuration file") from None
     except (OSError, NotText) as error:
-        raise ConfigError(f"{file}: can't be read: {error}") from error
+        raise ConfigError(f"{file}: can't be read: {reason_of(error)}") from error
     except ValueError as error:
         raise ConfigError(f"{file}: {error}") from error
     if value is None:

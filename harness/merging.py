@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +64,18 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
     with whole_run(into, config=same["config"], environment=same["environment"], merged_from=sources) as merged:
         for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
-            log = store.log_path(record.solution)
-            if log.is_file():
-                shutil.copyfile(log, merged.log_path(record.solution))
+            if (log := _log(store, record)) is not None:
+                merged.log_path(record.solution).write_bytes(log)
             merged.append(record)
     return MergeReport(records=len(chosen), superseded=total - len(chosen), notes=tuple(notes))
+
+
+def _log(store: RunStore, record: Record) -> bytes | None:
+    path = store.log_path(record.solution)
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}; mend that, or remove it") from error
 
 
 def _counts_more(record: Record, held: Record) -> bool:

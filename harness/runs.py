@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import yaml
 
 from harness.model import RECORD_FORMAT, RUN_FORMAT, Record
-from harness.texts import parse_yaml
+from harness.texts import parse_yaml, reason_of
 
 Identity = tuple[str, str, str, str]
 
@@ -140,7 +140,7 @@ def read_head(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise StoreError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
+        raise StoreError(f"{path}: can't be read: {' '.join(reason_of(error).split())}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: must hold `key: value` lines")
     version = value.get("format", RUN_FORMAT)

@@ -17,6 +17,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+def reason_of(error: Exception) -> str:
+    """What an exception of reading says, without the number and the path that Python puts around an `OSError`'s."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
 class NotText(ValueError):
     """A file is not UTF-8. `byte` (from 0) and `line` (from 1) are where the first wrong one is."""
 

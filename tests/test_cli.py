@@ -489,6 +489,31 @@ def test_show_names_what_it_may_have_been(place: Path, call: Call, wanted: str, 
     assert said in done.err
 
 
+def test_files_that_can_not_be_read_are_told_in_a_few_words(place: Path, call: Call) -> None:
+    evaluated(call)
+    (place / "results/r1/run.yaml").unlink()
+    (place / "results/r1/run.yaml").mkdir()
+    done = call("show", "results/r1")
+    assert (done.code, done.err) == (2, "harness: results/r1/run.yaml: can't be read: Is a directory\n")
+    (place / "results/r1/run.yaml").rmdir()
+    done = call("eval", "solutions", "--config", "results")
+    assert (done.code, done.err) == (2, "harness: results: can't be read: Is a directory\n")
+    (place / "problems/level1/workloads.yaml").mkdir()
+    done = call("problems", "list")
+    assert (done.code, done.err) == (2, "harness: problems/level1/workloads.yaml: Is a directory\n")
+    store = RunStore.open(place / "results/r1")
+    log = store.log_path(store.records()[0].solution)
+    log.unlink()
+    log.symlink_to("/proc/self/mem")  # a file that nobody can read from its beginning
+    for command in (["show", "results/r1", "--feedback"], ["merge", "results/r1", "--into", "results/r2"]):
+        done = call(*command)
+        assert done.code == 2
+        assert done.err.splitlines()[
+            -1
+        ] == f"harness: {log.relative_to(place)}: can't be read: Input/output error; " + ("mend that, or remove it")
+    assert not (place / "results/r2").exists()
+
+
 def test_show_tells_of_a_line_that_was_cut_short(place: Path, call: Call) -> None:
     evaluated(call)
     path = place / "results/r1/records.jsonl"

@@ -38,7 +38,7 @@ from typing import Any
 
 from harness.model import Costs, Failure, InputRules, PrecisionClass, Problem, Status, Workload, digest_text, one_line
 from harness.sizes import SizeError, check_size, constants, evaluate
-from harness.texts import NotText, as_text, read_yaml
+from harness.texts import NotText, as_text, read_yaml, reason_of
 
 WORKLOADS_FORMAT = 1
 """Version of `workloads.yaml`; a reader accepts this and every smaller one."""
@@ -248,7 +248,7 @@ def _read_declarations(path: Path, files: Mapping[int, Path], findings: list[str
     try:
         held = read_yaml(path)
     except (OSError, ValueError) as error:
-        findings.append(f"{path}: {error}")
+        findings.append(f"{path}: {reason_of(error)}")
         return {}
     if not isinstance(held, dict) or set(held) != {"format", "problems"} or not isinstance(held["problems"], dict):
         findings.append(f"{path}: it must have the keys format and problems (by number), and no other")

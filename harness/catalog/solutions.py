@@ -24,7 +24,7 @@ from pathlib import Path
 
 from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
 from harness.model import Failure, Solution, Status
-from harness.texts import NotText, as_text, read_yaml
+from harness.texts import NotText, as_text, read_yaml, reason_of
 
 MAX_SOURCE_BYTES = 4 * 2**20
 """Largest file taken for a solution; real ones have a few kilobytes."""
@@ -255,7 +255,7 @@ def _read_author(path: Path, name: str) -> Author:
             raise ValueError("too large, or a link that leads elsewhere")
         held = read_yaml(path)
     except (OSError, ValueError) as error:
-        raise CatalogError([f"{path}: {error}"]) from error
+        raise CatalogError([f"{path}: {reason_of(error)}"]) from error
     if not isinstance(held, dict) or any(
         key not in _AUTHOR_KEYS or not isinstance(text, str) for key, text in held.items()
     ):

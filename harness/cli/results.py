@@ -99,7 +99,10 @@ def source_roots(solutions: Sequence[Path] | None, stores: Sequence[RunStore]) -
 def log_of(store: RunStore, record: Record) -> str | None:
     """The text of a record's log file, compiler output included; None where there is none."""
     path = store.log_path(record.solution)
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror or error}; mend that, or remove it") from error
 
 
 def _matching(records: Sequence[Record], wanted: str) -> list[Record]:
