@@ -127,7 +127,7 @@ class _Trusted(Session):
 
     def with_pauses(self, sets: int) -> Calibration:
         """What bursts over `sets` sets take beside the device times of their calls."""
-        bursts = []
+        bursts: list[tuple[float, list[float]]] = []
         for number in range(BURSTS + 1):
             turns = plan_turns(sets, self._secret, number + 1)
             self._bench.mask([turn.index for turn in turns])

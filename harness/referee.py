@@ -19,37 +19,27 @@ from typing import Any
 
 import torch
 
-from harness import empty, peaks, walls
+from harness import walls
 from harness.alongside import NO_MEMORY, Alongside
+from harness.athand import WARMING, AtHand, variants
 from harness.auditor import Auditor
 from harness.baselines import Keeper
 from harness.bench import Bench, NoRoom
 from harness.conversation import open_request
-from harness.datasheets import Peaks
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
-from harness.learning import learn, learn_again
-from harness.lint import Soundness
-from harness.model import DeviceKind, Problem, Status, Workload, one_line
+from harness.model import DeviceKind, Status, one_line
 from harness.prefork import Head, Prefork, Purpose
 from harness.queues import queues_for
-from harness.quiet import NONSTOP_SETS, Known
 from harness.reference import ProblemError
-from harness.session import EXTRA_SETS, Session, Terms, failed
+from harness.session import Session, Terms, failed
 from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.whereabouts import NOWHERE, Step, Whereabouts
+from harness.whereabouts import NOWHERE, Whereabouts
 from harness.zygote import Zygote
-
-STRESS_DRAWS = 2
-"""Draws of each stress variant: one draw may hide a mistake (a lost term that happens to be near zero)."""
-
-WARMING = 2
-"""How often a problem is learnt ahead for what that loads: the second contestant of trusted code is the first to be
-kept (`Standby.give_back`)."""
 
 LATEST_PREPARED = 8
 """So many preparations are told at most: where builds fail, nobody is judged after one."""
@@ -84,27 +74,31 @@ class Referee:
         self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
         self._standby = Standby(self._trusted_guest)
         self._hush = Hush(auditor, config.device_index, self._prefork)
-        self._bench: Bench | None = None
+        self.at_hand = AtHand(
+            config,
+            self.device,
+            self._secret,
+            standby=self._standby,
+            hush=self._hush,
+            terms=self._terms,
+            whereabouts=whereabouts,
+        )
         self._alongside = Alongside(
             config,
             self.device,
             self._secret,
             auditor,
             gpu_minor=self._gpu_minor,
-            calls=lambda problem: len(self._variants(problem)),
-            full=lambda task: self._ready_bench(task)[0],
+            calls=lambda problem: len(variants(self.config, problem)),
+            full=lambda task: self.at_hand.ready(task)[0],
             examine=self._examine,
             whereabouts=whereabouts,
         )
         self._sides: dict[str, SideCheck | None] = {}
         self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}
-        self._known: Known | None = None
-        self._peaks: Peaks | None = None
         # Beside eager, which is timed with every solution.
         self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
-        self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
-        self._warmed = 0
         self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
         """What was prepared since a solution was judged, for the record of the next one."""
 
@@ -118,37 +112,8 @@ class Referee:
         for side, _outcome in self._owed.values():
             side.cancel()
         self._owed.clear()
-        self._drop_bench()
+        self.at_hand.close()
         self._alongside.close()
-
-    def _drop_bench(self) -> None:
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
-            self._known = None
-
-    def bench_for(self, problem: Problem, workload: Workload) -> Bench:
-        """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
-        held = self._bench
-        if held is not None and (held.problem.digest, held.workload) == (problem.digest, workload):
-            return held
-        self._drop_bench()
-        with self.whereabouts.at(problem, workload, Step.READY):
-            self._bench = Bench(
-                problem,
-                workload,
-                self.device,
-                sets_wanted=max(self.config.sets_per_burst + EXTRA_SETS, len(self._variants(problem)) + 1),
-                secret=self._secret,
-                small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
-                whereabouts=self.whereabouts,
-            )
-        return self._bench
-
-    def _variants(self, problem: Problem) -> list[tuple[str, int]]:
-        """Variant and part of each call of the verification: own inputs with several seeds, each other one twice."""
-        stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
-        return [("own", part) for part in range(self.config.seeds)] + stress
 
     def prepare(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
         """Get ready, step by step, what judging the first of these tasks takes before its solution is needed, and what
@@ -165,11 +130,11 @@ class Referee:
         note: dict[str, Any] = {"problem": first.problem.id, "begin_unix_s": time.time(), "steps_s": spent}
         self._prepared.append(note)
         steps: list[tuple[str, Callable[[], object]]] = [
-            ("problem", lambda: self.bench_for(first.problem, first.workload)),
-            ("problem", lambda: self._ready_bench(first)),
+            ("problem", lambda: self.at_hand.bench_for(first.problem, first.workload)),
+            ("problem", lambda: self.at_hand.ready(first)),
             ("small", lambda: self._ready_small(first)),
-            *[("warming", lambda: self._warm_up_learning(first))] * WARMING,
-            ("peaks", self._find_peaks),
+            *[("warming", lambda: self.at_hand.warm_up(first))] * WARMING,
+            ("peaks", self.at_hand.find_peaks),
             *(("others_small", functools.partial(self._ready_small, each)) for each in others),
         ]
         self._fork_trusted(first)
@@ -186,7 +151,7 @@ class Referee:
                 yield
         finally:
             note["end_unix_s"] = time.time()
-            ledger = {} if self._bench is None else self._bench.ledger.close()
+            ledger = {} if self.at_hand.bench is None else self.at_hand.bench.ledger.close()
             note["defences_s"] = ledger | self._hush.spent()
 
     def prove(self, task: Task) -> None:
@@ -196,13 +161,7 @@ class Referee:
         What is wrong with the problem, or finds no room, is told when a solution to it is judged. Anything else raises.
         """
         with suppress(ProblemError, *NO_MEMORY):
-            bench, _ = self._ready_bench(task)
-            with self.whereabouts.at(task.problem, task.workload, Step.READY):
-                for variant, part in self._variants(task.problem):
-                    bench.draw(0, variant, part=part)
-                    bench.truth(0)
-                    bench.answer(0)
-                self.device.synchronize()
+            self.at_hand.run_all(task)
             self._ready_small(task)
 
     def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
@@ -230,7 +189,7 @@ class Referee:
         self._owed.clear()
 
     def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
-        if self._auditor is not None and self._is_at_hand(task):
+        if self._auditor is not None and self.at_hand.has(task):
             self._fork_ahead(task)  # its contestant is what will be waited for: it opens its device beside what follows
         # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
         for each in (task, *ahead):
@@ -271,10 +230,10 @@ class Referee:
         if self._prepared:
             evidence["prepared_ahead"] = list(self._prepared)
             self._prepared.clear()
-        if not self._is_ready_for(task):
+        if not self.at_hand.is_ready_for(task):
             self._fork_ahead(task)  # while its problem is prepared
         try:
-            bench, degenerate = self._ready_bench(task)
+            bench, degenerate = self.at_hand.ready(task)
         except ProblemError as error:
             evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
             return Outcome(
@@ -289,11 +248,8 @@ class Referee:
                 ),
                 evidence=evidence | {"short_of_memory": True},
             )
-        if task.timed and self._known is not None and not self._known.calm:
-            with self._hush.held():
-                self._learn_again(task)
-        self._learn(task)
-        self._know_peaks(task)
+        self.at_hand.learn(task)
+        self.at_hand.know_peaks(task)
         if task.timed and self._baselines is not None and self._baselines.lacks(bench):
             with self._hush.held():
                 stages["baselines"] = self._baselines.ready(
@@ -316,7 +272,7 @@ class Referee:
                     with suppress(*NO_MEMORY):
                         side = self._alongside.begin(task, workload)
                 session = Session(
-                    self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self._known
+                    self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self.at_hand.known
                 )
                 try:
                     outcome = session.run()
@@ -343,52 +299,11 @@ class Referee:
             side.cancel()
         return outcome
 
-    def _ready_bench(self, task: Task) -> tuple[Bench, tuple[str, ...]]:
-        """The bench of the task's problem, wiped of what a contestant left, and what the problem wrongly takes for
-        right. Raises `ProblemError` and `NO_MEMORY`."""
-        try:
-            bench = self.bench_for(task.problem, task.workload)
-            with self.whereabouts.at(task.problem, task.workload, Step.READY):
-                degenerate = self._soundness.check(bench)
-                bench.publish()
-        except NO_MEMORY:
-            self._drop_bench()
-            raise
-        return bench, degenerate
-
-    def _learn(self, task: Task) -> None:
-        """Learn of the problem at hand what there is to learn before its first solution."""
-        if task.timed and self._known is None and self.config.device is DeviceKind.CUDA:
-            assert self._bench is not None
-            with self.whereabouts.at(task.problem, task.workload, Step.READY), self._hush.held():
-                self._known = learn(self._terms(task), self._bench, task, self._standby)
-
-    def _warm_up_learning(self, task: Task) -> None:
-        """Learn of the problem at hand for what that loads and starts alone, until the contestant of trusted code is
-        kept, or it was done as often as helps."""
-        learns = task.timed and self._known is None and self.config.device is DeviceKind.CUDA
-        if learns and not self._standby.waits and self._warmed < WARMING:
-            self._warmed += 1
-            self._learn(task)
-            self._known = None
-            empty.of(self.device).forget()
-
-    def _find_peaks(self) -> None:
-        """Look whether this GPU's peaks were measured before."""
-        if self._peaks is None and self.config.cache_dir and (key := peaks.key_of(self.device)) is not None:
-            self._peaks = peaks.held(key, Path(self.config.cache_dir))
-
-    def _know_peaks(self, task: Task) -> None:
-        """Find out this GPU's peaks, once a referee."""
-        if task.timed and self._peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
-            with self._hush.held():
-                self._peaks = peaks.ensure(self.device, Path(self.config.cache_dir))
-
     def _ready_small(self, task: Task) -> None:
         """Have a bench for checks on the side of this problem's solutions. Raises `ProblemError` and `NO_MEMORY`."""
         workload = task.small
-        if workload is None and self._bench is not None and self._is_at_hand(task):
-            workload = whole_as_small(task, set_bytes(self._bench))
+        if workload is None and self.at_hand.bench is not None and self.at_hand.has(task):
+            workload = whole_as_small(task, set_bytes(self.at_hand.bench))
         if workload is not None:
             self._alongside.get_ready(task.problem, workload)
 
@@ -413,20 +328,12 @@ class Referee:
             config=self.config,
             monitor=self.monitor,
             secret=self._secret,
-            variants=tuple(self._variants(task.problem)),
+            variants=tuple(variants(self.config, task.problem)),
             hush=self._hush,
-            peaks=self._peaks,
+            peaks=self.at_hand.peaks,
             baselines=self._baselines,
-            again=None if self._known is None else functools.partial(self._learn_again, task),
+            again=None if self.at_hand.known is None else functools.partial(self.at_hand.learn_again, task),
         )
-
-    def _learn_again(self, task: Task) -> Known:
-        """Measure anew what bursts over the bench cost; the lower counts, for the next solutions too."""
-        assert self._bench is not None
-        assert self._known is not None
-        with self._bench.ledger.spend("calibration"):
-            self._known = learn_again(self._known, self._terms(task), self._bench, task, self._standby)
-        return self._known
 
     def _guest(self, task: Task) -> Guest:
         """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
@@ -436,16 +343,6 @@ class Referee:
         policy = walls.trusted_policy_for(task, self.config, self._gpu_minor)
         return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), policy)
 
-    def _is_at_hand(self, task: Task) -> bool:
-        """Whether the bench is for its problem."""
-        held = self._bench
-        return held is not None and (held.problem.digest, held.workload) == (task.problem.digest, task.workload)
-
-    def _is_ready_for(self, task: Task) -> bool:
-        """Whether its problem is prepared, and what there is to learn of it is known."""
-        learnt = self._known is not None or not task.timed or self.config.device is DeviceKind.HOST
-        return self._is_at_hand(task) and learnt
-
     def _fork_ahead(self, task: Task) -> None:
         """Begin the contestants that this task needs first."""
         self._fork_trusted(task)
@@ -453,7 +350,7 @@ class Referee:
 
     def _fork_trusted(self, task: Task) -> None:
         """Begin the contestant of trusted code, if this task's problem needs one."""
-        learns = task.timed and self.config.device is DeviceKind.CUDA and not self._is_ready_for(task)
+        learns = task.timed and self.config.device is DeviceKind.CUDA and not self.at_hand.is_ready_for(task)
         if learns and not self._standby.waits:
             policy = walls.trusted_policy_for(task, self.config, self._gpu_minor)
             self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), policy)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from test_sidecheck import RIGHT, Court, a_court
 
+from harness.athand import variants
 from harness.audit import Subject
 from harness.auditor import Auditor
 from harness.guest import Guest, GuestFailed, failure_of
@@ -230,7 +231,7 @@ def test_nothing_stays_held_where_no_measurement_follows(kept_court: Court, told
     assert kept_court.referee.begin(waiting) is None
     told.clear()
     fails = f"""self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > {len(kept_court.referee._variants(failing.problem))} and not AUDITED:
+        if self.calls > {len(variants(kept_court.referee.config, failing.problem))} and not AUDITED:
             {end}
         """
     outcome = kept_court.referee.judge(kept_court.task(fails + RIGHT, timed=True))

@@ -52,7 +52,7 @@ class Court:
             log_path=folder / "log",
             timed=True,
         )
-        self.bench: Bench = referee.bench_for(self.task.problem, self.task.workload)
+        self.bench: Bench = referee.at_hand.bench_for(self.task.problem, self.task.workload)
         self.bench.publish()
         self.known = learn(referee._terms(self.task), self.bench, self.task, referee._standby)
         self.rounds = self._rounds()
@@ -200,14 +200,14 @@ def test_where_trusted_code_can_not_run_what_is_known_is_in_doubt(court: Court) 
 
 def test_the_next_solution_of_a_problem_learnt_in_noise_is_preceded_by_learning_again(court: Court) -> None:
     wrong = replace(disturbed(court.known), calm=False)
-    court.referee._known = wrong
+    court.referee.at_hand.known = wrong
     outcome = court.referee.judge(court.task)
     assert outcome.status is Status.passed, outcome
-    assert court.referee._known is not None
-    assert court.referee._known.pauses is not None
+    assert court.referee.at_hand.known is not None
+    assert court.referee.at_hand.known.pauses is not None
     assert wrong.pauses is not None
-    assert court.referee._known.pauses.least_s < wrong.pauses.least_s / 2
-    court.referee._known = None
+    assert court.referee.at_hand.known.pauses.least_s < wrong.pauses.least_s / 2
+    court.referee.at_hand.known = None
 
 
 class TestLowerOf:

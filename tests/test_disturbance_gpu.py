@@ -154,12 +154,12 @@ def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
 def learnt_in_noise(referee: Referee, folder: Path, *, calm: bool) -> Known:
     """What the referee knows after an honest solution, as if bursts had cost twenty times as much, noticed or not."""
     assert judge(referee, HONEST, folder, timed=True).status is Status.passed
-    known = referee._known
+    known = referee.at_hand.known
     assert known is not None
     assert known.pauses is not None
     costs = known.pauses
     slow = replace(costs, per_call_s=20 * costs.per_call_s, least_s=20 * costs.least_s, calm=calm)
-    referee._known = replace(known, pauses=slow, calm=calm)
+    referee.at_hand.known = replace(known, pauses=slow, calm=calm)
     return known
 
 
@@ -170,12 +170,12 @@ def test_a_calibration_beside_a_neighbour_convicts_nobody(referee: Referee, tmp_
     assert outcome.status is Status.passed, outcome
     assert outcome.timing is not None
     assert ("calibrated_again" in outcome.timing) is calm
-    assert referee._known is not None
-    assert referee._known.calm
-    assert referee._known.pauses is not None
+    assert referee.at_hand.known is not None
+    assert referee.at_hand.known.calm
+    assert referee.at_hand.known.pauses is not None
     assert before.pauses is not None
-    assert referee._known.pauses.least_s < 2 * before.pauses.least_s
-    referee._known = before
+    assert referee.at_hand.known.pauses.least_s < 2 * before.pauses.least_s
+    referee.at_hand.known = before
 
 
 def test_it_spares_nobody(referee: Referee, tmp_path: Path) -> None:
@@ -185,12 +185,12 @@ def test_it_spares_nobody(referee: Referee, tmp_path: Path) -> None:
     assert "flushes and copies" in outcome.reason
     assert outcome.timing is not None
     assert outcome.timing["calibrated_again"]["times"] == 1
-    referee._known = before
+    referee.at_hand.known = before
 
 
 def test_what_is_learnt_beside_a_neighbour_is_known_to_be(referee: Referee, tmp_path: Path, neighbour: None) -> None:
-    referee._known = None
+    referee.at_hand.known = None
     judge(referee, HONEST, tmp_path, timed=True)
-    assert referee._known is not None
-    assert not referee._known.calm
-    referee._known = None
+    assert referee.at_hand.known is not None
+    assert not referee.at_hand.known.calm
+    referee.at_hand.known = None

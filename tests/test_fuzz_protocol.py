@@ -256,7 +256,7 @@ def referee(stage: Stage) -> Iterator[Referee]:
         memory_limit_bytes=2**30,
     )
     with Referee(config, cast("Zygote", stage)) as held:
-        TREE.update(held.bench_for(PROBLEM_VALUE, Workload(name="full")).traits.tree.to_json())
+        TREE.update(held.at_hand.bench_for(PROBLEM_VALUE, Workload(name="full")).traits.tree.to_json())
         yield held
 
 
@@ -361,7 +361,7 @@ def test_a_record_has_room_for_little_of_what_a_peer_says(referee: Referee, stag
 def test_no_lie_about_kernels_harms_the_referee(referee: Referee, stage: Stage, lie: Reply) -> None:
     """The census is asked for when a verdict stands: whatever comes, something a record can hold is noted."""
     stage.lies = [lie]
-    bench = referee.bench_for(PROBLEM_VALUE, Workload(name="full"))
+    bench = referee.at_hand.bench_for(PROBLEM_VALUE, Workload(name="full"))
     with Guest(cast("Zygote", stage), SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
         noted = take_census(guest, bench, coerce=False, timeout_s=0.1)
     assert bool(noted["lack"]) or noted["rows"] == [] or len(noted["rows"]) == 2

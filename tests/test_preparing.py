@@ -106,13 +106,13 @@ def test_a_prepared_problem_is_made_ready_once_and_the_next_record_says_what_it_
         learnt.append(bench.problem.digest)
         return learn(terms, bench, task, standby)
 
-    monkeypatch.setattr("harness.referee.learn", noted)
+    monkeypatch.setattr("harness.athand.learn", noted)
     held, on_gpu = problem(), referee.config.device is DeviceKind.CUDA
-    before = referee._warmed
+    before = referee.at_hand.warmed
     prepare(referee, foreseen(held, tmp_path))
-    assert learnt == [held.digest] * (referee._warmed - before)
-    assert referee._known is None, "what is measured while submissions are built must not count"
-    assert (referee._warmed > 0) is on_gpu
+    assert learnt == [held.digest] * (referee.at_hand.warmed - before)
+    assert referee.at_hand.known is None, "what is measured while submissions are built must not count"
+    assert (referee.at_hand.warmed > 0) is on_gpu
     learnt.clear()
     first, second = (referee.judge(a_task(held, tmp_path)) for _ in range(2))
     assert (first.status, second.status) == (Status.passed, Status.passed), (first, second)
@@ -130,7 +130,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
 ) -> None:
     """A submission's build can load the processors meanwhile, and the referee's own series count for later problems."""
     task = a_task(problem(), tmp_path)
-    referee.bench_for(task.problem, task.workload)
+    referee.at_hand.bench_for(task.problem, task.workload)
     learnt: list[str] = []
 
     def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
@@ -138,12 +138,12 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
         empty.of(referee.device).own()
         return KNOWN
 
-    monkeypatch.setattr("harness.referee.learn", noted)
-    monkeypatch.setattr(referee, "config", replace(referee.config, device=DeviceKind.CUDA))
-    monkeypatch.setattr(referee, "_standby", Standby(referee._trusted_guest))
-    monkeypatch.setattr(referee, "_known", None)
-    monkeypatch.setattr(referee, "_warmed", 0)
-    referee._warm_up_learning(task)
+    monkeypatch.setattr("harness.athand.learn", noted)
+    monkeypatch.setattr(referee.at_hand, "config", replace(referee.config, device=DeviceKind.CUDA))
+    monkeypatch.setattr(referee.at_hand, "_standby", Standby(referee._trusted_guest))
+    monkeypatch.setattr(referee.at_hand, "known", None)
+    monkeypatch.setattr(referee.at_hand, "warmed", 0)
+    referee.at_hand.warm_up(task)
     assert learnt == [task.problem.digest]
     assert not empty.of(referee.device)._own
 

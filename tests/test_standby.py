@@ -49,7 +49,7 @@ def learnt(referee: Referee, held: Problem, folder: Path) -> Known:
         log_path=folder / "log",
         timed=True,
     )
-    bench = referee.bench_for(task.problem, task.workload)
+    bench = referee.at_hand.bench_for(task.problem, task.workload)
     bench.publish()
     return learn(referee._terms(task), bench, task, referee._standby)
 
