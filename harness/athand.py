@@ -133,14 +133,14 @@ class AtHand:
     def learn(self, task: Task) -> None:
         """Learn of the problem at hand what there is to learn before its first solution, and again what was learnt
         while others were at work on the GPU."""
-        if not task.timed or self.config.device is DeviceKind.HOST or (self.known is not None and self.known.calm):
+        if not task.timed:
             return
-        assert self.bench is not None
-        with self._hush.held():
-            if self.known is not None:
+        if self.known is not None and not self.known.calm:
+            with self._hush.held():
                 self.learn_again(task)
-                return
-            with self._whereabouts.at(task.problem, task.workload, Step.READY):
+        elif self.known is None and self.config.device is DeviceKind.CUDA:
+            assert self.bench is not None
+            with self._hush.held(), self._whereabouts.at(task.problem, task.workload, Step.READY):
                 self.known = learn(self._terms(task), self.bench, task, self._standby)
 
     def learn_again(self, task: Task) -> Known:
