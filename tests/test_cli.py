@@ -122,6 +122,16 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
+def test_the_end_of_a_long_run_is_its_summary_and_no_list_of_all(place: Path, call: Call) -> None:
+    for number in range(60):
+        path = place / "solutions" / "ann" / "level1" / f"16_sample{number}.py"
+        path.write_text(f"class ModelNew: {number}\n")
+    done = call("eval", "solutions/ann", "--run-id", "r1", "--device", "host")
+    _, end = done.out.split("Leaderboard\n")
+    assert len(end.splitlines()) < 40
+    assert "… 32 more rows: harness leaderboard --by solution, with --csv or --json, has them" in end
+
+
 def test_eval_prints_a_line_a_solution_and_a_summary(place: Path, call: Call) -> None:
     done = call("eval", "solutions", "--run-id", "r1", "--device", "host")
     assert done.code == 0, done.err

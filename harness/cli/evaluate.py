@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from harness.cli.shown import Shown
 
 
+CLOSING_ROWS = 30
+"""Rows of the leaderboard below a run, whose every solution has had a line by then."""
+
+
 class View(Protocol):
     """Who is told how a run goes. `slot` is the device that judged, where one did."""
 
@@ -231,7 +235,7 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     records = RunStore.open(settled.run_dir).records()
     # One author's rows would be one row.
     by = By.author if len({item.author for item in records}) > 1 else By.solution
-    put("Leaderboard", board.table(leaderboard(records, by=by), by))
+    put("Leaderboard", board.table(leaderboard(records, by=by), by, most=CLOSING_ROWS))
     say(f"everything about one of them: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
 
 

@@ -115,19 +115,20 @@ def heading(group: LikeGroup) -> str:
     )
 
 
-def table(rows: Sequence[LeaderboardRow], by: By) -> RenderableType:
-    """For the terminal."""
+def table(rows: Sequence[LeaderboardRow], by: By, *, most: int = MAX_ROWS) -> RenderableType:
+    """For the terminal, with `most` rows of each group."""
     parts: list[RenderableType] = []
     for group, members in groupby(rows, key=lambda row: row.group):
         held = list(members)
         made = Table(box=SIMPLE_HEAD, title=Text(heading(group)), title_justify="left", pad_edge=False)
         for name in CELLS[by]:
             made.add_column(name, overflow="fold", justify="right" if name == "rank" else "left")
-        for row in held[:MAX_ROWS]:
+        for row in held[:most]:
             made.add_row(*(Text(cell(row)) for cell in CELLS[by].values()))
         parts.append(Fitting(made))
-        if len(held) > MAX_ROWS:
-            parts.append(Text(f"… {len(held) - MAX_ROWS} more rows: --csv or --json has them"))
+        if len(held) > most:
+            whole = f"harness leaderboard --by {by.value}, with --csv or --json, has them"
+            parts.append(Text(f"… {len(held) - most} more rows: {whole}"))
     return Group(*parts) if parts else Text("no records to rank")
 
 
