@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from harness.judging import foreseen_task
 from harness.model import DeviceKind, Problem, Record, Status, Workload
 from harness.pipeline import evaluate_run
 from harness.planning import Job, plan
+from harness.store import RunStore
 from harness.tasks import Outcome
 from harness.whereabouts import Board, Place, Step, Whereabouts
 
@@ -262,6 +265,25 @@ def test_a_kernel_of_the_problem_that_breaks_the_context_costs_no_device(
     assert known == outcome
     assert outcome.evidence[EVIDENCE]["step"] == "forward"
     assert "illegal memory access" in outcome.reason
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed (the extra ray)")
+def test_a_cluster_takes_over_what_one_of_its_judges_found(tree: Tree) -> None:
+    tree.write(19, DIES, at_import="trouble()")
+    tree.solve("19_a", "19_b", "19_c", "20_a")
+    options = "--problems problems --out results --run-id run --workload full --device host --executor ray"
+    command = [sys.executable, "-m", "harness", "eval", "solutions", *options.split(), "--timing-budget", "0.5"]
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as held:  # its sockets' paths may have 107 characters
+        own = {**os.environ, "RAY_TMPDIR": held, "RAY_USAGE_STATS_ENABLED": "0"}
+        done = subprocess.run(command, cwd=tree.folder, env=own, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 3, done.stdout + done.stderr  # some could not be judged
+    assert tree.times == 2
+    assert done.stderr.count("its 2 other solutions here get the same record untried") == 1
+    records = RunStore.open(tree.folder / "results" / "run").records()
+    assert [EVIDENCE in record.evidence for record in sorted(records, key=lambda held: held.solution)] == [
+        *(True,) * 3,
+        False,
+    ]
 
 
 PROBLEM_19 = Problem(id="level1/19", name="relu", path=Path("19_relu.py"), source="", digest="d19")
