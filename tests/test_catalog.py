@@ -507,7 +507,10 @@ class TestAuthors:
     def test_wrong_files_are_named(self, tmp_path: Path, catalog: Catalog, text: str) -> None:
         write(tmp_path / "s/ann/level1/16_a.py")
         write(tmp_path / "s/ann/author.yaml", text)
-        assert "author.yaml" in findings(find_solutions, [tmp_path / "s"], catalog)[0]
+        write(tmp_path / "s/bob/level1/16_a.py")
+        found = find_solutions([tmp_path / "s"], catalog)
+        assert [item.author for item in found] == ["ann", "bob"], "it stops nobody's evaluation"
+        assert "author.yaml" in findings(find_authors, found)[0]
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
@@ -515,7 +518,7 @@ def test_yaml_that_nests_without_end_ends_no_process(root: Path, tmp_path: Path,
     """libyaml's parser would use up the stack."""
     write(tmp_path / "s/ann/level1/16_a.py")
     write(tmp_path / "s/ann/author.yaml", opening * 200_000)
-    (told,) = findings(find_solutions, [tmp_path / "s"], load_problems(root))
+    (told,) = findings(find_authors, find_solutions([tmp_path / "s"], load_problems(root)))
     assert "author.yaml: not valid YAML: " in told
 
 
@@ -524,7 +527,7 @@ def test_yaml_whose_merges_multiply_is_refused(root: Path, tmp_path: Path) -> No
     lines = ["m0: &m0 {x: 1}"]
     lines += [f"m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * 10)}]}}" for level in range(1, 8)]
     write(tmp_path / "s/ann/author.yaml", "\n".join(lines))
-    (finding,) = findings(find_solutions, [tmp_path / "s"], load_problems(root))
+    (finding,) = findings(find_authors, find_solutions([tmp_path / "s"], load_problems(root)))
     assert "author.yaml: not valid YAML: more than 100000 keys" in finding
 
 

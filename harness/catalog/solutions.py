@@ -99,14 +99,17 @@ def find_solutions(
             findings.append(f"{_printable(given)}: {what}; solutions are files like {_SHAPES}")
     solutions = sorted(found.values(), key=lambda held: held.label)
     findings += _clashes(solutions)
-    findings += _author_findings(solutions)
     if findings:
         raise CatalogError(findings)
     return solutions
 
 
 def find_authors(solutions: Sequence[Solution]) -> dict[str, Author]:
-    """What the `author.yaml` files beside these solutions say, by author; a plain entry for those without one."""
+    """What the `author.yaml` files beside these solutions say, by author; a plain entry for those without one.
+
+    Raises `CatalogError` for a file that can't be read. Not looked at by `find_solutions`: what an author wrote there
+    must not keep the solutions of others from being judged.
+    """
     authors = {held.author: Author(name=held.author, display_name=held.author) for held in solutions}
     for held in solutions:
         folder = Path(os.path.abspath(held.path)).parent.parent
@@ -239,14 +242,6 @@ def _clashes(solutions: Sequence[Solution]) -> list[str]:
                 what = f"sample {held.sample} of {held.problem_id} by {held.author}"
                 findings.append(f"{held.path} and {other.path} are both {what}: renumber one")
     return findings
-
-
-def _author_findings(solutions: Sequence[Solution]) -> list[str]:
-    try:
-        find_authors(solutions)
-    except CatalogError as error:
-        return list(error.findings)
-    return []
 
 
 def _read_author(path: Path, name: str) -> Author:
