@@ -20,9 +20,10 @@ from harness.learning import learn, learn_again
 from harness.lint import Soundness
 from harness.model import DeviceKind, Problem, Workload
 from harness.quiet import NONSTOP_SETS, Known
-from harness.session import EXTRA_SETS, Terms
+from harness.session import EXTRA_SETS
 from harness.standby import Standby
 from harness.tasks import RefereeConfig, Task
+from harness.verification import Terms
 from harness.whereabouts import Step, Whereabouts
 
 STRESS_DRAWS = 2

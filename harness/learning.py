@@ -21,9 +21,10 @@ from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
 from harness.nonstop import Nonstop, Refusal
 from harness.quiet import Known, measure_quiet
-from harness.session import EXTRA_SETS, Session, Terms
+from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby
 from harness.tasks import Task
+from harness.verification import Terms
 
 BURSTS = 5
 STILL_S = 0.02

@@ -34,10 +34,11 @@ from harness.model import DeviceKind, Status, one_line
 from harness.prefork import Head, Prefork, Purpose
 from harness.queues import queues_for
 from harness.reference import ProblemError
-from harness.session import Session, Terms, failed
+from harness.session import Session, failed
 from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
 from harness.tasks import Outcome, RefereeConfig, Task
+from harness.verification import Terms
 from harness.whereabouts import NOWHERE, Whereabouts
 from harness.zygote import Zygote
 

@@ -1,31 +1,28 @@
 """One solution before the referee: loaded, verified, checked on the side, timed, and the verdict.
 
-Trusted side. What the contestant is asked, and how, is the `conversation`; here is decided what its answers mean.
+Trusted side. Whether its answers are right is found out by its base, the `verification`; here is decided what follows.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from harness import empty
 from harness.aside import reserve
-from harness.baselines import Keeper, with_baselines
+from harness.baselines import with_baselines
 from harness.bench import Bench
-from harness.conversation import Conversation
-from harness.datasheets import Peaks, datasheet
+from harness.datasheets import datasheet
 from harness.disturbance import DISTURBED
 from harness.empty import Compared
-from harness.gpustate import GpuMonitor, Watch
+from harness.gpustate import Watch
 from harness.guest import Guest, GuestFailed
-from harness.hush import Hush
 from harness.measure import (
     LONG_S,
     MAX_ROUNDS,
@@ -33,53 +30,32 @@ from harness.measure import (
     ReferenceRunner,
     Rounds,
     Turn,
-    calls_of,
     run_rounds,
 )
 from harness.messages import BurstDone, CallMode, EmptyTimed
 from harness.model import DeviceKind, Failure, Status
 from harness.nonstop import Figures, Nonstops
 from harness.quiet import Known
-from harness.refresh import Refresh
-from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
-from harness.reports import failure_of_reports, labels_of_reports
 from harness.retrial import judge_fairly
 from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
-from harness.tasks import Outcome, RefereeConfig, Task
+from harness.tasks import Outcome, Task
 from harness.timing import NOT_QUEUED, Settled, judge_times, peak_memory, with_graph
 from harness.variants import OWN
-from harness.verify import Finding, Verifier, overall, summarise
+from harness.verification import Terms, Verification
+from harness.verify import Finding, Verifier, overall
 
 T = TypeVar("T")
 
 WORTH_A_GAP_S = 0.05
 """Checking answers for longer than this, the referee lets audits go on between bursts."""
 
-DEFENCES = frozenset({"audit", "refresh", "back_to_back", "census"})
-"""Stages that are there for the verdict's trust alone."""
-
 EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a referee lends to its sessions: settings and secrets."""
-
-    config: RefereeConfig
-    monitor: GpuMonitor
-    secret: random.Random
-    variants: tuple[tuple[str, int], ...]
-    hush: Hush
-    peaks: Peaks | None = None
-    baselines: Keeper | None = None
-    again: Callable[[], Known] | None = None
-    """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
-
-
-class Session(Conversation):
+class Session(Verification):
     """One solution from attach to verdict."""
 
     def __init__(
@@ -96,18 +72,8 @@ class Session(Conversation):
         side: SideCheck | None = None,
         known: Known | None = None,
     ) -> None:
-        super().__init__(terms.config, bench, guest, task, evidence, begin)
-        self._deadline += terms.hush.waited_s  # what waiting for others takes is not this one's time
-        self._terms = terms
-        self._monitor = terms.monitor
-        self._secret = terms.secret
-        self._variants = terms.variants
-        self._stages = stages
-        self._labels: list[str] = []
-        self._answered: list[int] = []
-        self._call_s = 0.0
+        super().__init__(terms, bench, guest, task, evidence, stages, begin, first_set=first_set)
         self._compared: Compared | None = None
-        self._first_set = first_set
         self._side = side
         self.owes = False
         """Whether the findings on the side are still to be held against the outcome (`sidecheck.settle`)."""
@@ -202,97 +168,6 @@ class Session(Conversation):
         if self._side is not None and not self.owes:
             self._side.cancel()
 
-    def _right(self) -> Failure | None:
-        findings, done = self._verification()
-        self._evidence |= summarise(findings)
-        failure = failure_of_reports(done.reports) or overall(findings, unmatched=self._unmatched)
-        if failure is None and self._config.device is DeviceKind.HOST and self._config.checked and not self._task.timed:
-            failure, done = self._timed("reorder", self._reordered)
-        if done.reports:
-            self._evidence["reports"] = [dict(report) for report in done.reports]
-        self._labels += labels_of_reports(done.reports)
-        if failure is None and self._task.timed:
-            self._terms.hush.announce()  # one check is left: audits come to a stand meanwhile
-        return failure or self._timed("refresh", self._refreshed)
-
-    def _refreshed(self) -> Failure | None:
-        """The last call that was answered, once more with an element changed."""
-        refresh = Refresh(
-            bench=self._bench,
-            verifier=self._verifier(),
-            ask=lambda turns: self._burst(turns)[0],
-            secret=self._secret,
-            required=self._task.problem.precision,
-        )
-        failure = refresh.check(self._answered)
-        self._expect_still()
-        self._evidence["refresh"] = refresh.evidence
-        return failure
-
-    def _reordered(self) -> tuple[Failure | None, BurstDone]:
-        """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU)."""
-        second = Reordering(
-            self._bench,
-            self._verifier(),
-            lambda turns, schedule: self._ask(calls_of(self._bench, turns), schedule)[0],
-            uses_atomics(self._task.source),
-        )
-        failure, done = second.check(self._answered[:REPEATED_CALLS])
-        if second.evidence:
-            self._evidence["second_schedule"] = second.evidence
-        self._labels += second.labels
-        return failure, done
-
-    def _timed(self, name: str, step: Callable[[], T]) -> T:
-        begin = time.perf_counter()
-        try:
-            with self._bench.ledger.spend(name) if name in DEFENCES else nullcontext():
-                return step()
-        finally:
-            self._stages[name] = time.perf_counter() - begin
-
-    def _verification(self) -> tuple[list[Finding], BurstDone]:
-        """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
-
-        As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
-        costs one call's time limit.
-        """
-        bench = self._bench
-        verifier = self._verifier()
-        pending = list(self._variants)
-        self._secret.shuffle(pending)
-        findings: list[Finding] = []
-        size = 1
-        while pending:
-            now, pending = pending[:size], pending[size:]
-            for index, (variant, part) in enumerate(now, self._first_set):
-                bench.draw(index, variant, part=part)
-            drawn = range(self._first_set, self._first_set + len(now))
-            bench.hold_back(drawn)
-            bench.mask(drawn)
-            bench.device.synchronize()
-            turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
-            done, wall_s = self._burst(turns)
-            self._call_s = wall_s / len(turns)  # of the last burst: the first call loads and allocates
-            self._answered = [turn.index for turn in turns]
-            findings += verifier.check(turns, done, with_reference=True)
-            self._expect_still()
-            # The form of an answer is the same for every input: one call tells. Values are worth a second look.
-            if any(finding.failure is not None and finding.judgement is None for finding in findings):
-                break
-            if any(finding.failure for finding in findings) and len(findings) > 1:
-                break
-            size = len(bench.sets) - self._first_set
-        self._labels += verifier.labels
-        return findings, done
-
-    def _verifier(self) -> Verifier:
-        return Verifier(
-            self._bench,
-            required=self._task.problem.precision,
-            coerce=self._config.device_policy == "coerce",
-        )
-
     def _speed_of_light(self) -> tuple[SpeedOfLight | None, TrustFloor | None]:
         """What this GPU allows at best, and what no honest call can beat; None where it is not known.
 
@@ -310,7 +185,7 @@ class Session(Conversation):
         bench, config = self._bench, self._config
         verifier = self._verifier()
         findings: list[Finding] = []
-        watch = Watch(self._monitor)
+        watch = Watch(self._terms.monitor)
 
         checking_s = 0.0
 

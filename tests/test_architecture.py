@@ -25,7 +25,7 @@ LAYERS = {
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
     "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts prefork "
     "quiet refresh reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks "
-    "timing tracing values verify walls zygote",
+    "timing tracing values verification verify walls zygote",
     "control": "athand events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
@@ -72,6 +72,7 @@ JUDGES = frozenset(
         "structure",
         "tasks",
         "values",
+        "verification",
         "verify",
     }
 )

@@ -32,9 +32,9 @@ from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_
 from harness.pipeline import evaluate_run
 from harness.quiet import Known
 from harness.referee import Referee
-from harness.session import Terms
 from harness.standby import Standby
 from harness.tasks import Outcome, Task
+from harness.verification import Terms
 from harness.zygote import Zygote
 
 SOFTMAX = model("return torch.softmax(x, dim=1)")
