@@ -44,7 +44,7 @@ def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: t
     """
     check_variant(variant)
     values, drawn_on = _own(reference, seed, device, nullcontext())
-    drawn, spec = _flatten(reference, values)
+    drawn, spec = _flatten(values)
     labels = _layout_labels(drawn, spec)
     leaves: list[torch.Tensor] = []
     for leaf in drawn:
@@ -65,7 +65,7 @@ def draw_into(
     check_variant(variant)
     places, _ = flatten(list(targets))
     values, drawn_on = _own(reference, seed, device, _DrawInPlace(places))
-    leaves, spec = _flatten(reference, values)
+    leaves, spec = _flatten(values)
     if len(leaves) != len(places):
         raise ProblemError(f"get_inputs returned {len(leaves)} tensors where it returned {len(places)} before")
     labels = _layout_labels(leaves, spec)
@@ -116,23 +116,22 @@ def _own(
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        raise ProblemError(f"{reference.problem.id}: get_inputs failed: {describe(error)}") from error
+        raise ProblemError(f"get_inputs failed: {describe(error)}") from error
 
 
-def _flatten(reference: ReferenceModule, values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
+def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
     """The tensors of the inputs, checked to be something that can be shared with another process."""
-    where = reference.problem.id
     if not isinstance(values, list | tuple):
-        raise ProblemError(f"{where}: get_inputs returns a {type(values).__name__}, not a list")
+        raise ProblemError(f"get_inputs returns a {type(values).__name__}, not a list")
     try:
         leaves, spec = flatten(list(values))
     except TreeError as error:
-        raise ProblemError(f"{where}: get_inputs returns no usable inputs: {error}") from error
+        raise ProblemError(f"get_inputs returns no usable inputs: {error}") from error
     if opaque := spec.opaque("inputs"):
-        raise ProblemError(f"{where}: get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
+        raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
     for path, leaf in zip(spec.paths("inputs"), leaves, strict=True):
         if leaf.layout is not torch.strided or leaf.is_quantized:
-            raise ProblemError(f"{where}: {path} is not a dense tensor ({leaf.layout}), which can't be passed on")
+            raise ProblemError(f"{path} is not a dense tensor ({leaf.layout}), which can't be passed on")
     return leaves, spec
 
 

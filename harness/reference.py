@@ -31,7 +31,8 @@ INIT_SEED = 0
 
 
 class ProblemError(Exception):
-    """The problem is at fault, never a solution: it can't be loaded, or its reference or its inputs fail."""
+    """The problem is at fault, never a solution: it can't be loaded, or its reference or its inputs fail. The message
+    does not say which problem: whoever shows it does."""
 
 
 class ReferenceModule:
@@ -53,7 +54,7 @@ class ReferenceModule:
         self._module = module
         self._model_class = self._member("Model")
         if not (isinstance(self._model_class, type) and issubclass(self._model_class, torch.nn.Module)):
-            raise ProblemError(f"{problem.id}: Model is not a subclass of torch.nn.Module")
+            raise ProblemError("Model is not a subclass of torch.nn.Module")
         self._get_inputs = self._callable("get_inputs")
         self._get_init_inputs = self._callable("get_init_inputs")
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
@@ -76,7 +77,7 @@ class ReferenceModule:
         with self._blame("get_init_inputs failed"), self.at(Step.INIT_INPUTS):
             held = self._get_init_inputs()
         if not isinstance(held, list | tuple):
-            raise ProblemError(f"{self.problem.id}: get_init_inputs returns a {type(held).__name__}, not a list")
+            raise ProblemError(f"get_init_inputs returns a {type(held).__name__}, not a list")
         return list(held)
 
     def model(self, seed: int, device: torch.device | None, dtype: torch.dtype | None = None) -> torch.nn.Module:
@@ -100,12 +101,12 @@ class ReferenceModule:
         try:
             return getattr(self._module, name)
         except AttributeError as error:
-            raise ProblemError(f"{self.problem.id}: the file defines no {name}") from error
+            raise ProblemError(f"the file defines no {name}") from error
 
     def _callable(self, name: str) -> Callable[[], Any]:
         held = self._member(name)
         if not callable(held):
-            raise ProblemError(f"{self.problem.id}: {name} is not a function")
+            raise ProblemError(f"{name} is not a function")
         return held  # type: ignore[no-any-return]
 
     @contextmanager
@@ -116,7 +117,7 @@ class ReferenceModule:
         except (torch.OutOfMemoryError, MemoryError, ProblemError):
             raise
         except (Exception, SystemExit) as error:
-            raise ProblemError(f"{self.problem.id}: {what}: {describe(error)}") from error
+            raise ProblemError(f"{what}: {describe(error)}") from error
 
 
 def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabouts = NOWHERE) -> ReferenceModule:
@@ -132,7 +133,7 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
         tree = apply_sizes(ast.parse(problem.source, str(problem.path)), workload.sizes)
         code = compile(tree, str(problem.path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise ProblemError(f"{problem.id}: the file is not valid Python: {describe(error)}") from error
+        raise ProblemError(f"the file is not valid Python: {describe(error)}") from error
     sys.modules[name] = module
     try:
         with whereabouts.at(problem, workload, Step.IMPORT):
@@ -144,7 +145,7 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
         raise
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        raise ProblemError(f"{problem.id}: the file fails on import: {describe(error)}") from error
+        raise ProblemError(f"the file fails on import: {describe(error)}") from error
 
 
 def describe(error: BaseException) -> str:

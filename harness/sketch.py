@@ -81,10 +81,13 @@ def sketch(problem: Problem, workload: Workload) -> Sketch:
     """
     with _quiet(), FakeTensorMode(), torch.no_grad():
         reference = load_reference(problem, workload)
-        inputs = _told(problem, "get_inputs", reference.get_inputs)
+        inputs = _told("get_inputs", reference.get_inputs)
+        if not isinstance(inputs, list | tuple):
+            kind = "Tensor" if isinstance(inputs, torch.Tensor) else type(inputs).__name__  # here a FakeTensor
+            raise ProblemError(f"get_inputs returns a {kind}, not a list")
         model = reference.model(0, None)
         results: list[object] = []
-        counted = _told(problem, "forward", lambda: count_flops(lambda: results.append(model(*inputs))))
+        counted = _told("forward", lambda: count_flops(lambda: results.append(model(*inputs))))
     flops, bytes_ = problem.costs.flops, problem.costs.bytes
     inputs, parameters, result = _plain([inputs, list(model.state_dict().values()), results[0]])
     traffic = least_traffic(inputs, parameters, result)
@@ -131,8 +134,8 @@ def _leaves(root: str, tree: object) -> tuple[Leaf, ...]:
     )
 
 
-def _told(problem: Problem, what: str, call: Callable[[], Any]) -> Any:
+def _told(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Exception as error:
-        raise ProblemError(f"{problem.id}: {what} can't run without data: {describe(error)}") from error
+        raise ProblemError(f"{what} can't run without data: {describe(error)}") from error

@@ -151,7 +151,7 @@ def test_files_that_can_not_be_loaded_are_the_problems_fault(old: str, new: str,
     before = set(sys.modules)
     with pytest.raises(ProblemError, match=said) as caught:
         load_reference(problem(SOURCE.replace(old, new)), FULL)
-    assert str(caught.value).startswith("level1/7: ")
+    assert "level1/7" not in str(caught.value), "whoever shows it says of which problem it is"
     assert not {name for name in set(sys.modules) - before if name.startswith("reference_")}
 
 

@@ -109,3 +109,8 @@ def test_code_that_looks_at_values_says_so() -> None:
         sketch(problem(VALUES), FULL)
     with pytest.raises(ProblemError, match="get_inputs can't run without data"):
         sketch(problem(VALUES.replace("[torch.rand(4)]", "[torch.rand(int(torch.rand(1).item() * 9))]")), FULL)
+
+
+def test_inputs_that_are_no_list_are_told_as_a_run_tells_them() -> None:
+    with pytest.raises(ProblemError, match=r"^get_inputs returns a Tensor, not a list$"):
+        sketch(problem(LINEAR.replace("return [torch.rand(rows, wide)", "return torch.rand(rows, wide); [torch")), FULL)

@@ -87,7 +87,8 @@ def lint_problem(problem: Problem, workload: Workload, device: Device) -> Proble
     except (ProblemError, ValueError, RuntimeError, TypeError, NotImplementedError) as error:
         if is_shortage(error):
             raise
-        checks.append(_broken("loads", [one_line(f"{type(error).__name__}: {error}", limit=300)]))
+        told = str(error) if isinstance(error, ProblemError) else f"{type(error).__name__}: {error}"
+        checks.append(_broken("loads", [one_line(told, limit=300)]))
     return ProblemReport(
         problem=problem.id,
         workload=workload.name,
