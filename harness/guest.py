@@ -49,7 +49,7 @@ _STAGE_WORDS = {
     Stage.ATTACH: "being prepared",
     Stage.IMPORT: "being imported",
     Stage.CONSTRUCT: "constructing ModelNew",
-    Stage.CALL: "a call of forward",
+    Stage.CALL: "calling forward",
 }
 
 _REACHED_FROM = {

@@ -227,6 +227,8 @@ def test_every_way_to_fail_has_its_status(referee: Referee, tmp_path: Path, name
     else:
         assert outcome.status is status, outcome
     assert outcome.reason
+    if status is Status.crashed:
+        assert outcome.reason.endswith(" while calling forward")
     after = judge(referee, model("return torch.softmax(x, dim=1)"), tmp_path)
     assert after.status is Status.passed, after
 
