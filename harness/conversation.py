@@ -152,8 +152,16 @@ class Conversation:
         )
 
     def _ask(self, calls: tuple[Call, ...], schedule: int = 0) -> tuple[BurstDone, float]:
-        timeout_s = min(self._config.call_timeout_s * len(calls), self._left_s())
-        done, wall_s = self._guest.burst(self._request(calls, schedule), timeout_s)
+        calls_s, left_s = self._config.call_timeout_s * len(calls), self._left_s()
+        try:
+            done, wall_s = self._guest.burst(self._request(calls, schedule), min(calls_s, left_s))
+        except GuestFailed as error:
+            if error.failure.status is not Status.timeout or calls_s <= left_s:
+                raise
+            # What was left is no limit that anybody set: the earlier calls took the rest.
+            limit = f"the {self._config.solution_timeout_s:.4g} s for all its calls and checks"
+            reason = f"{limit} were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
+            raise GuestFailed(replace(error.failure, reason=reason)) from error
         self._bursts_s["solution"] += wall_s
         if done.peak_bytes is not None:
             self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)

@@ -298,12 +298,12 @@ def _too_late(stage: Stage, timeout_s: float) -> Failure:
     if stage is Stage.IMPORT:
         return Failure(
             status=Status.import_error,
-            reason=f"importing and constructing did not finish within {timeout_s:.0f} s",
+            reason=f"importing and constructing did not finish within {timeout_s:.4g} s",
             evidence={"stage": stage.value, "timeout_s": timeout_s},
         )
     return Failure(
         status=Status.timeout,
-        reason=f"no answer within {timeout_s:.0f} s: an endless loop, a deadlock, or far too slow",
+        reason=f"no answer within {timeout_s:.4g} s: an endless loop, a deadlock, or far too slow",
         evidence={"stage": stage.value, "timeout_s": timeout_s},
     )
 

@@ -255,6 +255,21 @@ def test_what_hangs_is_ended(zygote: Zygote, device: DeviceKind, tmp_path: Path,
     assert outcome.status is status, outcome
 
 
+def test_the_limit_that_ended_a_solution_is_the_one_that_is_told(
+    zygote: Zygote, device: DeviceKind, tmp_path: Path
+) -> None:
+    slow = model("import time\ntime.sleep(0.4)\nreturn torch.softmax(x, dim=1)")
+    with Referee(config(device, call_timeout_s=0.2), zygote) as held:
+        outcome = judge(held, slow, tmp_path)
+    assert outcome.status is Status.timeout, outcome
+    assert "no answer within " in outcome.reason
+    assert "within 0 s" not in outcome.reason
+    with Referee(config(device, solution_timeout_s=1.5), zygote) as held:
+        outcome = judge(held, slow, tmp_path)
+    assert outcome.status is Status.timeout, outcome
+    assert outcome.reason.startswith("the 1.5 s for all its calls and checks were over (--solution-timeout)")
+
+
 def test_host_memory_is_limited(zygote: Zygote, device: DeviceKind, tmp_path: Path) -> None:
     hog = model("held = []\nwhile True:\n    held.append(bytearray(50_000_000))")
     limit = 2 * 2**30 if device is DeviceKind.HOST else 6 * 2**30

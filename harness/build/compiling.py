@@ -135,7 +135,7 @@ class Compiler:
                 spec,
                 failure=Failure(
                     status=Status.compile_timeout,
-                    reason=one_line(f"building extension {spec.name} did not finish within {self.timeout_s:.0f} s"),
+                    reason=one_line(f"building extension {spec.name} did not finish within {self.timeout_s:.4g} s"),
                     evidence={"phase": "build", "extension": spec.name, "timeout_s": self.timeout_s},
                 ),
             )
