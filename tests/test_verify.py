@@ -156,3 +156,35 @@ def test_the_references_own_answer_is_asked_for_where_the_truth_does_not_settle_
     asked = counted(bench, monkeypatch)
     assert statuses(bench) == [None, None, None]
     assert asked == [2]
+
+
+SHIFTED = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return (x + 4096) - 4096
+def get_inputs():
+    x = torch.rand(8, 16)
+    x[3, 4] = 1.0
+    return [x]
+def get_init_inputs():
+    return []
+"""
+"""Exact on zeros and ones, and on no value between them."""
+
+
+def test_how_exact_the_reference_is_on_one_draw_of_stress_inputs_says_nothing_of_the_next() -> None:
+    """Of one tensor's structured values, half are one-hot and half a ramp. In timed bursts they follow one another."""
+    bench = bench_of(SHIFTED)
+    for index, part in ((2, 0), (0, 1), (1, 0)):
+        bench.draw(index, "structured", part=part)
+    done = answered(bench, TURNS)
+    for index in range(3):
+        (x,) = bench.tensors(bench.sets[index].inputs)
+        bench.tensor(bench.sets[index].outputs[0]).copy_((x + 8192) - 8192)
+    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+    findings = verifier.check(TURNS, done, with_reference=False)
+    exact = [all(own.max_error == 0 for own in finding.reference) for finding in findings]
+    assert exact == [True, False, True]
+    assert not any(finding.failure for finding in findings)
+    assert len({finding.variant for finding in findings}) == 1
