@@ -43,7 +43,7 @@ from harness.zygote import Zygote
 CONTESTANT = "harness.contestant:main"
 
 EXIT_GRACE_S = 2.0
-"""How long a contestant that closed its channel may take to be seen dead."""
+"""How long a contestant that closed its channel, or moved while it was stopped, may take to be seen dead."""
 
 _STAGE_WORDS = {
     Stage.ATTACH: "being prepared",
@@ -211,6 +211,9 @@ class Guest:
         The kernel lets a stopped process go on for reasons of the process's own (a timer, a relative's end).
         """
         if self._entered and self._exit is None and self._child.moved():
+            self._exit = self._child.wait(EXIT_GRACE_S)  # whoever is ended, by a limit on memory say, runs for that
+            if self._exit is not None:
+                raise GuestFailed(self._died(Stage.CALL))
             self._exit = self._child.kill()
             raise GuestFailed(MOVED)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from test_referee import config
 from harness.bench import Bench
 from harness.conversation import Conversation
 from harness.devices import open_device
-from harness.guest import MOVED, GuestFailed
+from harness.guest import MOVED, Guest, GuestFailed
 from harness.model import DeviceKind, Problem, Status, Workload
+from harness.sandbox import ExitReport, SandboxPolicy
+from harness.sandbox.policy import Cause
 
 PROBLEM = """
 import torch
@@ -71,6 +75,31 @@ def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(bench
     with pytest.raises(GuestFailed) as refused:
         held._expect_still()
     assert refused.value.failure.evidence == {"rule": "stopped"}
+
+
+@pytest.mark.parametrize(("cause", "status"), [("memory_limit", Status.out_of_memory), (None, Status.disqualified)])
+def test_who_is_ended_while_it_is_stopped_has_not_run_on(cause: Cause | None, status: Status) -> None:
+    """The watchdog may find it above its limit when it has answered: its threads run then, to end."""
+
+    class Ended:
+        channel = SimpleNamespace(close=lambda: None)
+
+        def moved(self) -> bool:
+            return True
+
+        def wait(self, _timeout_s: float) -> ExitReport | None:
+            return cause and ExitReport(exit_code=None, signal=9, cause=cause, wall_s=1.0)
+
+        def kill(self) -> ExitReport:
+            return ExitReport(exit_code=None, signal=9, cause="killed", wall_s=1.0)
+
+    zygote: Any = SimpleNamespace(spawn=lambda *_: Ended())
+    with Guest(zygote, SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
+        guest._entered = True
+        with pytest.raises(GuestFailed) as refused:
+            guest.expect_still()
+        assert guest.exit_report is not None
+    assert refused.value.failure.status is status
 
 
 def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(bench: Bench) -> None:

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -198,7 +198,7 @@ def test_who_goes_on_although_it_was_told_to_stop_is_told_again(tmp_path: Path) 
 
 
 WOKEN = """
-import ctypes, signal, sys, threading, time
+import ctypes, os, signal, sys, threading, time
 libc = ctypes.CDLL(None)
 class Event(ctypes.Structure):
     _fields_ = [("value", ctypes.c_long), ("signo", ctypes.c_int), ("notify", ctypes.c_int), ("pad", ctypes.c_long * 6)]
@@ -209,16 +209,18 @@ when = (ctypes.c_long * 4)(0, 0, 0, int(float(sys.argv[1]) * 1e9))
 assert libc.timer_settime(timer, 0, ctypes.byref(when), None) == 0
 if sys.argv[2] == "once":
     signal.signal(signal.SIGCONT, lambda *_: signal.raise_signal(signal.SIGSTOP))
+if sys.argv[2] == "to its end":
+    signal.signal(signal.SIGCONT, lambda *_: os._exit(0))
 print("ready", flush=True)
 while True:
-    if sys.argv[2] == "once":
+    if sys.argv[2] != "again and again":
         signal.pause()
 """
 
 
-@pytest.mark.parametrize("how", ["again and again", "once"])
+@pytest.mark.parametrize("how", ["again and again", "once", "to its end"])
 def test_who_is_woken_by_the_kernel_has_moved(how: str) -> None:
-    """Whether it still runs when it is looked at, or stands again."""
+    """Whether it still runs when it is looked at, stands again, or is gone."""
     command = ["sh", "-c", '"$0" -c "$1" 0.7 "$2"; true', sys.executable, WOKEN, how]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
         try:
@@ -244,3 +246,67 @@ def test_what_stands_still_has_not_moved(root: int) -> None:
         time.sleep(0.01)
         assert not everything.moved()
         everything.go_on()
+
+
+@pytest.mark.parametrize("seen", ["short of one", "one too many"])
+def test_threads_that_come_and_go_while_they_are_looked_at_have_not_moved(
+    root: int, seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, looks = freeze._threads, 0
+
+    def at_first_as_it_was(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+        nonlocal looks
+        found, looks = look(pids), looks + 1
+        threads = next(threads for threads in found.values() if len(threads) == 2)
+        if looks == 1 and seen == "short of one":
+            threads.popitem()
+        elif looks == 1:
+            threads[max(threads) + 2**22] = next(iter(threads.values()))
+        return found
+
+    everything = freeze.Below(root)
+    everything.stop()
+    everything.go_on()
+    assert len(descendants(root)) == 2
+    monkeypatch.setattr(freeze, "_threads", at_first_as_it_was)
+    everything.stop()
+    assert not everything.moved()
+
+
+def held(state: str, *, exiting: bool = False, arrivals: int = 5, ran_ns: int = 10**9) -> freeze._Thread:
+    return freeze._Thread(state, exiting, arrivals, ran_ns)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "ran"),
+    [
+        (held("T"), held("T"), False),
+        (held("T"), held("S"), True),
+        (held("T"), held("R", exiting=True), True),
+        (held("T"), None, True),
+        (held("T"), held("T", arrivals=6, ran_ns=10**9 + 10_000), False),
+        (held("T"), held("T", arrivals=6, ran_ns=10**9 + 10_000_000), True),
+        (None, held("T"), True),
+        (None, held("Z"), False),
+        (held("D"), held("D", arrivals=90), False),
+        (held("D"), held("R", arrivals=90), None),
+        (held("D"), held("T", arrivals=90), False),
+        (held("R", exiting=True), None, False),
+        (held("Z"), None, False),
+    ],
+)
+def test_what_two_looks_at_a_thread_say(before: freeze._Thread | None, now: freeze._Thread | None, ran: bool) -> None:
+    """One in a call that can't be interrupted stops behind it, for which it runs; one that stood can't have ended."""
+    assert freeze._has_run(before, now) is ran
+
+
+def test_who_is_on_the_way_out_of_a_call_is_waited_for(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = freeze.Below(root)
+    everything.stop()
+    looks = iter([None, None, False])
+    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: next(looks))
+    assert not everything.moved()
+    assert next(looks, "none left") == "none left"
+    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
+    monkeypatch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
+    assert everything.moved()

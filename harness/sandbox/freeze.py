@@ -8,7 +8,7 @@ even a first process is spared.
 It can be undone, though. SIGCONT from a process that was not told yet takes back a SIGSTOP that another one has just
 got: so what goes on although it was told is told again, and the time at which everything was told is that of the last
 time. And the kernel sends SIGCONT by itself (a timer with that signal, the end of a relative): so whatever was stopped
-is looked at before it may go on, and counts as moved if it had the processor meanwhile.
+is looked at before it may go on, and counts as moved if it had the processor meanwhile, or has come to its end.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ class Below:
         return stopped.told_s
 
     def moved(self) -> bool:
-        """Whether anything has run since `stop` left it standing. False where it was not stopped."""
+        """Whether anything has run since `stop` left it standing; what was killed has, too. False where it was not
+        stopped. Waits for what a call into the kernel lets go of at this moment."""
         if self._still is None:
             return False
-        before = self._still.threads
-        return any(
-            _has_run(before.get(pid, {}).get(number), thread)
-            for pid, threads in _threads(descendants(self._root)).items()
-            for number, thread in threads.items()
-        )
+        deadline_s = time.perf_counter() + STOP_TIMEOUT_S
+        while (ran := _any_has_run(self._still.threads, self._root)) is None:
+            if time.perf_counter() > deadline_s:
+                return True
+        return ran
 
     def go_on(self) -> None:
         """Let it go on, whether it was stopped or told. Idempotent."""
@@ -165,7 +165,10 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
                 # The last walk, while all that is known stands still, finds what changed its parent during those
                 # before; and what was told to stop, but found no more, has to be let go on as well.
                 missed = _missed(root, told, found)
-                return Stopped(told_s, (*found, *missed), held | _threads(missed))
+                again = _threads((*found, *missed))
+                # While one thread after another is looked at, others may be made, or all of a process be told to end.
+                if all(_lasting(again[pid]) == _lasting(held[pid]) and not _any_runs(again[pid]) for pid in found):
+                    return Stopped(told_s, (*found, *missed), again)
             if slipped := [pid for pid in running if _goes_on(pid)]:
                 _signal(slipped, signal.SIGSTOP)
                 told_s = time.perf_counter()
@@ -222,6 +225,15 @@ def _any_runs(threads: Mapping[int, _Thread]) -> bool:
     return any(held.state in _RUNS for held in threads.values())
 
 
+def _lasting(threads: Mapping[int, _Thread]) -> set[int]:
+    """The numbers of those of these threads that are not ending."""
+    return {number for number, held in threads.items() if not _is_ending(held)}
+
+
+def _is_ending(thread: _Thread) -> bool:
+    return thread.exiting or thread.state in "ZX"
+
+
 def _threads(pids: Sequence[int]) -> dict[int, dict[int, _Thread]]:
     """The threads of each of these processes."""
     found: dict[int, dict[int, _Thread]] = {pid: {} for pid in pids}
@@ -250,13 +262,28 @@ def _thread(folder: str) -> _Thread | None:
     return _Thread(fields[0].decode("ascii"), bool(int(fields[6]) & _EXITING), arrivals, ran_ns)
 
 
-def _has_run(before: _Thread | None, now: _Thread) -> bool:
-    """Whether a thread that was to stand still has run meanwhile. One that was ending has not."""
-    if now.exiting or now.state in "ZX":
+def _any_has_run(before: Mapping[int, Mapping[int, _Thread]], root: int) -> bool | None:
+    """Whether any thread has run since it was as it was `before`, or was made since; None where that will show."""
+    now = _threads([*before, *(pid for pid in descendants(root) if pid not in before)])
+    looks = [
+        _has_run(before.get(pid, {}).get(number), now[pid].get(number))
+        for pid in now
+        for number in {*before.get(pid, {}), *now[pid]}
+    ]
+    return True if True in looks else None if None in looks else False
+
+
+def _has_run(before: _Thread | None, now: _Thread | None) -> bool | None:
+    """Whether a thread that was to stand still has run meanwhile. One that was ending has not; who stood has, where it
+    is gone. None where a call into the kernel that could not be interrupted may just have come to its end."""
+    ended = now is None or _is_ending(now)
+    if before is None:
+        return not ended
+    if _is_ending(before):
         return False
-    if before is None or now.state not in _STANDS:
+    if before.state == "D":  # it stops where the call ends
+        return None if now is not None and not ended and now.state not in _STANDS else False
+    if now is None or ended or now.state not in _STANDS:
         return True
-    if before.state == "D":  # in a system call that can't be interrupted: it stops where that ends
-        return False
     more = now.arrivals - before.arrivals
     return more > 1 or (more == 1 and now.ran_ns - before.ran_ns > _SLIP_NS)
