@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -137,7 +138,9 @@ class _Finder:
         return arguments if isinstance(arguments, dict) else None
 
     def close(self) -> None:
-        self._process.kill()
+        if self._process.returncode is None:  # its group has what problems started
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._channel.close()
 
@@ -187,5 +190,5 @@ def _serve(channel: Channel) -> None:
 
 if __name__ == "__main__":
     _owner = socket.socket(fileno=int(sys.argv[1]))
-    end_with(_owner)  # a problem may hang
+    end_with(_owner, lambda: os.killpg(0, signal.SIGKILL))  # a problem may hang; it leads a group of its own
     _serve(Channel(_owner))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +35,8 @@ def get_inputs():
 def get_init_inputs():
     return [3]
 """
+
+START_ANOTHER = "import os, pathlib, subprocess, time; another = subprocess.Popen(('sleep', '1000')).pid"
 
 
 def test_a_zygote_starts_when_it_is_expected_and_once(tmp_path: Path) -> None:
@@ -130,21 +134,26 @@ def test_a_problem_that_hangs_is_given_up_and_the_next_one_has_its_answer(
 
 
 def test_what_finds_shapes_out_ends_with_its_conductor(problem: Problem, tmp_path: Path) -> None:
-    """A killed one, too, and in the middle of a problem that hangs."""
+    """A killed one, too, and in the middle of a problem that hangs; and with it what that problem started."""
     marker = tmp_path / "begun"
-    write = f"import os, pathlib, time; pathlib.Path({str(marker)!r}).write_text(str(os.getpid()) + ' .')"
+    write = f"{START_ANOTHER}; pathlib.Path({str(marker)!r}).write_text(f'{{os.getpid()}} {{another}} .')"
     hang = PROBLEM.replace("    return [torch.rand(8, 3)]", f"    {write}; time.sleep(1000)")
     problem.path.write_text(hang)
     with subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.DEVNULL) as conductor:
         while not (marker.exists() and marker.read_text().endswith(".")):
             assert conductor.poll() is None
             time.sleep(0.02)
-        finder = os.pidfd_open(int(marker.read_text().split()[0]))
+        pids = [int(pid) for pid in marker.read_text().split()[:2]]
+        held = [os.pidfd_open(pid) for pid in pids]
         try:
             conductor.kill()
-            assert select.select([finder], [], [], 60.0)[0]
+            for process in held:
+                assert select.select([process], [], [], 60.0)[0]
         finally:
-            os.close(finder)
+            for process in held:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                os.close(process)
 
 
 def test_a_finder_that_cannot_start_is_no_fault_of_the_run(
@@ -160,14 +169,21 @@ def test_a_finder_that_cannot_start_is_no_fault_of_the_run(
 
 def test_a_problem_that_hangs_ends_with_its_run(problem: Problem, tmp_path: Path) -> None:
     marker = tmp_path / "begun"
-    hang = f"import pathlib, time; pathlib.Path({str(marker)!r}).touch(); time.sleep(1000)"
+    hang = f"{START_ANOTHER}; pathlib.Path({str(marker)!r}).write_text(f'{{another}} .'); time.sleep(1000)"
     source = PROBLEM.replace("    return [torch.rand(8, 3)]", f"    {hang}")
     signatures = Signatures(tmp_path / "cache", 2**20)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(signatures.of, replace(problem, source=source, digest=digest_text(source)))
-        while not marker.exists():
+        while not (marker.exists() and marker.read_text().endswith(".")):
             assert not asked.done()
             time.sleep(0.02)
-        signatures.close()
-        assert asked.result(timeout=60) is None
+        another = os.pidfd_open(int(marker.read_text().split()[0]))
+        try:
+            signatures.close()
+            assert asked.result(timeout=60) is None
+            assert select.select([another], [], [], 60.0)[0], "what the problem started"
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(another, signal.SIGKILL)
+            os.close(another)
     assert signatures.of(problem) is None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
 import socket
 import sys
 import threading
@@ -51,8 +52,8 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     gc.disable()  # collections while torch is imported find nothing, and take a tenth of its time
     sock = socket.socket(fileno=fd)
     # Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
-    # The zygote sees its own connection close then, and ends its children.
-    end_with(sock)
+    # The zygote sees its own connection close then, and ends its children; what a problem started is in this group.
+    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # it leads a group of its own (see `StartedProcess`)
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     first = channel.receive()
     kind = DeviceKind(first.message["device"])
