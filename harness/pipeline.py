@@ -234,7 +234,8 @@ class _Run:
         if EVIDENCE in record.evidence and digest not in self._faults_told:
             self._faults_told.add(digest)
             left = self._left[digest]
-            others = f"; its {left} other solutions here get the same record untried" if left else ""
+            which = f"{left} other solutions here get" if left > 1 else "other solution here gets"
+            others = f"; its {which} the same record untried" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
     def _start(self, kind: str, target: Callable[..., None], *arguments: Any) -> None:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -62,7 +62,8 @@ class Whereabouts:
         self._descriptor = descriptor
         self._now: Place | None = None
         self.failed: Place | None = None
-        """The innermost place that an exception came out of, since `begin`."""
+        """The innermost place that an exception came out of since `begin`; None again where a later step, or that
+        around it, came to its end: then the exception was dealt with."""
 
     def begin(self) -> None:
         """Whatever fails from now on is of a new request."""
@@ -70,7 +71,8 @@ class Whereabouts:
 
     @contextmanager
     def at(self, problem: Problem, workload: Workload, step: Step) -> Iterator[None]:
-        """Be in this step for the length of the block, then where it was before."""
+        """Be in this step for the length of the block, then again where it was before, which begins anew: what steps
+        within it took is not its own."""
         before = self._now
         place = Place(
             problem=problem.id[:_MOST_NAME],
@@ -85,8 +87,10 @@ class Whereabouts:
         except Exception:
             self.failed = self.failed or place
             raise
+        else:
+            self.failed = None
         finally:
-            self._tell(before)
+            self._tell(None if before is None else replace(before, since_s=time.monotonic()))
 
     def _tell(self, place: Place | None) -> None:
         self._now = place

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from harness.executors import Order
 from harness.executors import process as process_module
 from harness.executors.faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faults, Loss, limit_s
 from harness.executors.local import LocalExecutor, referee_config
+from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
 from harness.judging import foreseen_task
 from harness.model import DeviceKind, Problem, Record, Status, Workload
 from harness.pipeline import evaluate_run
@@ -116,6 +119,20 @@ class Tree:
         return len(self.mark.read_text()) if self.mark.exists() else 0
 
 
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 90.0
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
@@ -173,10 +190,9 @@ def test_what_the_problem_started_is_ended_with_its_referee(tree: Tree) -> None:
     tree.write(19, f"{started}\n    {HANGS}", at_import="trouble()")
     tree.solve("19_a")
     tree.run(tree.config())
-    found = [Path(f"/proc/{pid}/stat") for pid in pids.read_text().split()]
+    found = [int(pid) for pid in pids.read_text().split()]
     assert len(found) == 2
-    alive = [path for path in found if path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"]
-    assert not alive
+    assert not any(alive(pid) for pid in found)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -197,7 +213,9 @@ def test_a_resumed_run_tries_the_problem_again_and_the_rest_stays(tree: Tree) ->
     before, _ = tree.run(tree.config())
     again, notes = tree.run(tree.config(resume=True))
     assert set(again) == {"19_a", "19_b"}
-    assert (tree.times, len(notes)) == (4, 1)
+    assert tree.times == 4
+    (note,) = notes
+    assert note.endswith("; its other solution here gets the same record untried")
     tree.write(19)
     mended, notes = tree.run(tree.config(resume=True))
     assert {name: record.status for name, record in mended.items()} == dict.fromkeys(again, Status.passed)
@@ -314,18 +332,68 @@ def test_steps_within_steps_are_told_and_left_again() -> None:
     try:
         assert told(board) is None
         with whereabouts.at(PROBLEM_19, FULL, Step.READY):
-            since = board.read()
-            with suppress(KeyError), whereabouts.at(PROBLEM_19, FULL, Step.INPUTS):
+            with whereabouts.at(PROBLEM_19, FULL, Step.INPUTS):
                 assert told(board) == ("level1/19", "full", Step.INPUTS)
-                raise KeyError
-            assert board.read() == since
+                end = time.monotonic()
+            place = board.read()
+            assert place is not None
+            assert place.step is Step.READY
+            assert place.since_s >= end  # steps that keep to their limits use up nothing of what is around them
         assert told(board) is None
-        assert whereabouts.failed is not None
-        assert whereabouts.failed.step is Step.INPUTS
-        whereabouts.begin()
-        assert whereabouts.failed is None
     finally:
         board.close()
+
+
+def test_the_innermost_step_that_failed_is_told_until_the_exception_is_dealt_with() -> None:
+    whereabouts = Whereabouts()
+    around, within = (whereabouts.at(PROBLEM_19, FULL, step) for step in (Step.READY, Step.INPUTS))
+    with suppress(KeyError), around, within:
+        raise KeyError
+    assert whereabouts.failed is not None
+    assert whereabouts.failed.step is Step.INPUTS
+    whereabouts.begin()
+    assert whereabouts.failed is None
+    with suppress(KeyError), whereabouts.at(PROBLEM_19, FULL, Step.TRUTH):
+        raise KeyError  # as where a reference refuses float64
+    with whereabouts.at(PROBLEM_19, FULL, Step.FORWARD):
+        pass
+    assert whereabouts.failed is None
+
+
+def test_a_referee_that_reads_nothing_is_not_written_to_for_ever(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is stuck in what it was to get ready leaves a large message in its socket."""
+    monkeypatch.setattr(process_module, "MARGIN_S", 0.25)
+    tree.solve("20_a")
+    config = tree.config()
+    (job,) = plan(config)
+    task = replace(foreseen_task(job, config, tree.folder / "log"), source="#" * 2**22)
+    log = tree.folder / "_referee.log"
+    log.touch()
+    process = StartedProcess(DeviceKind.HOST, "host", {}, command=("-c", "import time; time.sleep(600)"))
+    referee = RefereeProcess(process, replace(referee_config(config, None), solution_timeout_s=0.25), log)
+    with pytest.raises(RefereeLost, match=r"read nothing for 0\.5 s"):
+        referee.prepare([task])
+    referee.close()
+
+
+def test_what_a_problem_started_ends_with_a_conductor_that_is_killed(tree: Tree) -> None:
+    pid = tree.folder / "pid"
+    started = f"pathlib.Path({str(pid)!r}).write_text(str(subprocess.Popen(('sleep', '1000')).pid) + '.')"
+    tree.write(19, f"{started}\n    {HANGS}", at_import="trouble()")
+    tree.solve("19_a")
+    options = "--problems problems --out results --run-id run --workload full --device host"
+    command = [sys.executable, "-m", "harness", "eval", "solutions", *options.split()]
+    with subprocess.Popen(command, cwd=tree.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as conductor:
+        try:
+            wait_for(lambda: pid.exists() and pid.read_text().endswith("."))
+        finally:
+            conductor.kill()
+    held = int(pid.read_text().rstrip("."))
+    try:
+        wait_for(lambda: not alive(held))
+    finally:
+        if alive(held):
+            os.kill(held, signal.SIGKILL)
 
 
 def test_where_a_process_was_outlives_it() -> None:

@@ -149,6 +149,7 @@ class RefereeProcess:
     def __init__(self, process: StartedProcess, config: RefereeConfig, log_path: Path) -> None:
         self._process = process
         self._config = config
+        self._longest_s = config.solution_timeout_s + MARGIN_S
         self._log_path = log_path
         self._channel = process.channel
         self._keeping = threading.Lock()
@@ -183,7 +184,7 @@ class RefereeProcess:
         self.wait_ready()
         self.fresh = False
         self._send({"type": "prove", "task": task.to_json()})
-        self._heard(self._receive(self._config.solution_timeout_s + MARGIN_S), "proved")
+        self._heard(self._receive(self._longest_s), "proved")
 
     def prepare(self, tasks: Sequence[Task]) -> None:
         """Let it get ready what these will need, as long as it is asked nothing else. Raises `RefereeLost`."""
@@ -207,7 +208,7 @@ class RefereeProcess:
     def _ask(self, message: Mapping[str, object]) -> Outcome | None:
         self.fresh = False
         self._send(message)
-        reply = self._receive(self._config.solution_timeout_s + MARGIN_S)
+        reply = self._receive(self._longest_s)
         if reply["type"] == "owed":
             return None
         return Outcome.from_json(self._heard(reply, "judged")["outcome"])
@@ -225,8 +226,13 @@ class RefereeProcess:
         return reply
 
     def _send(self, message: Mapping[str, object]) -> None:
+        # It reads nothing while it is at what it was told to get ready, and a large message does not go out until then.
         try:
-            self._channel.send(message)
+            self._channel.send(message, timeout_s=self._longest_s)
+        except FrameTimeout as error:
+            how, place, tail = f"read nothing for {self._longest_s:g} s", self.place(), self._tail()
+            loss = None if place is None else Loss(place=place, how=how, detail=tail)
+            raise RefereeLost(f"the referee {how}", tail, loss) from error
         except WireError as error:
             raise self._died() from error
 
