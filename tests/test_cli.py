@@ -620,8 +620,8 @@ def test_extract_takes_real_transcripts_from_standard_input(place: Path) -> None
 
 
 TALKATIVE = """
-import os, torch
-print("imported"), os.write(1, b"from below")
+import ctypes, os, torch
+print("imported"), os.write(1, b"from below"), ctypes.CDLL(None).printf(b"from C")
 class Model(torch.nn.Module):
     def forward(self, x): print("called"); return 2 * x
 def get_inputs(): return [torch.randn(3, 5)]
@@ -639,6 +639,7 @@ def test_what_a_problem_prints_does_not_stand_among_the_results(
     assert "level1/16" in json.dumps(json.loads(told.out))
     assert "imported" in told.err
     assert "from below" in told.err
+    assert "from C" in told.err
     assert "called" in told.err
 
 

@@ -6,6 +6,7 @@ standard output, messages and progress to standard error.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import functools
 import json
@@ -123,6 +124,7 @@ def results_alone() -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
+        ctypes.CDLL(None).fflush(None)  # what C's printf keeps until its buffer is full, or the process ends
         os.dup2(held, 1)
         os.close(held)
 
