@@ -639,8 +639,22 @@ def test_what_a_problem_prints_does_not_stand_among_the_results(
     assert "level1/16" in json.dumps(json.loads(told.out))
     assert "imported" in told.err
     assert "from below" in told.err
-    assert "from C" in told.err
     assert "called" in told.err
+
+
+def test_what_c_keeps_of_a_problems_output_does_not_follow_the_results(place: Path) -> None:
+    (place / "problems/level1/16_matmul.py").write_text(TALKATIVE)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "problems", "list", "--json"],
+        cwd=place,
+        # Where Python buffers nothing, it has C buffer nothing either.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [item["id"] for item in json.loads(done.stdout)] == ["level1/16", "level1/19"]
+    assert "from C" in done.stderr
 
 
 def test_problems_are_listed_and_shown(place: Path, call: Call) -> None:
