@@ -156,8 +156,8 @@ class Referee:
             note["defences_s"] = ledger | self._hush.spent()
 
     def prove(self, task: Task) -> None:
-        """Run what judging solutions to this task's problem runs of the problem's own code, on every variant, with
-        nothing about of any submission: for a referee that was asked nothing before, after another was lost in it.
+        """Run what judging solutions to this task's problem runs of the problem's own code, on every variant, and
+        nothing of any submission: for a referee that was asked nothing before, after another was lost in it.
 
         What is wrong with the problem, or finds no room, is told when a solution to it is judged. Anything else raises.
         """

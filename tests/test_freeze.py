@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -310,3 +312,15 @@ def test_who_is_on_the_way_out_of_a_call_is_waited_for(root: int, monkeypatch: p
     monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
     monkeypatch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
     assert everything.moved()
+
+
+def test_the_id_of_what_was_ending_may_be_anothers_by_now(root: int) -> None:
+    everything = freeze.Below(root)
+    everything.stop()
+    assert everything._still is not None
+    own = os.getpid()
+    was_ending = {own: {own: held("Z")}}
+    everything._still = replace(everything._still, threads={**everything._still.threads, **was_ending})
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(int).result()
+        assert not everything.moved()

@@ -264,11 +264,13 @@ def _thread(folder: str) -> _Thread | None:
 
 def _any_has_run(before: Mapping[int, Mapping[int, _Thread]], root: int) -> bool | None:
     """Whether any thread has run since it was as it was `before`, or was made since; None where that will show."""
-    now = _threads([*before, *(pid for pid in descendants(root) if pid not in before)])
+    found = descendants(root)
+    now = _threads([*before, *(pid for pid in found if pid not in before)])
     looks = [
         _has_run(before.get(pid, {}).get(number), now[pid].get(number))
         for pid in now
-        for number in {*before.get(pid, {}), *now[pid]}
+        # The id of one that was ending may be another sandbox's by now.
+        for number in {*before.get(pid, {}), *(now[pid] if pid in found else ())}
     ]
     return True if True in looks else None if None in looks else False
 
