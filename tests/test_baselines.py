@@ -21,7 +21,7 @@ import pytest
 import torch
 from rich.table import Table
 
-from harness.baselines import BaselineProcess, BaselinesLost, BaselineStore, Entry, Keeper, Outcome, Request
+from harness.baselines import BaselineProcess, BaselinesLost, BaselineStore, Entry, Keeper, Outcome, Request, measuring
 from harness.baselines import entry as entries_of
 from harness.baselines.entry import with_baselines
 from harness.baselines.keeper import spot_check
@@ -302,6 +302,22 @@ class TestMeasured:
             assert item.compile_s is not None
             assert item.graphs == 1
             assert item.eager_s is not None
+
+    def test_an_interval_that_is_narrow_before_it_can_mean_much_ends_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def narrow_at_three(eager: Sequence[Sequence[float]], _own: Sequence[Sequence[float]]) -> SpeedupEstimate:
+            pairs = len(eager)
+            return replace(estimate(1.0, spread=1.001 if pairs == 3 else 2.0 ** (1 / pairs)), pairs=pairs)
+
+        monkeypatch.setattr(measuring, "speedup_interval", narrow_at_three)
+        monkeypatch.setattr(measuring, "MAX_ROUNDS", 6)
+        bench = made_bench(LINEAR, DeviceKind.HOST)
+        try:
+            (found,) = measure(bench, [Baseline.EAGER], secret=random.Random(4), budget_s=60.0)
+        finally:
+            bench.close()
+        assert (found.rounds, found.stopped_by) == (6, "most rounds")
 
     @needs_gxx
     def test_state_that_the_reference_updates_is_compared_and_put_back(self, kind: DeviceKind) -> None:

@@ -150,7 +150,7 @@ def _bursts(bench: Bench, subjects: Sequence[Subject], secret: Random, budget_s:
         return series
     eager = ReferenceRunner(bench)
     runners = [ReferenceRunner(bench, subject.forward) for subject in subjects]
-    rules = [Stopping(budget_s=budget_s, least_pairs=LEAST_ROUNDS - 1) for _ in subjects]
+    rules = [Stopping(budget_s=budget_s, least_pairs=LEAST_ROUNDS) for _ in subjects]
     fired: list[str | None] = [None] * len(subjects)
     count = min(len(bench.sets), SETS)
     for number in range(MAX_ROUNDS):
