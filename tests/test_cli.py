@@ -869,7 +869,7 @@ import sys
 from test_cli import Pipeline
 from harness.cli import main
 
-sys.exit(main(["eval", "solutions", "--device", "host", "--run-id", "r"], run=Pipeline()))
+sys.exit(main(["eval", "solutions", "--device", "host", "--run-id", "r", *sys.argv[1:]], run=Pipeline()))
 """
 
 
@@ -908,6 +908,22 @@ def test_a_run_whose_output_can_not_be_written_ends_and_says_how_to_go_on(place:
     *_, kept, why = done.stderr.splitlines()
     assert "what is finished is in results/r, and the same call with --resume --run-id r continues" in kept
     assert "No space left on device" in why
+
+
+def test_a_finished_run_whose_page_can_not_be_written_is_not_told_to_go_on(place: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-u", "-c", UNREAD_RUN, "--json"],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3, done.stderr
+    assert "No space left on device" in done.stderr
+    assert "the run ends" not in done.stderr
 
 
 @pytest.mark.parametrize("lost", ["full", "unread"])

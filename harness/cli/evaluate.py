@@ -252,6 +252,7 @@ def carry_out(
     processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
     number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then."""
     view: Shown | None = None
+    done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
             # Not at the top: it takes as long as all before, while the referees import torch.
@@ -274,7 +275,7 @@ def carry_out(
             say(f"harness: {why}; {_left(settled, view, resumable)}")
         raise typer.Exit(code) from None
     except OSError:
-        if view is not None and view.began:
+        if view is not None and view.began and done is None:
             say(f"harness: the run ends; {_left(settled, view, resumable)}")
         raise
 

@@ -119,8 +119,7 @@ class Executor(Protocol):
         verdict waits for what goes on beside the slot's work: `settle` has it, and the slot may judge others before.
 
         A referee that dies is replaced and the task tried once more; then `harness_error`, as at once where the problem
-        is at fault (`faults`). Raises `SlotLost` where the
-        slot's device is missing, gone or ill.
+        is at fault (`faults`). Raises `SlotLost` where the slot's device is missing, gone or ill.
         """
         ...
 
