@@ -254,24 +254,25 @@ def test_what_stands_still_has_not_moved(root: int) -> None:
 def test_threads_that_come_and_go_while_they_are_looked_at_have_not_moved(
     root: int, seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, looks = freeze._threads, 0
+    look, spoilt = freeze._threads, False
 
-    def at_first_as_it_was(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
-        nonlocal looks
-        found, looks = look(pids), looks + 1
-        threads = next(threads for threads in found.values() if len(threads) == 2)
-        if looks == 1 and seen == "short of one":
-            threads.popitem()
-        elif looks == 1:
-            threads[max(threads) + 2**22] = next(iter(threads.values()))
+    def once_as_it_was(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+        """Spoils the first look at which all stand."""
+        nonlocal spoilt
+        found = look(pids)
+        threads = next((threads for threads in found.values() if len(threads) == 2), {})
+        if not spoilt and threads and not any(map(freeze._any_runs, found.values())):
+            spoilt = True
+            if seen == "short of one":
+                threads.popitem()
+            else:
+                threads[max(threads) + 2**22] = next(iter(threads.values()))
         return found
 
     everything = freeze.Below(root)
+    monkeypatch.setattr(freeze, "_threads", once_as_it_was)
     everything.stop()
-    everything.go_on()
-    assert len(descendants(root)) == 2
-    monkeypatch.setattr(freeze, "_threads", at_first_as_it_was)
-    everything.stop()
+    assert spoilt
     assert not everything.moved()
 
 
