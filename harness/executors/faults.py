@@ -40,10 +40,9 @@ def limit_s(step: Step, config: RefereeConfig) -> float:
         return READY_LIMIT_S
     if step in _LOADING:
         return max(LEAST_STEP_S, config.load_timeout_s)
-    if step is Step.TRUTH:
-        return max(LEAST_STEP_S, config.call_timeout_s * TIMES_TRUTH)
-    # The first call of a reference may compile what its import would, had it been written so.
-    return max(LEAST_STEP_S, config.load_timeout_s + config.call_timeout_s)
+    # The first call of a reference, and in float64, may compile what its import would, had it been written so.
+    calls = TIMES_TRUTH if step is Step.TRUTH else 1.0
+    return max(LEAST_STEP_S, config.load_timeout_s + config.call_timeout_s * calls)
 
 
 def option(step: Step) -> str | None:
