@@ -223,20 +223,27 @@ while True:
 @pytest.mark.parametrize("how", ["again and again", "once", "to its end"])
 def test_who_is_woken_by_the_kernel_has_moved(how: str) -> None:
     """Whether it still runs when it is looked at, stands again, or is gone."""
-    command = ["sh", "-c", '"$0" -c "$1" 0.7 "$2"; true', sys.executable, WOKEN, how]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
-        try:
-            assert shell.stdout is not None
-            assert shell.stdout.readline() == "ready\n"
-            everything = freeze.Below(shell.pid)
-            everything.stop()
-            assert not everything.moved()
-            deadline = time.monotonic() + WAIT_S
-            while not everything.moved() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert everything.moved()
-        finally:
-            os.killpg(shell.pid, signal.SIGKILL)
+    for later_s in (0.7, 5.0, 25.0):
+        command = ["sh", "-c", '"$0" -c "$1" "$2" "$3"; true', sys.executable, WOKEN, str(later_s), how]
+        begin_s = time.monotonic()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+            try:
+                assert shell.stdout is not None
+                assert shell.stdout.readline() == "ready\n"
+                everything = freeze.Below(shell.pid)
+                everything.stop()
+                stood = not everything.moved()
+                if time.monotonic() - begin_s > later_s:
+                    continue  # on a busy machine it may have been woken before
+                assert stood
+                deadline = time.monotonic() + WAIT_S
+                while not everything.moved() and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                assert everything.moved()
+                return
+            finally:
+                os.killpg(shell.pid, signal.SIGKILL)
+    pytest.fail("the machine is too busy to stop a process in seconds")
 
 
 def test_what_stands_still_has_not_moved(root: int) -> None:
