@@ -873,18 +873,23 @@ sys.exit(main(["eval", "solutions", "--device", "host", "--run-id", "r", *sys.ar
 """
 
 
-def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path) -> None:
-    unread, writing = os.pipe()
-    os.close(unread)
-    done = subprocess.run(
-        [sys.executable, "-c", UNREAD_RUN],
+def run_into(stdout: int, place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`UNREAD_RUN` in the place, or Python called by these words, with its results to this descriptor."""
+    return subprocess.run(
+        [sys.executable, *(words or ("-c", UNREAD_RUN))],
         cwd=place,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
-        stdout=writing,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
+
+
+def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path) -> None:
+    unread, writing = os.pipe()
+    os.close(unread)
+    done = run_into(writing, place)
     os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE, done.stderr
     assert "nobody reads the output" in done.stderr
@@ -895,15 +900,7 @@ def test_a_run_whose_output_has_no_reader_ends_and_says_how_to_go_on(place: Path
 
 def test_a_run_whose_output_can_not_be_written_ends_and_says_how_to_go_on(place: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", UNREAD_RUN],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = run_into(full.fileno(), place)
     assert done.returncode == 3, done.stderr
     *_, kept, why = done.stderr.splitlines()
     assert "what is finished is in results/r, and the same call with --resume --run-id r continues" in kept
@@ -912,15 +909,7 @@ def test_a_run_whose_output_can_not_be_written_ends_and_says_how_to_go_on(place:
 
 def test_a_finished_run_whose_page_can_not_be_written_is_not_told_to_go_on(place: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-u", "-c", UNREAD_RUN, "--json"],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = run_into(full.fileno(), place, "-u", "-c", UNREAD_RUN, "--json")
     assert done.returncode == 3, done.stderr
     assert "No space left on device" in done.stderr
     assert "the run ends" not in done.stderr
