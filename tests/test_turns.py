@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -12,11 +13,16 @@ from turns import Turns
 LONG_S = 60.0
 """For what must happen; a failure takes as long."""
 
+A_WHILE_S = 0.3
+"""For what must not happen, of a process that has begun and could do it at once."""
+
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def stay(base: Path, alone: bool, inside: Event, leave: Event) -> None:
-    with Turns(base).turn(alone=alone):
+def stay(base: Path, alone: bool, begun: Event, inside: Event, leave: Event) -> None:
+    turns = Turns(base)
+    begun.set()
+    with turns.turn(alone=alone):
         inside.set()
         leave.wait(LONG_S)
 
@@ -25,8 +31,9 @@ class Visitor:
     """A process that takes a turn and keeps it until it is told to leave."""
 
     def __init__(self, base: Path, *, alone: bool) -> None:
-        self.inside, self.leave = SPAWN.Event(), SPAWN.Event()
-        self._process = SPAWN.Process(target=stay, args=(base, alone, self.inside, self.leave), daemon=True)
+        self.begun, self.inside, self.leave = SPAWN.Event(), SPAWN.Event(), SPAWN.Event()
+        args = (base, alone, self.begun, self.inside, self.leave)
+        self._process = SPAWN.Process(target=stay, args=args, daemon=True)
         self._process.start()
 
     def end(self) -> None:
@@ -45,16 +52,19 @@ def test_some_share_it_and_one_has_it_alone(base: Path) -> None:
     assert first.inside.wait(LONG_S)
     assert second.inside.wait(LONG_S), "both are in"
     third = Visitor(base, alone=True)
+    wait_in_the_gate(base, third)
     first.end()
-    assert not third.inside.wait(1.0), "the second is still in"
+    assert not third.inside.wait(A_WHILE_S), "the second is still in"
     second.end()
     assert third.inside.wait(LONG_S)
     late = [Visitor(base, alone=False), Visitor(base, alone=True)]
-    assert not late[0].inside.wait(1.0)
+    wait_in_the_gate(base, *late)
+    assert not late[0].inside.wait(A_WHILE_S)
     assert not late[1].inside.is_set()
     third.end()
-    for visitor in late:
+    for visitor in late:  # whichever came first: told to leave one after another, the first could wait for the second
         visitor.leave.set()
+    for visitor in late:
         visitor.end()
         assert visitor.inside.is_set()
 
@@ -63,15 +73,24 @@ def test_who_wants_it_alone_comes_before_those_who_share_it_and_come_later(base:
     first = Visitor(base, alone=False)
     assert first.inside.wait(LONG_S)
     alone = Visitor(base, alone=True)
-    while not _standing_in_the_gate(base):
-        assert not alone.inside.wait(0.01)
+    wait_in_the_gate(base, alone)
     late = Visitor(base, alone=False)
-    assert not late.inside.wait(1.0), "it could share with the first, and does not"
+    assert late.begun.wait(LONG_S)
+    assert not late.inside.wait(A_WHILE_S), "it could share with the first, and does not"
     first.end()
     assert alone.inside.wait(LONG_S)
     alone.end()
     assert late.inside.wait(LONG_S)
     late.end()
+
+
+def wait_in_the_gate(base: Path, *visitors: Visitor) -> None:
+    """Until one stands in the gate and all of them have begun, none of which may be inside."""
+    for visitor in visitors:
+        assert visitor.begun.wait(LONG_S)
+    while not _standing_in_the_gate(base):
+        assert not any(visitor.inside.is_set() for visitor in visitors)
+        time.sleep(0.01)
 
 
 def _standing_in_the_gate(base: Path) -> bool:
