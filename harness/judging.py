@@ -1,6 +1,6 @@
 """One solution through an executor: what a referee is asked, and the record that comes of the answer.
 
-Control layer, trusted side. Shared by whoever runs solutions: the pipeline over files, the Python API one by one.
+Control layer, trusted side. Used by the conductor's threads.
 """
 
 from __future__ import annotations
@@ -43,12 +43,6 @@ class Open:
     judged_s: float
 
 
-def judge(executor: Executor, slot: Slot, job: Job, built: Built, config: RunConfig, log_path: Path) -> Record:
-    """The record of a solution that was built. Its output is appended to `log_path`. Raises `SlotLost`."""
-    record = begin(executor, slot, job, built, config, log_path)
-    return settle(executor, slot, record, config) if isinstance(record, Open) else record
-
-
 def begin(
     executor: Executor,
     slot: Slot,
@@ -58,7 +52,8 @@ def begin(
     log_path: Path,
     ahead: Sequence[Next] = (),
 ) -> Record | Open:
-    """As `judge`, but what goes on beside the slot's work is not waited for.
+    """The record of a solution that was built, or what is needed to `settle` it where that waits for what goes on
+    beside the slot's work. Its output is appended to `log_path`. Raises `SlotLost`.
 
     What can be done of the solutions `ahead` begins meanwhile; it is lost where others come next after all.
     """

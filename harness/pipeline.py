@@ -1,6 +1,6 @@
 """From solution files to records: build ahead, judge on every slot, append each record as it finishes.
 
-Trusted side; the conductor. Threads build and judge through an `Executor`; the calling thread alone writes records
+Trusted side. A `Conductor`'s threads build and judge through an `Executor`; the calling thread alone writes records
 and tells events, so that whoever calls needs no lock. It prints nothing, and imports no torch: the referees do that
 meanwhile.
 """
@@ -9,53 +9,27 @@ from __future__ import annotations
 
 import errno
 import queue
-import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from harness.conductor import AHEAD, Conductor, Kind, Work
 from harness.config import RunConfig
 from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
 from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
-from harness.executors import Built, Executor, ExecutorError, Order, Slot, SlotLost
+from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.faults import EVIDENCE
 from harness.executors.opening import open_executor
-from harness.judging import (
-    Open,
-    begin,
-    foreseen_task,
-    record_of,
-    record_of_build,
-    record_unbuilt,
-    settle,
-    where_unjudged,
-)
-from harness.model import Record, Status, one_line
+from harness.model import Record
 from harness.planning import Job, identity_of, is_done, plan
 from harness.runs import StoreUnavailable
-from harness.schedule import Foreseen, Ready, Schedule, dealt
-from harness.signature import Signatures
+from harness.schedule import Schedule, dealt
 from harness.store import RunStore, removed
-from harness.tasks import Outcome, Task
-
-AHEAD = 32
-"""Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
-files, and several problems must be among them so that each slot finds one of its own."""
-
-LOOK_AHEAD = 2
-"""Solutions whose audits begin while another is judged. One takes as long as two judgements leave the GPU free."""
-
-MOST_OPEN = 2
-"""Verdicts that a slot may owe while it judges another solution: audits of those before, which take twice as long."""
-
-MAX_SLOTS_LOST = 2
-"""Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
 
 GRACE_S = 20.0
 """How long after an interrupt the solutions being judged may take to get their records."""
@@ -131,12 +105,12 @@ class _Message:
     slot: Slot | None = None
     lost: SlotLost | None = None
     error: BaseException | None = None
-    left: str | None = None
+    left: Kind | None = None
     """The kind of thread whose last word this is."""
 
 
 class _Run:
-    """One run between start and end."""
+    """One run between start and end; what its conductor tells becomes messages to the calling thread."""
 
     def __init__(
         self,
@@ -148,34 +122,23 @@ class _Run:
         jobs: list[Job],
     ) -> None:
         self._config = config
-        self._environment = environment
         self._store = store
         self._on_event = on_event
-        self._executor = executor
-        self._slots = list(executor.slots)
-        self._builders = max(1, min(executor.builders, len(jobs)))
-        self._schedule: Schedule[Job, Built] = Schedule(
-            dealt(((job.problem.digest, job) for job in jobs), len(self._slots)), ahead=AHEAD + self._builders
-        )
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        self._losses: dict[str, int] = {}
-        self._signatures = Signatures(config.cache_dir, config.cache_limit_bytes)
-        self._counting = threading.Lock()
-        self._judging = 0
         self._done = 0
         self._total = len(jobs)
-        self._lost: list[str] = []
         self._left = Counter(job.problem.digest for job in jobs)
         self._faults_told: set[str | None] = set()
+        builders = max(1, min(executor.builders, len(jobs)))
+        works = [Work(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
+        ordered = dealt(((work.place, work) for work in works), len(executor.slots))
+        schedule: Schedule[Work, Built] = Schedule(ordered, ahead=AHEAD + builders)
+        self._conductor = Conductor(executor, config, environment, schedule, self, builders=builders)
 
     def run(self) -> None:
         """Everything to its record. Raises what ends the run."""
-        running = Counter({"build": self._builders, "open": len(self._slots), "judge": len(self._slots)})
-        for _ in range(self._builders):
-            self._start("build", self._build_all)
-        for slot in self._slots:
-            self._start("open", self._open, slot)
-            self._start("judge", self._judge_all, slot)
+        running = Counter(kind for kind, _ in self._conductor.threads)
+        self._conductor.start()
         try:
             while running["build"] or running["judge"]:
                 self._heed(self._messages.get(), running)
@@ -183,22 +146,19 @@ class _Run:
             self._finish_what_runs(running)
             raise
         finally:
-            self._schedule.stop()
-            self._signatures.close()
-            for ready in self._schedule.left_over():
-                ready.built.release()
+            self._conductor.stop()
+            self._conductor.close()
         if self._done < self._total:
-            why = "; ".join(self._lost)
             raise ExecutorError(
-                f"no device is left to judge {self._total - self._done} solutions ({why}); --resume does them once "
-                f"that is mended"
+                f"no device is left to judge {self._total - self._done} solutions ({self._conductor.lost}); --resume "
+                f"does them once that is mended"
             )
 
-    def _finish_what_runs(self, running: Counter[str]) -> None:
-        self._schedule.stop()
-        if self._judging:
-            several = "s" if self._judging > 1 else ""
-            what = f"finishing the {self._judging} solution{several} being judged; interrupt again to end at once"
+    def _finish_what_runs(self, running: Counter[Kind]) -> None:
+        self._conductor.stop()
+        if judging := self._conductor.judging:
+            several = "s" if judging > 1 else ""
+            what = f"finishing the {judging} solution{several} being judged; interrupt again to end at once"
             self._on_event(Noted(message=f"interrupted: {what}"))
         deadline = time.monotonic() + GRACE_S
         while running["judge"]:
@@ -207,17 +167,14 @@ class _Run:
             except queue.Empty:
                 return
 
-    def _heed(self, message: _Message, running: Counter[str]) -> None:
+    def _heed(self, message: _Message, running: Counter[Kind]) -> None:
         """Do what a thread asks for."""
         if message.error is not None:
             raise message.error
         if message.event is not None:
             self._on_event(message.event)
         if message.lost is not None:
-            self._lost.append(str(message.lost))
             self._on_event(Noted(message=f"out of service: {message.lost}"))
-            if len(self._lost) == len(self._slots):
-                self._schedule.stop()
         if message.record is not None:
             self._store.append(message.record)
             self._done += 1
@@ -238,142 +195,31 @@ class _Run:
             others = f"; its {which} the same record untried" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
-    def _start(self, kind: str, target: Callable[..., None], *arguments: Any) -> None:
-        threading.Thread(target=self._live, args=(kind, target, *arguments), name=kind, daemon=True).start()
+    def wanted(self, work: Work) -> bool:
+        return True
 
-    def _live(self, kind: str, target: Callable[..., None], *arguments: Any) -> None:
-        """A thread's life: whatever it can't handle ends the run, and is raised by the calling thread."""
-        try:
-            target(*arguments)
-        except OSError as error:
-            if error.errno in MACHINE_ERRORS:
-                where = error.filename or self._config.run_dir
-                problem = StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
-                self._messages.put(_Message(error=problem))
-            elif not (self._store.folder / "logs").is_dir():
-                self._messages.put(_Message(error=removed(self._config.run_dir)))
-            else:
-                self._messages.put(_Message(error=error))
-        except BaseException as error:
-            self._messages.put(_Message(error=error))
-        finally:
-            self._messages.put(_Message(left=kind))
+    def built(self, work: Work, built: Built) -> None:
+        failed = built.failure is not None
+        event = BuildFinished(solution=work.job.solution, wall_s=built.wall_s, failed=failed)
+        self._messages.put(_Message(event=event))
 
-    def _build_all(self) -> None:
-        while (found := self._schedule.next_build()) is not None:
-            problem, job = found
-            unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
-            if unbuilt is not None:
-                self._messages.put(_Message(record=unbuilt))
-                self._schedule.settled(problem, job)
-                continue
-            built = self._executor.build(self._order(job))
-            failed = built.failure is not None
-            event = BuildFinished(solution=job.solution, wall_s=built.wall_s, failed=failed)
-            if failed:
-                built.release()
-                log_path = self._store.log_path(job.solution.label)
-                record = record_of_build(job, built, self._config, self._where(), log_path)
-                self._messages.put(_Message(event=event, record=record))
-                self._schedule.settled(problem, job)
-            else:
-                self._messages.put(_Message(event=event))
-                self._schedule.built(Ready(job=job, problem=problem, built=built))
-
-    def _where(self) -> Mapping[str, Any]:
-        return where_unjudged(self._slots, self._environment, self._config.device)
-
-    def _order(self, job: Job) -> Order:
-        """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they
-        need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile."""
-        order = Order(
-            source=job.solution.source,
-            filename=job.solution.path.name,
-            arguments=None,
-            log_path=self._store.log_path(job.solution.label),
-        )
-        arguments = self._signatures.of(job.problem, on_miss=lambda: self._executor.expect(order))
-        return replace(order, arguments=arguments)
-
-    def _judge_all(self, slot: Slot) -> None:
-        """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is
-        ready."""
-        waiting: deque[tuple[Ready[Job, Built], Open]] = deque()
-        while True:
-            ready = self._schedule.take(slot.name, wait=not waiting)
-            if isinstance(ready, Foreseen):
-                self._executor.prepare(slot, [self._foreseen(job) for job in ready.jobs])
-                continue
-            if ready is None and not waiting:
-                return
-            at = ready
-            try:
-                if ready is not None:
-                    made = self._begin(slot, ready)
-                    if isinstance(made, Open):
-                        waiting.append((ready, made))
-                    else:
-                        self._finish(slot, ready, made)
-                while len(waiting) > (0 if ready is None else MOST_OPEN):
-                    at, held = waiting[0]
-                    record = settle(self._executor, slot, held, self._config)
-                    waiting.popleft()
-                    self._finish(slot, at, record)
-            except SlotLost as lost:
-                for other, _ in waiting:
-                    if other is not at:
-                        self._count(-1)
-                        self._schedule.give_back(slot.name, other)
-                assert at is not None
-                self._lose(slot, at, lost)
-                return
-
-    def _foreseen(self, job: Job) -> Task:
-        return foreseen_task(job, self._config, self._store.log_path(job.solution.label))
-
-    def _open(self, slot: Slot) -> None:
-        """Wait until the slot can begin: what is to be judged first is chosen then, knowing all that was built
-        meanwhile. The run doesn't wait for this, neither at its end nor where it is interrupted."""
-        try:
-            self._executor.await_slot(slot)
-        finally:
-            self._schedule.open(slot.name)
-
-    def _count(self, more: int) -> None:
-        """So many more solutions are being judged."""
-        with self._counting:
-            self._judging += more
-
-    def _begin(self, slot: Slot, ready: Ready[Job, Built]) -> Record | Open:
-        self._count(1)
-        log_path = self._store.log_path(ready.job.solution.label)
-        ahead = [
-            (coming.job, coming.built, self._store.log_path(coming.job.solution.label))
-            for coming in self._schedule.upcoming(slot.name, LOOK_AHEAD)
-        ]
-        return begin(self._executor, slot, ready.job, ready.built, self._config, log_path, ahead)
-
-    def _finish(self, slot: Slot, ready: Ready[Job, Built], record: Record) -> None:
-        self._count(-1)
-        ready.built.release()
+    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
         self._messages.put(_Message(record=record, slot=slot))
-        self._schedule.judged()
 
-    def _lose(self, slot: Slot, ready: Ready[Job, Built], lost: SlotLost) -> None:
-        """The slot gives up; its solution goes to another, unless it took several with it."""
-        label = ready.job.solution.label
-        self._count(-1)
-        with self._counting:
-            self._losses[label] = self._losses.get(label, 0) + 1
-            often = self._losses[label] >= MAX_SLOTS_LOST
-        if often:
-            reason = one_line(f"{MAX_SLOTS_LOST} devices went out of service while they judged it: {lost}")
-            outcome = Outcome(status=Status.harness_error, reason=reason)
-            wall_s = ready.built.wall_s
-            record = record_of(ready.job, outcome, ready.built, self._config, slot.environment, wall_s=wall_s)
-            ready.built.release()
-            self._messages.put(_Message(record=record, slot=slot))
-            self._schedule.judged()
-        else:
-            self._schedule.give_back(slot.name, ready)
+    def failed(self, work: Work | None, error: BaseException) -> None:
+        """Whatever a thread can't handle ends the run."""
+        self._messages.put(_Message(error=self._explained(error)))
+
+    def _explained(self, error: BaseException) -> BaseException:
+        if not isinstance(error, OSError):
+            return error
+        if error.errno in MACHINE_ERRORS:
+            where = error.filename or self._config.run_dir
+            return StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
+        return error if (self._store.folder / "logs").is_dir() else removed(self._config.run_dir)
+
+    def lost(self, lost: SlotLost) -> None:
         self._messages.put(_Message(lost=lost))
+
+    def left(self, kind: Kind) -> None:
+        self._messages.put(_Message(left=kind))

@@ -78,11 +78,15 @@ def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable
 
 
 class Schedule(Generic[J, B]):
-    """Jobs on their way from waiting to judged. Safe for threads; what blocks is woken by `stop`."""
+    """Jobs on their way from waiting to judged. Safe for threads; what blocks is woken by `stop`.
 
-    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int) -> None:
+    `ahead` is how many may be built and not judged. Where `more` come later (`add`), only `stop` ends it.
+    """
+
+    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False) -> None:
         self._waiting = deque(jobs)
         self._ahead = ahead
+        self._more = more
         self._ready: deque[Ready[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
         self._judging = 0
@@ -94,13 +98,20 @@ class Schedule(Generic[J, B]):
         self._stopped = False
         self._changed = threading.Condition()
 
+    def add(self, problem: Hashable, job: J) -> None:
+        """One more, behind the others; forgotten after `stop`."""
+        with self._changed:
+            if not self._stopped:
+                self._waiting.append((problem, job))
+                self._changed.notify_all()
+
     def next_build(self) -> tuple[Hashable, J] | None:
-        """The next job to build; waits while too many are built already. None when there is none left."""
+        """The next job to build; waits while too many are built already. None when there is none left, nor will be."""
         with self._changed:
             while True:
-                if self._stopped or not self._waiting:
+                if self._stopped or not (self._waiting or self._more):
                     return None
-                if len(self._ready) + len(self._building) < self._ahead:
+                if self._waiting and len(self._ready) + len(self._building) < self._ahead:
                     self._building.append(self._next_waiting())
                     return self._building[-1]
                 self._changed.wait()
@@ -148,7 +159,8 @@ class Schedule(Generic[J, B]):
                 if slot in self._open and (left := self._left_for(slot)):
                     return self._pick(slot, left)
                 # A slot that is lost gives its job back: so nobody leaves before the last is judged.
-                if not wait or not (self._ready or self._waiting or self._building or self._judging):
+                coming = self._more or self._ready or self._waiting or self._building or self._judging
+                if not wait or not coming:
                     return None
                 if slot in self._open:
                     if not self._ready and (jobs := self._foresee(slot)):

@@ -23,7 +23,7 @@ from harness.environment import collect
 from harness.events import Event, Noted, SolutionFinished
 from harness.executors import Order
 from harness.executors.ray import RayExecutor
-from harness.judging import judge
+from harness.judging import Open, begin
 from harness.model import DeviceKind
 from harness.pipeline import evaluate_run
 from harness.planning import plan
@@ -49,7 +49,9 @@ def built_anew(executor: RayExecutor, config: RunConfig, log_path: Path) -> dict
     built = executor.build(order)
     built.made = replace(built.made, outcome=replace(built.outcome, notes=("for another GPU",)), capability=(8, 0))
     (slot, *_) = executor.slots
-    return dict(judge(executor, slot, job, built, config, log_path).build or {})
+    record = begin(executor, slot, job, built, config, log_path)
+    assert not isinstance(record, Open)  # nothing is audited on the host device
+    return dict(record.build or {})
 
 
 def main(folder: Path) -> None:

@@ -26,7 +26,7 @@ LAYERS = {
     "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts prefork "
     "quiet refresh reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks "
     "timing tracing values verification verify walls zygote",
-    "control": "athand events executors lint judging pipeline planning referee schedule",
+    "control": "athand conductor events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""

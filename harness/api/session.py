@@ -20,10 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from harness.api.flow import Flow, Work
+from harness.api.flow import Flow
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, load_problems, solution_text
 from harness.catalog.solutions import MAX_SOURCE_BYTES
+from harness.conductor import Work
 from harness.config import AuditMode, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
@@ -187,12 +188,13 @@ class Harness:
             workload=self._workload(held, workload),
         )
         flow, folder = self._started()
-        work = Work(job=job, log_path=folder / f"{next(self._numbers)}.log", future=Future())
+        work = Work(job=job, log_path=folder / f"{next(self._numbers)}.log")
+        future: Future[Result] = Future()
         try:
-            flow.submit(work)
+            flow.submit(work, future)
         except RuntimeError as error:
             raise HarnessClosed("this Harness is closed; make another one") from error
-        return work.future
+        return future
 
     def evaluate(
         self,

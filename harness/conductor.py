@@ -1,0 +1,301 @@
+"""The threads that take solutions from source to record: builders ahead, one judge a slot.
+
+Control layer, trusted side. Shared by whoever runs solutions: the pipeline over files, the Python API as they arrive.
+What becomes of them is told to a `Listener`, from these threads. It prints nothing, and imports no torch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.config import RunConfig
+from harness.environment import Environment
+from harness.executors import Built, Executor, Order, Slot, SlotLost
+from harness.judging import (
+    Open,
+    begin,
+    foreseen_task,
+    record_of,
+    record_of_build,
+    record_unbuilt,
+    settle,
+    where_unjudged,
+)
+from harness.model import Record, Status, one_line
+from harness.planning import Job
+from harness.schedule import Foreseen, Ready, Schedule
+from harness.signature import Signatures
+from harness.tasks import Outcome, Task
+
+AHEAD = 32
+"""Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
+files, and several problems must be among them so that each slot finds one of its own."""
+
+LOOK_AHEAD = 2
+"""Solutions whose audits begin while another is judged. One takes as long as two judgements leave the GPU free."""
+
+MOST_OPEN = 2
+"""Verdicts that a slot may owe while it judges another solution: audits of those before, which take twice as long."""
+
+MAX_SLOTS_LOST = 2
+"""Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
+
+Kind = Literal["build", "open", "judge"]
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Work:
+    """One solution on its way. `log_path` is its own; `losses` counts the slots that were lost with it."""
+
+    job: Job
+    log_path: Path
+    losses: int = 0
+
+    @property
+    def place(self) -> Hashable:
+        """What a referee keeps ready: solutions to the same go together."""
+        return self.job.problem.digest, self.job.workload.name
+
+
+class Listener(Protocol):
+    """Is told what becomes of each solution, from the conductor's threads: several at once."""
+
+    def wanted(self, work: Work) -> bool:
+        """Asked when its build is about to begin: whether anybody waits for it still."""
+        ...
+
+    def built(self, work: Work, built: Built) -> None:
+        """Its build is over; where it failed, `finished` comes next."""
+        ...
+
+    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+        """Its record, and what judged it; None where nothing did."""
+        ...
+
+    def failed(self, work: Work | None, error: BaseException) -> None:
+        """No record can be had for this reason, which is not the solution's; None where it is no single one's."""
+        ...
+
+    def lost(self, lost: SlotLost) -> None:
+        """A slot is out of service. What it was at went back, or was told of before."""
+        ...
+
+    def left(self, kind: Kind) -> None:
+        """The last word of a thread of this kind."""
+        ...
+
+
+class Conductor:
+    """Runs what `schedule` has through an executor, which stays open. `start` it, and `stop` it in the end."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        config: RunConfig,
+        environment: Environment,
+        schedule: Schedule[Work, Built],
+        listener: Listener,
+        *,
+        builders: int,
+    ) -> None:
+        self._executor, self._config, self._environment = executor, config, environment
+        self._schedule, self._listener = schedule, listener
+        self._slots = list(executor.slots)
+        self._signatures = Signatures(config.cache_dir, config.cache_limit_bytes)
+        self._counting = threading.Lock()
+        self._judging = 0
+        self._lost: list[str] = []
+        lives: list[tuple[Kind, Callable[..., None], tuple[Any, ...]]] = [("build", self._build_all, ())] * builders
+        for slot in self._slots:
+            lives += [("open", self._open, (slot,)), ("judge", self._judge_all, (slot,))]
+        self.threads: tuple[tuple[Kind, threading.Thread], ...] = tuple(
+            (kind, threading.Thread(target=self._live, args=(kind, target, *arguments), name=kind, daemon=True))
+            for kind, target, arguments in lives
+        )
+        """All of them, by kind; `left` is told as often."""
+
+    @property
+    def judging(self) -> int:
+        """Solutions being judged."""
+        return self._judging
+
+    @property
+    def lost(self) -> str:
+        """Why no slot is left; empty as long as there is one."""
+        with self._counting:
+            return "; ".join(self._lost) if len(self._lost) == len(self._slots) else ""
+
+    def start(self) -> None:
+        for _, thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing any more; what is being judged comes to its end. Idempotent."""
+        self._schedule.stop()
+
+    def close(self) -> None:
+        """After `stop`: let go of what was built and will not be judged."""
+        self._signatures.close()
+        for ready in self._schedule.left_over():
+            ready.built.release()
+
+    def _live(self, kind: Kind, target: Callable[..., None], *arguments: Any) -> None:
+        """A thread's life."""
+        try:
+            target(*arguments)
+        except BaseException as error:
+            self._listener.failed(None, error)
+        finally:
+            self._listener.left(kind)
+
+    def _build_all(self) -> None:
+        while (found := self._schedule.next_build()) is not None:
+            place, work = found
+            try:
+                built = self._build(work) if self._listener.wanted(work) else None
+            except BaseException as error:
+                self._schedule.settled(place, work)
+                self._listener.failed(work, error)
+                continue
+            if built is None:
+                self._schedule.settled(place, work)
+            else:
+                self._schedule.built(Ready(job=work, problem=place, built=built))
+
+    def _build(self, work: Work) -> Built | None:
+        """What is to be judged; None where that is settled."""
+        job = work.job
+        unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
+        if unbuilt is not None:
+            self._listener.finished(work, unbuilt, None)
+            return None
+        built = self._executor.build(self._order(work))
+        self._listener.built(work, built)
+        if built.failure is None:
+            return built
+        built.release()
+        record = record_of_build(job, built, self._config, self._where(), work.log_path)
+        self._listener.finished(work, record, None)
+        return None
+
+    def _where(self) -> Mapping[str, Any]:
+        return where_unjudged(self._slots, self._environment, self._config.device)
+
+    def _order(self, work: Work) -> Order:
+        """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they
+        need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile."""
+        solution = work.job.solution
+        order = Order(source=solution.source, filename=solution.path.name, arguments=None, log_path=work.log_path)
+        arguments = self._signatures.of(work.job.problem, on_miss=lambda: self._executor.expect(order))
+        return replace(order, arguments=arguments)
+
+    def _open(self, slot: Slot) -> None:
+        """Wait until the slot can begin: what is to be judged first is chosen then, knowing all that was built
+        meanwhile. Nobody waits for this, neither at the end nor at an interrupt."""
+        try:
+            self._executor.await_slot(slot)
+        finally:
+            self._schedule.open(slot.name)
+
+    def _judge_all(self, slot: Slot) -> None:
+        """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is
+        ready."""
+        waiting: deque[tuple[Ready[Work, Built], Open]] = deque()
+        while True:
+            ready = self._schedule.take(slot.name, wait=not waiting)
+            if isinstance(ready, Foreseen):
+                self._executor.prepare(slot, [self._foreseen(work) for work in ready.jobs])
+                continue
+            if ready is None and not waiting:
+                return
+            try:
+                if ready is not None and (made := self._begin(slot, ready)) is not None:
+                    waiting.append((ready, made))
+                while len(waiting) > (0 if ready is None else MOST_OPEN):
+                    self._settle(slot, *waiting.popleft())
+            except SlotLost as lost:
+                for other, _ in reversed(waiting):
+                    self._count(-1)
+                    self._schedule.give_back(slot.name, other)
+                self._lose(lost)
+                return
+
+    def _foreseen(self, work: Work) -> Task:
+        return foreseen_task(work.job, self._config, work.log_path)
+
+    def _begin(self, slot: Slot, ready: Ready[Work, Built]) -> Open | None:
+        """Judge it: what is left to `_settle`, or None. Raises `SlotLost`, and gives it back before."""
+        work = ready.job
+        self._count(1)
+        try:
+            ahead = [
+                (coming.job.job, coming.built, coming.job.log_path)
+                for coming in self._schedule.upcoming(slot.name, LOOK_AHEAD)
+            ]
+            made = begin(self._executor, slot, work.job, ready.built, self._config, work.log_path, ahead)
+        except SlotLost as lost:
+            self._give_up(slot, ready, lost)
+            raise
+        except BaseException as error:
+            self._drop(ready, error)
+            return None
+        if isinstance(made, Open):
+            return made
+        self._finish(slot, ready, made)
+        return None
+
+    def _settle(self, slot: Slot, ready: Ready[Work, Built], held: Open) -> None:
+        """Wait for the verdict that was left open. Raises `SlotLost`, and gives it back before."""
+        try:
+            record = settle(self._executor, slot, held, self._config)
+        except SlotLost as lost:
+            self._give_up(slot, ready, lost)
+            raise
+        except BaseException as error:
+            self._drop(ready, error)
+        else:
+            self._finish(slot, ready, record)
+
+    def _count(self, more: int) -> None:
+        """So many more solutions are being judged."""
+        with self._counting:
+            self._judging += more
+
+    def _finish(self, slot: Slot, ready: Ready[Work, Built], record: Record) -> None:
+        self._count(-1)
+        ready.built.release()
+        self._listener.finished(ready.job, record, slot)
+        self._schedule.judged()
+
+    def _drop(self, ready: Ready[Work, Built], error: BaseException) -> None:
+        self._count(-1)
+        ready.built.release()
+        self._listener.failed(ready.job, error)
+        self._schedule.judged()
+
+    def _give_up(self, slot: Slot, ready: Ready[Work, Built], lost: SlotLost) -> None:
+        """The slot is lost; its solution goes to another, unless it took several with it."""
+        work = ready.job
+        work.losses += 1
+        if work.losses < MAX_SLOTS_LOST:
+            self._count(-1)
+            self._schedule.give_back(slot.name, ready)
+            return
+        reason = one_line(f"{MAX_SLOTS_LOST} devices went out of service while they judged it: {lost}")
+        outcome = Outcome(status=Status.harness_error, reason=reason)
+        wall_s = ready.built.wall_s
+        record = record_of(work.job, outcome, ready.built, self._config, slot.environment, wall_s=wall_s)
+        self._finish(slot, ready, record)
+
+    def _lose(self, lost: SlotLost) -> None:
+        with self._counting:
+            self._lost.append(str(lost))
+            none_left = len(self._lost) == len(self._slots)
+        if none_left:
+            self._schedule.stop()
+        self._listener.lost(lost)

@@ -1,0 +1,356 @@
+"""The threads between solutions and records, as the Python API uses them: an executor of the tests' own, whose verdicts
+and losses come when a test says so. Real builders and referees: tests/test_api.py, tests/test_pipeline.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, as_completed
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.api.flow import Flow
+from harness.api.result import Result
+from harness.conductor import MOST_OPEN, Work
+from harness.config import Machine, resolve
+from harness.environment import Environment, collect
+from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
+from harness.model import DeviceKind, Failure, Problem, Record, Solution, Status, Workload, digest_text
+from harness.planning import Job
+from harness.tasks import Outcome, Task
+
+SOON_S = 60.0
+"""What is waited for comes at once; a machine may be busy."""
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x
+def get_inputs():
+    return [torch.rand(4)]
+def get_init_inputs():
+    return []
+"""
+
+RIGHT = Outcome(status=Status.passed, reason="right")
+
+
+class Made:
+    """A build."""
+
+    wall_s, has_cuda_sources = 0.0, False
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.failure: Failure | None = None
+        self.released = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+    def release(self) -> None:
+        self.released += 1
+
+
+class Scripted:
+    """An executor: what `building`, `judging` and `settling` say of a source; by default, that it is right at once."""
+
+    def __init__(self, slots: int = 1, builders: int = 2) -> None:
+        self.slots = tuple(Slot(name=f"slot {n}", title=f"slot {n}") for n in range(slots))
+        self.builders = builders
+        self.made: list[Made] = []
+        self.told: list[tuple[str, str]] = []
+        self.ahead: dict[str, list[str]] = {}
+        self.prepared: list[list[str]] = []
+        self.opened = threading.Event()
+        self.opened.set()
+        self.building: Callable[[str], None] = lambda source: None
+        self.judging: Callable[[Slot, str], Outcome | None] = lambda slot, source: RIGHT
+        self.settling: Callable[[Slot, str], Outcome] = lambda slot, source: RIGHT
+        self.preparing: Callable[[], None] = lambda: None
+
+    def expect(self, order: Order) -> None:
+        pass
+
+    def build(self, order: Order) -> Built:
+        self.building(order.source)
+        self.made.append(Made(order.source))
+        return self.made[-1]
+
+    def at_fault(self, problem: Problem) -> Outcome | None:
+        return None
+
+    def await_slot(self, slot: Slot) -> None:
+        assert self.opened.wait(SOON_S)
+
+    def prepare(self, slot: Slot, tasks: Sequence[Task]) -> None:
+        self.prepared.append([task.problem.id for task in tasks])
+        self.preparing()
+
+    def judge(self, slot: Slot, task: Task, built: Built, ahead: Sequence[tuple[Task, Built]] = ()) -> Outcome | None:
+        self.ahead[task.source] = [coming.source for coming, _ in ahead]
+        self.told.append(("judged", task.source))
+        return self.judging(slot, task.source)
+
+    def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
+        outcome = self.settling(slot, task.source)
+        self.told.append(("settled", task.source))
+        return outcome
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def here() -> Environment:
+    return collect()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all tests, so that the problems' shapes are found out once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+Submit = Callable[..., Future[Result]]
+
+
+@contextmanager
+def flowing(executor: Scripted, folder: Path, here: Environment, cache: Path) -> Iterator[tuple[Flow, Submit]]:
+    """A flow through `executor`, and what submits a source to it, to problem `a` or another."""
+    machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
+    config = resolve(machine=machine, run_id="run", file=None, options={"paths": [folder], "cache_dir": cache})
+    number = count()
+
+    def deliver(work: Work, record: Record) -> Result:
+        return Result(record=record, source=work.job.solution.source, log="")
+
+    flow = Flow(executor, config, here, deliver)
+
+    def submit(source: str, problem: str = "a") -> Future[Result]:
+        text = PROBLEM + f"# {problem}\n"
+        held = Problem(
+            id=f"local/{problem}", name=problem, path=Path(f"{problem}.py"), source=text, digest=digest_text(text)
+        )
+        solution = Solution(
+            problem_id=held.id,
+            author="local",
+            label=f"local/{problem}/{source}.py",
+            path=Path(f"{source}.py"),
+            source=source,
+        )
+        job = Job(solution=solution, problem=held, workload=Workload(name="full"))
+        future: Future[Result] = Future()
+        flow.submit(Work(job=job, log_path=folder / f"{next(number)}.log"), future)
+        return future
+
+    try:
+        yield flow, submit
+    finally:
+        flow.close()
+
+
+def statuses(futures: Sequence[Future[Result]]) -> list[Status]:
+    return [future.result(SOON_S).status for future in futures]
+
+
+def test_a_verdict_that_waits_for_its_audit_holds_nobody_up(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, all_built = Scripted(), threading.Event()
+
+    def building(source: str) -> None:
+        if source == "3":
+            all_built.set()
+
+    def judging(slot: Slot, source: str) -> None:
+        assert all_built.wait(SOON_S)
+
+    executor.builders, executor.building, executor.judging = 1, building, judging
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit(str(n)) for n in range(4)]
+        assert statuses(futures) == [Status.passed] * 4
+    first = executor.told.index(("settled", "0"))
+    before = [source for what, source in executor.told[:first] if what == "judged"]
+    # Two more were judged meanwhile at the least, and no more verdicts than that were left open.
+    assert len(before) >= MOST_OPEN
+    assert executor.told.index(("settled", "0")) < executor.told.index(("judged", "3"))
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_what_comes_next_is_told_ahead(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, both_built = Scripted(builders=1), threading.Event()
+    executor.opened.clear()
+    executor.building = lambda source: both_built.set() if source == "c" else None
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit("a"), submit("b"), submit("c"), submit("d")]
+        assert both_built.wait(SOON_S)
+        executor.opened.set()
+        assert statuses(futures) == [Status.passed] * 4
+    assert executor.ahead["a"][:1] == ["b"]
+
+
+def test_a_problem_is_got_ready_while_its_first_solution_is_built(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    executor, prepared = Scripted(), threading.Event()
+    executor.preparing = prepared.set
+
+    def building(source: str) -> None:
+        assert prepared.wait(SOON_S), "nothing is got ready until something is built"
+
+    executor.building = building
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        assert statuses([submit("x", "b")]) == [Status.passed]
+        assert executor.prepared == [["local/b"]]
+        # The next solution to it finds it ready.
+        assert statuses([submit("y", "b")]) == [Status.passed]
+        assert executor.prepared == [["local/b"]]
+
+
+def test_an_error_in_one_build_or_judgement_is_that_ones_alone(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor = Scripted()
+
+    def building(source: str) -> None:
+        if source == "unlucky":
+            raise OSError(28, "No space left on device")
+
+    def judging(slot: Slot, source: str) -> Outcome:
+        if source == "odd":
+            raise ValueError("odd")
+        return RIGHT
+
+    executor.building, executor.judging = building, judging
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = {source: submit(source) for source in ("unlucky", "odd", "one", "another")}
+        with pytest.raises(OSError, match="No space left"):
+            futures["unlucky"].result(SOON_S)
+        with pytest.raises(ValueError, match="odd"):
+            futures["odd"].result(SOON_S)
+        assert statuses([futures["one"], futures["another"]]) == [Status.passed] * 2
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_lost_slots_solutions_go_to_another(tmp_path: Path, here: Environment, cache: Path) -> None:
+    """What it was judging, and what it owed."""
+    executor, lost = Scripted(slots=2), threading.Event()
+    first: dict[str, Slot] = {}
+
+    def judging(slot: Slot, source: str) -> Outcome | None:
+        first.setdefault(source, slot)
+        if slot.name == "slot 0":
+            return None
+        assert lost.wait(SOON_S)
+        return RIGHT
+
+    def settling(slot: Slot, source: str) -> Outcome:
+        lost.set()
+        raise SlotLost("slot 0: gone")
+
+    executor.judging, executor.settling = judging, settling
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit(str(n)) for n in range(6)]
+        assert statuses(futures) == [Status.passed] * 6
+        assert {future.result().record.evidence["ran_on"]["slot"] for future in futures} == {"slot 1"}
+        assert any(slot.name == "slot 0" for slot in first.values())
+        # One is left, for what comes later too.
+        assert statuses([submit("later")]) == [Status.passed]
+
+
+def test_a_solution_that_takes_slots_with_it_is_given_up(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor = Scripted(slots=3)
+
+    def judging(slot: Slot, source: str) -> Outcome:
+        if source == "deadly":
+            raise SlotLost(f"{slot.name}: gone")
+        return RIGHT
+
+    executor.judging = judging
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        result = submit("deadly").result(SOON_S)
+        assert result.status is Status.harness_error
+        assert "2 devices went out of service" in result.reason
+        assert statuses([submit("next")]) == [Status.passed]
+
+
+def test_where_no_slot_is_left_everybody_is_told_and_so_is_who_comes_later(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    executor = Scripted()
+
+    def judging(slot: Slot, source: str) -> Outcome:
+        raise SlotLost("slot 0: gone")
+
+    executor.judging = judging
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        for future in [submit(str(n)) for n in range(3)]:
+            with pytest.raises(ExecutorError, match="no device is left: slot 0: gone"):
+                future.result(SOON_S)
+        with pytest.raises(ExecutorError, match="no device is left: slot 0: gone"):
+            submit("late").result(SOON_S)
+
+
+def test_what_is_cancelled_before_its_build_is_not_built_and_nobody_waits_for_it(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    executor, go_on = Scripted(builders=1), threading.Event()
+    begun: list[str] = []
+
+    def building(source: str) -> None:
+        begun.append(source)
+        assert go_on.wait(SOON_S)
+
+    executor.building = building
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit("first"), submit("unwanted"), submit("last")]
+        assert futures[1].cancel()
+        go_on.set()
+        done = list(as_completed(futures, timeout=SOON_S))
+        assert len(done) == 3
+        assert statuses([futures[0], futures[2]]) == [Status.passed] * 2
+    assert begun == ["first", "last"]
+
+
+def test_a_close_cancels_what_has_not_begun_and_tells_what_has(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, closing = Scripted(builders=1), threading.Event()
+
+    def building(source: str) -> None:
+        assert closing.wait(SOON_S)
+
+    executor.building = building
+    executor.close = closing.set  # type: ignore[method-assign]
+    with flowing(executor, tmp_path, here, cache) as (flow, submit):
+        futures = [submit("begun"), submit("not yet")]
+        flow.close()
+        with pytest.raises((ExecutorError, CancelledError), match=r"closed before|^$"):
+            futures[0].result(SOON_S)
+        with pytest.raises(CancelledError):
+            futures[1].result(SOON_S)
+        assert len(list(as_completed(futures, timeout=SOON_S))) == 2
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_the_order_of_arrival_decides_where_nothing_else_does(tmp_path: Path, here: Environment, cache: Path) -> None:
+    """Solutions to one problem go together, though they did not come so."""
+    executor = Scripted(builders=1)
+    executor.opened.clear()
+    built = threading.Event()
+    executor.building = lambda source: built.set() if source == "b2" else None
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit("a1", "a"), submit("b1", "b"), submit("a2", "a"), submit("b2", "b")]
+        assert built.wait(SOON_S)
+        executor.opened.set()
+        assert statuses(futures) == [Status.passed] * 4
+    assert [source for what, source in executor.told if what == "judged"] == ["a1", "a2", "b1", "b2"]
+
+
+def test_records_say_where_they_come_from(tmp_path: Path, here: Environment, cache: Path) -> None:
+    environment: Mapping[str, Any] = {"device": "host", "cpu": "one of the test's"}
+    executor = Scripted()
+    executor.slots = (Slot(name="slot 0", title="slot 0", environment=environment),)
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        assert submit("x").result(SOON_S).record.environment == environment
