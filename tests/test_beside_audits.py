@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sidecheck import RIGHT, Court, a_court
+from test_sidecheck import RIGHT, Court, Retried, a_court
 
 from harness.athand import variants
 from harness.audit import Subject
@@ -35,33 +35,47 @@ BEYOND = """========= Invalid __global__ read of size 4 bytes
 =========
 """
 
-LONG_AUDIT = "time.sleep(8.0 * AUDITED)\n        "
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    with a_court(tmp_path_factory.mktemp("beside")) as held:
+        yield held
 
 
 @pytest.fixture
-def court(tmp_path: Path) -> Iterator[Court]:
+def fresh_court(tmp_path: Path) -> Iterator[Court]:
     with a_court(tmp_path) as held:
         yield held
 
 
-def test_memory_that_is_short_while_timing_is_tried_again_without_them(court: Court) -> None:
+@pytest.fixture
+def retried(monkeypatch: pytest.MonkeyPatch) -> Retried:
+    return Retried(monkeypatch)
+
+
+def test_memory_that_is_short_while_timing_is_tried_again_without_them(court: Court, retried: Retried) -> None:
     """Also where the answers were right and the audit goes on: that it is owed must not make it final."""
-    waiting = court.task(LONG_AUDIT + RIGHT)
+    gate = court.gate()
+    retried.opens(gate)
+    waiting = court.task(gate.audited + RIGHT)
     assert court.referee.begin(waiting) is None
     # Verification makes fewer than a dozen calls, and timing more.
     short = f"""self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > 12 and time.time() < {time.time() + 12.0} and not AUDITED:
+        if self.calls > 12 and {gate.shut} and not AUDITED:
             raise MemoryError
         """
-    outcome = court.referee.judge(court.task(short + LONG_AUDIT + RIGHT, timed=True))
+    outcome = court.referee.judge(court.task(short + gate.audited + RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
+    assert retried.times == 1
     assert court.referee.settle(waiting).status is Status.passed
 
 
 def test_a_contestant_without_memory_to_start_with_is_tried_again_without_them(
-    court: Court, monkeypatch: pytest.MonkeyPatch
+    court: Court, retried: Retried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = court.task(LONG_AUDIT + RIGHT)
+    gate = court.gate()
+    retried.opens(gate)
+    waiting = court.task(gate.audited + RIGHT)
     assert court.referee.begin(waiting) is None
     attach, tried = Guest.attach, 0
 
@@ -87,9 +101,11 @@ def test_a_contestant_without_memory_to_start_with_is_tried_again_without_them(
 
 
 def test_a_problem_whose_inputs_find_no_room_is_tried_again_without_them(
-    court: Court, monkeypatch: pytest.MonkeyPatch
+    court: Court, retried: Retried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = court.task(LONG_AUDIT + RIGHT)
+    gate = court.gate()
+    retried.opens(gate)
+    waiting = court.task(gate.audited + RIGHT)
     assert court.referee.begin(waiting) is None
     device = court.referee.device
     free: Callable[[], int] = device.free_bytes
@@ -106,9 +122,12 @@ def test_a_problem_whose_inputs_find_no_room_is_tried_again_without_them(
 
 @pytest.mark.parametrize("drawing", [False, True], ids=["bench", "inputs"])
 def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
-    court: Court, monkeypatch: pytest.MonkeyPatch, drawing: bool
+    court: Court, retried: Retried, monkeypatch: pytest.MonkeyPatch, drawing: bool
 ) -> None:
-    waiting, judged = court.task(LONG_AUDIT + RIGHT), court.task(RIGHT)
+    court.referee._alongside.benches.close()  # none is left over that would do for the second
+    gate = court.gate()
+    retried.opens(gate)
+    waiting, judged = court.task(gate.audited + RIGHT), court.task(RIGHT)
     assert court.referee.begin(waiting) is None
     device = court.referee.device
     free: Callable[[], int] = device.free_bytes
@@ -125,6 +144,7 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
     outcome = court.referee.judge(judged)
     assert outcome.status is Status.passed, outcome
     assert "audit" in outcome.evidence
+    assert retried.times == 1
     assert court.referee.settle(waiting).status is Status.passed
     assert not any(held.lent for held in court.referee._alongside.benches._held)
 
@@ -147,18 +167,19 @@ def test_libraries_that_find_no_memory_say_so_in_their_own_words(message: str, s
 
 
 def test_waiting_for_silence_takes_nothing_of_the_solutions_time(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
-    court.referee.config = replace(court.referee.config, solution_timeout_s=15.0)
+    limit_s = 10.0
+    monkeypatch.setattr(court.referee, "config", replace(court.referee.config, solution_timeout_s=limit_s))
     waited = Hush.begin
 
     def long_wait(self: Hush) -> None:
         waited(self)
-        if not self.audits_s > 10.0:
-            time.sleep(20.0)  # as where a kernel of an audit's can't be stopped, and is let come to its end
-            self.last_s += 20.0
-            self.audits_s += 20.0
+        if not self.audits_s > limit_s / 2:
+            time.sleep(limit_s + 1.0)  # as where a kernel of an audit's can't be stopped, and is let come to its end
+            self.last_s += limit_s + 1.0
+            self.audits_s += limit_s + 1.0
 
     monkeypatch.setattr(Hush, "begin", long_wait)
-    slow = "time.sleep(0.4 * (not AUDITED))\n        "
+    slow = "time.sleep(0.1 * (not AUDITED))\n        "
     outcome = court.referee.judge(court.task(slow + RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
 
@@ -204,47 +225,43 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-@pytest.fixture(scope="module")
-def kept_court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    with a_court(tmp_path_factory.mktemp("kept")) as held:
-        yield held
-
-
-SOME_AUDIT = "time.sleep(2.0 * AUDITED)\n        "
-
-
-def test_audits_are_told_of_the_silence_before_the_last_check(kept_court: Court, told: list[str]) -> None:
+def test_audits_are_told_of_the_silence_before_the_last_check(court: Court, told: list[str]) -> None:
     """One under way beside it stands still for the measurement, and goes on after it."""
-    waiting = kept_court.task(SOME_AUDIT + RIGHT)
-    assert kept_court.referee.begin(waiting) is None
+    gate = court.gate()
+    waiting = court.task(gate.audited + RIGHT)
+    assert court.referee.begin(waiting) is None
     assert "announce" not in told  # it is not timed
     told.clear()
-    outcome = kept_court.referee.judge(kept_court.task(RIGHT, timed=True))
+    outcome = court.referee.judge(court.task(RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
     assert told[:3] == ["announce", "check", "hold"], told
-    assert kept_court.referee.settle(waiting).status is Status.passed
+    gate.open()
+    assert court.referee.settle(waiting).status is Status.passed
 
 
 @pytest.mark.parametrize("end", ["os._exit(3)", "return x"], ids=["dies", "wrong"])
-def test_nothing_stays_held_where_no_measurement_follows(kept_court: Court, told: list[str], end: str) -> None:
-    waiting, failing = kept_court.task(SOME_AUDIT + RIGHT), kept_court.task(RIGHT, timed=True)
-    assert kept_court.referee.begin(waiting) is None
+def test_nothing_stays_held_where_no_measurement_follows(court: Court, told: list[str], end: str) -> None:
+    gate = court.gate()
+    waiting, failing = court.task(gate.audited + RIGHT), court.task(RIGHT, timed=True)
+    assert court.referee.begin(waiting) is None
     told.clear()
     fails = f"""self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > {len(variants(kept_court.referee.config, failing.problem))} and not AUDITED:
+        if self.calls > {len(variants(court.referee.config, failing.problem))} and not AUDITED:
             {end}
         """
-    outcome = kept_court.referee.judge(kept_court.task(fails + RIGHT, timed=True))
+    outcome = court.referee.judge(court.task(fails + RIGHT, timed=True))
     assert outcome.status is not Status.passed, outcome
     assert told == ["announce", "check", "withdraw"], told
-    assert kept_court.referee.settle(waiting).status is Status.passed
+    gate.open()
+    assert court.referee.settle(waiting).status is Status.passed
 
 
 def test_nothing_stays_held_where_the_last_check_raises(
-    kept_court: Court, told: list[str], monkeypatch: pytest.MonkeyPatch
+    court: Court, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting, judged = kept_court.task(SOME_AUDIT + RIGHT), kept_court.task(SOME_AUDIT + RIGHT, timed=True)
-    assert kept_court.referee.begin(waiting) is None
+    gate = court.gate()
+    waiting, judged = (court.task(gate.audited + RIGHT, timed=timed) for timed in (False, True))
+    assert court.referee.begin(waiting) is None
     told.clear()
 
     def fails(self: Refresh, answered: object) -> None:
@@ -253,13 +270,15 @@ def test_nothing_stays_held_where_the_last_check_raises(
     with monkeypatch.context() as patch:
         patch.setattr(Refresh, "check", fails)
         with pytest.raises(RuntimeError, match="a fault of the harness"):
-            kept_court.referee.judge(judged)
+            court.referee.judge(judged)
     assert told == ["announce", "withdraw"]
-    assert kept_court.referee.settle(waiting).status is Status.passed
+    gate.open()
+    assert court.referee.settle(waiting).status is Status.passed
 
 
-def test_a_finding_is_confirmed_though_silence_was_announced(court: Court, told: list[str]) -> None:
+def test_a_finding_is_confirmed_though_silence_was_announced(fresh_court: Court, told: list[str]) -> None:
     """The tool that is to watch a call at full size would wait for the silence's end, and the silence for it."""
+    court = fresh_court
     auditor = court.referee._auditor
     assert auditor is not None
     court.finding.write_text(BEYOND)

@@ -69,7 +69,6 @@ class ModelNew(torch.nn.Module):
         {body}
 """
 RIGHT = "return torch.softmax(x, dim=1)"
-SLOW_AUDIT = "time.sleep(6.0 * AUDITED)\n        "
 
 RACE = textwrap.dedent(
     """\
@@ -102,10 +101,42 @@ RUNTIME = prepare_headers(default_root()).folder
 """The host device's libraries, which audited contestants, being meant for GPUs, don't get by themselves."""
 
 
+class Gate:
+    """A file for which audited calls wait, and which the test makes. Contestants see its folder, and can't write to it.
+
+    `audited` are the words in front of a solution's own that have it wait there while it is audited.
+    """
+
+    WAITS = "at the gate"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.audited = f"""if AUDITED and not os.path.exists({str(path)!r}):
+            os.write(2, b"{self.WAITS}")
+            while not os.path.exists({str(path)!r}):
+                time.sleep(0.02)
+        """
+        self.shut = f"not os.path.exists({str(path)!r})"
+
+    def open(self) -> None:
+        self._path.touch()
+
+
 class Court:
     def __init__(self, folder: Path, referee: Referee, finding: Path) -> None:
         self._folder, self.referee, self.finding = folder, referee, finding
-        self._number = 0
+        self._number = self._gates = 0
+        self._shown = folder / "gates"
+        self._shown.mkdir()
+
+    def gate(self) -> Gate:
+        self._gates += 1
+        return Gate(self._shown / str(self._gates))
+
+    def waiting(self, *tasks: Task) -> int:
+        """How many audits of these tasks wait at a gate: each has a log of its own while it goes on."""
+        logs = [log for task in tasks for log in task.log_path.parent.glob(f"{task.log_path.name}.*")]
+        return sum(Gate.WAITS in log.read_text(errors="replace") for log in logs)
 
     def task(self, body: str, *, timed: bool = False) -> Task:
         self._number += 1
@@ -118,13 +149,34 @@ class Court:
             source=SOLUTION.format(body=body) + "# __shared__ __syncthreads\n",
             filename="23_test.py",
             modules=(),
-            readable=(RUNTIME,),
+            readable=(RUNTIME, self._shown),
             log_path=self._folder / f"{self._number}.log",
             timed=timed,
             small=Workload(name="small", sizes={"ROWS": 7, "COLUMNS": 33}),
             parts=(SourcePart(file="cuda.cu", name="cuda source 1", text=text, begin=1),),
             kernels=("racy",),
         )
+
+
+class Retried:
+    """Notes how often a referee ends the audits of others, for one who finds no memory beside them; gates given to
+    `opens` let those come to their end then, and no sooner."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        self._gates: list[Gate] = []
+        end = Referee._end_others
+
+        def noted(referee: Referee) -> None:
+            self.times += 1
+            for gate in self._gates:
+                gate.open()
+            end(referee)
+
+        monkeypatch.setattr(Referee, "_end_others", noted)
+
+    def opens(self, gate: Gate) -> None:
+        self._gates.append(gate)
 
 
 @contextmanager
@@ -266,23 +318,25 @@ def test_wrong_only_under_a_tool_is_the_tools_matter(court: Court) -> None:
     assert outcome.evidence["small_workload"]["reason"].startswith("right on every input variant")
 
 
-def wait_for_all_posts(auditor: Auditor) -> None:
+def wait_for(what: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60.0
-    while auditor._posts.active < 2 * len(Tool) and time.monotonic() < deadline:
+    while not what():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert auditor._posts.active == 2 * len(Tool)
 
 
 def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None:
     auditor = court.referee._auditor
     assert auditor is not None
-    slow = [court.task(SLOW_AUDIT + RIGHT) for _ in range(2)]
+    gate = court.gate()
+    slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [court.referee.begin(task) for task in slow] == [None, None]
-    wait_for_all_posts(auditor)
+    wait_for(lambda: court.waiting(*slow) == 2 * len(Tool))
     assert auditor.hold()
     try:
-        time.sleep(14.0)  # longer than the audits take
-        assert auditor._posts.active == 2 * len(Tool)
+        gate.open()
+        time.sleep(1.5)  # longer than each needs to see it
+        assert auditor._posts.active == court.waiting(*slow) == 2 * len(Tool)
     finally:
         auditor.release()
     assert [court.referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
@@ -293,12 +347,13 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
     """One whose turn never came: those before it stand still, and nobody waits for them."""
     referee, auditor = court.referee, court.referee._auditor
     assert auditor is not None
-    slow = [court.task(SLOW_AUDIT + RIGHT) for _ in range(2)]
+    gate = court.gate()
+    slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [referee.begin(task) for task in slow] == [None, None]
-    wait_for_all_posts(auditor)
+    wait_for(lambda: auditor._posts.active == 2 * len(Tool))
     assert auditor.hold()
     try:
-        late = court.task(SLOW_AUDIT + RIGHT)
+        late = court.task(gate.audited + RIGHT)
         assert late.small is not None
         side = referee._alongside.begin(late, late.small)
         assert side is not None
@@ -308,15 +363,18 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
         assert not given_up.is_alive()
         assert side.audit.over
     finally:
+        gate.open()
         auditor.release()
     assert [referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
 
 
 def test_a_verdict_waits_for_its_audit_while_others_are_judged(court: Court) -> None:
-    slow, quick = court.task(SLOW_AUDIT + RIGHT, timed=True), court.task("return x.softmax(1)", timed=True)
+    gate = court.gate()
+    slow, quick = court.task(gate.audited + RIGHT, timed=True), court.task("return x.softmax(1)", timed=True)
     assert court.referee.begin(slow) is None
-    # The tools make one audit after another: so this one is left open, too, or judged to its end.
+    # While the other's audit goes on this one is left open, too, or judged to its end.
     second = court.referee.begin(quick)
+    gate.open()
     first = court.referee.settle(slow)
     second = second or court.referee.settle(quick)
     for outcome in (first, second):
@@ -329,33 +387,42 @@ def test_a_verdict_waits_for_its_audit_while_others_are_judged(court: Court) -> 
         court.referee.settle(slow)
 
 
-@pytest.mark.parametrize("body", [RIGHT, "return torch.softmax(x, dim=1) + 0.5"], ids=["right", "wrong"])
-def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_court: Court, body: str) -> None:
+def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_court: Court) -> None:
     fresh_court.finding.write_text(RACE)
-    task = fresh_court.task(SLOW_AUDIT + body, timed=True)
-    assert fresh_court.referee.begin(task) is None
-    outcome = fresh_court.referee.settle(task)
-    assert outcome.status is Status.data_race, outcome.evidence["audit"]
-    assert outcome.speedup is None
-    assert outcome.timing is None
-    assert outcome.evidence["reports"][0]["kernel"] == "racy"
-    assert ("at full size" in outcome.reason) is (body != RIGHT), outcome.reason
+    gate = fresh_court.gate()
+    right, wrong = (fresh_court.task(gate.audited + body, timed=True) for body in (RIGHT, RIGHT + " + 0.5"))
+    assert [fresh_court.referee.begin(task) for task in (right, wrong)] == [None, None]
+    gate.open()
+    for task in (right, wrong):
+        outcome = fresh_court.referee.settle(task)
+        assert outcome.status is Status.data_race, outcome.evidence["audit"]
+        assert outcome.speedup is None
+        assert outcome.timing is None
+        assert outcome.evidence["reports"][0]["kernel"] == "racy"
+        assert ("at full size" in outcome.reason) is (task is wrong), outcome.reason
 
 
-def test_memory_that_audits_of_others_took_is_not_missed_by_who_is_judged(court: Court) -> None:
-    """Tried again without them: here what is short comes back with time, as their audits end."""
-    waiting = court.task(SLOW_AUDIT + RIGHT)
+@pytest.fixture
+def retried(monkeypatch: pytest.MonkeyPatch) -> Retried:
+    return Retried(monkeypatch)
+
+
+def test_memory_that_audits_of_others_took_is_not_missed_by_who_is_judged(court: Court, retried: Retried) -> None:
+    """Tried again without them: here what is short comes back as their audits end."""
+    gate = court.gate()
+    retried.opens(gate)
+    waiting = court.task(gate.audited + RIGHT)
     assert court.referee.begin(waiting) is None
-    until = f"if time.time() < {time.time() + 4.0}:\n            raise MemoryError\n        "
-    outcome = court.referee.judge(court.task(until + RIGHT))
+    outcome = court.referee.judge(court.task(f"if {gate.shut}:\n            raise MemoryError\n        {RIGHT}"))
     assert outcome.status is Status.passed, outcome
+    assert retried.times == 1
     assert court.referee.settle(waiting).status is Status.passed
     alone = court.referee.judge(court.task("raise MemoryError"))
     assert alone.status is Status.out_of_memory
 
 
 def test_what_says_itself_what_is_wrong_needs_no_audit(court: Court) -> None:
-    outcome = court.referee.begin(court.task(SLOW_AUDIT + "return torch.softmax(x, dim=1)[:1]"))
+    outcome = court.referee.begin(court.task(court.gate().audited + "return torch.softmax(x, dim=1)[:1]"))
     assert outcome is not None
     assert outcome.status is Status.wrong_shape
     assert "audit" not in outcome.evidence
