@@ -18,6 +18,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from turns import Turns
 
@@ -29,6 +30,13 @@ _NOT_RUN = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()
 _TURNS = pytest.StashKey[Turns | None]()
 
+
+# The same examples every time, however busy the machine is: no change fails by what chance finds, or by the clock.
+# What chance finds is looked for by `pytest -m hypothesis --hypothesis-profile default`, with other examples each time.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("repeatable")
 
 ROOM_BYTES = 2**30
 """What the tests write at most at one time, less what is prepared once in the cache."""
