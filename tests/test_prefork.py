@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -179,10 +180,15 @@ def states(supervisor: int) -> set[str]:
     return found
 
 
+def stands(supervisor: int) -> bool:
+    """Whether nothing below a supervisor runs. A thread in a system call that can't be interrupted stops behind it."""
+    return states(supervisor) <= {"T", "D"}
+
+
 def begun(prefork: Prefork, head: Head, policy: SandboxPolicy) -> None:
     """Have it begun, and wait until it is."""
     prefork.begin(head, policy)
-    prefork._known[head].over.wait(WAIT_S)
+    assert prefork._known[head].over.wait(WAIT_S)
     prefork.hold()
     prefork.release()
 
@@ -200,14 +206,14 @@ def test_a_solution_runs_in_a_process_that_was_there_before_it(
     head = Head(tmp_path / "log")
     begun(prefork, head, policy)
     (waiting,) = living(zygote)
-    assert states(waiting) == {"T"}
+    assert stands(waiting)
     with prefork.take(head, policy) as guest:
         assert living(zygote) == [waiting]
         assert guest.opened_s is not None
         assert guest.sandbox.strength == "full"
         load(guest, bench, opening)
         assert answers_right(guest, bench)
-        assert states(waiting) == {"T"}
+        assert stands(waiting)
     assert living(zygote) == []
 
 
@@ -242,32 +248,33 @@ def test_nothing_is_begun_while_something_is_timed(
         assert living(zygote) == []
         assert not second.log_path.exists()
         with hush.gap():
-            prefork._known[second].over.wait(WAIT_S)
+            assert prefork._known[second].over.wait(WAIT_S)
         (waiting,) = living(zygote)
-        assert states(waiting) == {"T"}
+        assert stands(waiting)
         third = Head(tmp_path / "third")
         prefork.begin(third, policy)
         with prefork.take(second, policy) as guest:
             assert guest.opened_s is not None
         assert not third.log_path.exists()
-    prefork._known[third].over.wait(WAIT_S)
+    assert prefork._known[third].over.wait(WAIT_S)
     assert third.log_path.exists()
 
 
 def test_silences_that_follow_one_another_are_one(
     prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.prefork.PAUSE_S", 2.0)
     head = Head(tmp_path / "log")
     hush = Hush(None, 0, prefork)
     prefork.hold()
     prefork.begin(head, policy)
-    for _ in range(10):
-        hush.end()
-        hush.begin()
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.prefork.PAUSE_S", WAIT_S)  # however long it takes from one silence to the next
+        for _ in range(10):
+            hush.end()
+            hush.begin()
     assert not head.log_path.exists()
     hush.end()
-    prefork._known[head].over.wait(WAIT_S)
+    assert prefork._known[head].over.wait(WAIT_S)
     assert len(living(zygote)) == 1
 
 
@@ -276,30 +283,37 @@ def test_one_under_way_is_stopped_in_silence_and_goes_on_where_it_is_needed(
 ) -> None:
     head, later = Head(tmp_path / "log"), Head(tmp_path / "later")
     prefork.begin(head, policy)
-    prefork.begin(later, policy)
     appears(head.log_path)  # it is being forked as soon as its log is there
     with Hush(None, 0, prefork).held():
-        assert [states(pid) for pid in living(zygote)] == [{"T"}]
+        prefork.begin(later, policy)
+        (under_way,) = living(zygote)
+        assert stands(under_way)
         assert not later.log_path.exists()
         with prefork.take(head, policy) as guest:
             assert guest.opened_s is not None
 
 
 def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first time before it was asked to open its device."""
     head = Head(tmp_path / "log")
+    asked, opens = threading.Event(), Guest.open
+
+    def opens_once_asked(guest: Guest, request: Open, timeout_s: float) -> None:
+        assert asked.wait(WAIT_S)
+        opens(guest, request, timeout_s)
+
+    monkeypatch.setattr(Guest, "open", opens_once_asked)
     prefork.begin(head, policy)
     appears(head.log_path)
-    silences = 0
     while not prefork._known[head].over.is_set():
         prefork.hold()
-        # A thread in a system call of the driver's that can't be interrupted is stopped when it leaves it.
-        assert {state for pid in living(zygote) for state in states(pid)} <= {"T", "D"}
-        silences += 1
+        assert living(zygote)
+        assert all(map(stands, living(zygote)))
+        asked.set()
         prefork.release()
         prefork._known[head].over.wait(0.002)
-    assert silences
     with prefork.take(head, policy) as guest:
         assert guest.opened_s is not None
 
@@ -491,6 +505,7 @@ def test_the_next_solutions_process_is_made_while_one_is_judged(
     ]
     outcomes = []
     for number, held in enumerate(tasks):
+        assert all(begun.over.wait(WAIT_S) for begun in list(referee._prefork._known.values()))
         outcomes.append(referee.judge(held, tasks[number + 1 : number + 3]))
         # Those of the two ahead; and on a GPU what a problem is learnt with.
         assert len(living(zygote)) <= 2 + (referee.config.device is DeviceKind.CUDA)
