@@ -58,7 +58,8 @@ class Flow:
         self._conductor.stop()
         self._executor.close()
         for kind, thread in self._conductor.threads:
-            if kind != "open":  # nobody needs to know any more whether a slot could begin
+            # Nobody needs to know any more whether a slot could begin, and a future's callback may close.
+            if kind != "open" and thread is not threading.current_thread():
                 thread.join()
         self._conductor.close()
         self._fail_all(ExecutorError(_CLOSED))
