@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,7 +20,7 @@ from harness.digest import checksums
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
-from harness.model import Problem, Workload
+from harness.model import PrecisionClass, Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
 from harness.sizes import evaluate
@@ -314,6 +314,13 @@ class Bench:
 
     def truth(self, index: int, changed: Sequence[int] | None = None) -> Truth:
         return self.oracle.truth(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
+
+    def nearby(
+        self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
+    ) -> Iterator[tuple[float, Answer]]:
+        """Truths of the inputs of set `index` rounded to a class (`Oracle.nearby`), each made when it is asked for."""
+        inputs = self.pristine_inputs(index, changed)
+        yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision)
 
     def answer(self, index: int, changed: Sequence[int] | None = None) -> Answer:
         return self.oracle.answer(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))

@@ -6,7 +6,7 @@ passes on: this is the module that the rest of the harness uses. Pure; trusted s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,16 @@ from harness import comparison_kernel
 from harness.comparison import Pending, compare, enqueue, is_real
 from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.patterns import describe_pattern
-from harness.precision import CONCENTRATED, CONCENTRATED_RMS, LIMITS, UNLIMITED, Limits, Place, TensorComparison
+from harness.precision import (
+    CONCENTRATED,
+    CONCENTRATED_RMS,
+    LIMITS,
+    UNLIMITED,
+    Limits,
+    Place,
+    Sensitivity,
+    TensorComparison,
+)
 from harness.slicing import TEMPORARY_BYTES, slices
 
 __all__ = [
@@ -26,6 +35,7 @@ __all__ = [
     "Limits",
     "Pending",
     "Place",
+    "Sensitivity",
     "TensorComparison",
     "compare",
     "decide",
@@ -36,10 +46,13 @@ __all__ = [
     "kernelbench_rule",
     "limits_for",
     "reached_class",
+    "roundable",
+    "sensitivities",
+    "sensitivity_of",
 ]
 
 REFERENCE_FACTOR = 4.0
-"""A class's limit is at least this many times the float32 reference's own error."""
+"""A class's limit is at least this many times the float32 reference's own error, and what rounding the inputs does."""
 
 FEW = 1e-2
 """Share of wrong entries up to which an error is that of places, not of precision."""
@@ -50,41 +63,114 @@ GROSS = 0.1
 _ORDER = tuple(LIMITS)
 
 
-def limits_for(required: PrecisionClass, reference: TensorComparison | None = None) -> Limits:
-    """The limits of a class for one tensor, given how far the float32 reference itself is from the truth.
+def limits_for(
+    required: PrecisionClass, reference: TensorComparison | None = None, sensitivity: Sensitivity | None = None
+) -> Limits:
+    """The limits of a class for one tensor, given how far the float32 reference itself is from the truth, and how far
+    the truth is from that of inputs rounded to the class.
 
-    Where the reference's error exceeds a quarter of a limit, the limit is four times that error; a concentrated
-    truth loosens fp32's rms limit (see `LIMITS`). The note says which. Without `reference`: the table's.
+    Where the reference's error exceeds a quarter of a limit, the limit is four times that error; so it is with the
+    error that rounding the inputs makes, which no answer of the class can avoid (a `sensitivity` found for a class says
+    nothing of more exact ones). A concentrated truth loosens fp32's rms limit (see `LIMITS`). The note says which.
+    Without `reference` and `sensitivity`: the table's.
     """
     base = LIMITS[required]
-    if reference is None or reference.rms_error is None or reference.max_error is None:
-        return base
     rms, largest, notes = base.rms, base.max, []
-    if reference.truth_rms and reference.truth_spread is not None and required is PrecisionClass.FP32:
-        spread = reference.truth_spread / reference.truth_rms
-        loosened = min(CONCENTRATED_RMS, spread / 2)
-        if spread < CONCENTRATED and loosened > rms:
-            rms = loosened
-            notes.append(f"rms limit {_about(rms)}: the expected values spread by only {_about(spread)} of their size")
-    if REFERENCE_FACTOR * reference.rms_error > rms:
-        rms = REFERENCE_FACTOR * reference.rms_error
-        notes.append(f"rms limit raised to {_about(rms)}: four times the float32 reference's own error")
-    if REFERENCE_FACTOR * reference.max_error > largest:
-        largest = REFERENCE_FACTOR * reference.max_error
-        notes.append(f"limit on single values raised to {_about(largest)}: four times the reference's own worst")
+    if reference is not None and reference.rms_error is not None and reference.max_error is not None:
+        if reference.truth_rms and reference.truth_spread is not None and required is PrecisionClass.FP32:
+            spread = reference.truth_spread / reference.truth_rms
+            loosened = min(CONCENTRATED_RMS, spread / 2)
+            if spread < CONCENTRATED and loosened > rms:
+                rms = loosened
+                notes.append(
+                    f"rms limit {_about(rms)}: the expected values spread by only {_about(spread)} of their size"
+                )
+        if REFERENCE_FACTOR * reference.rms_error > rms:
+            rms = REFERENCE_FACTOR * reference.rms_error
+            notes.append(f"rms limit raised to {_about(rms)}: four times the float32 reference's own error")
+        if REFERENCE_FACTOR * reference.max_error > largest:
+            largest = REFERENCE_FACTOR * reference.max_error
+            notes.append(f"limit on single values raised to {_about(largest)}: four times the reference's own worst")
+    if sensitivity is not None and _ORDER.index(sensitivity.precision) <= _ORDER.index(required):
+        what = f"four times what inputs rounded to {sensitivity.precision.value} do to the expected values"
+        if REFERENCE_FACTOR * sensitivity.rms > rms:
+            rms = REFERENCE_FACTOR * sensitivity.rms
+            notes.append(f"rms limit raised to {_about(rms)}: {what}")
+        if REFERENCE_FACTOR * sensitivity.max > largest:
+            largest = REFERENCE_FACTOR * sensitivity.max
+            notes.append(f"limit on single values raised to {_about(largest)}: {what}")
     return Limits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
 
 
+def sensitivity_of(
+    comparisons: Sequence[TensorComparison],
+    required: PrecisionClass,
+    *,
+    references: Sequence[TensorComparison],
+    expected: Sequence[torch.Tensor],
+    nearby: Iterable[tuple[float, Sequence[torch.Tensor]]],
+) -> tuple[Sensitivity, ...] | None:
+    """What to hold an answer to a class below fp32 with, `nearby` being asked for (as by `sensitivities`) until the
+    answer is inside its limits. None where it is without, or outside of what any limit allows."""
+    limits = [limits_for(required, r) for r in references]
+    if not roundable(comparisons, limits, required):
+        return None
+    found = None
+    for found in sensitivities(expected, nearby, required):
+        limits = [limits_for(required, r, s) for r, s in zip(references, found, strict=True)]
+        if all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
+            break
+    return found
+
+
+def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[Limits], required: PrecisionClass) -> bool:
+    """Whether an answer of a class below fp32 is outside its limits, but not of what any limit allows."""
+    outside = [c for c, limit in zip(comparisons, limits, strict=True) if not c.within(limit)]
+    hopeless = any(c.exact or c.non_finite_mismatches or not c.compared for c in outside)
+    return required is not PrecisionClass.FP32 and bool(outside) and not hopeless
+
+
+def sensitivities(
+    expected: Sequence[torch.Tensor], nearby: Iterable[tuple[float, Sequence[torch.Tensor]]], precision: PrecisionClass
+) -> Iterator[tuple[Sensitivity, ...]]:
+    """What rounding inputs to a class does to each tensor of a truth: the worst so far, after each of `nearby`.
+
+    These are truths of inputs that were rounded, with what the errors count for. Only entries finite in both tell
+    anything; exact types, and tensors that are of another shape then, tell nothing.
+    """
+    worst = [Sensitivity(precision=precision, rms=0.0, max=0.0) for _ in expected]
+    for weight, leaves in nearby:
+        if len(leaves) != len(expected):
+            continue
+        for number, (near, truth) in enumerate(zip(leaves, expected, strict=True)):
+            if near.shape != truth.shape or not is_real(near) or not is_real(truth):
+                continue
+            found = compare(near, truth, limits=UNLIMITED)
+            if found.rms_error is not None and found.max_error is not None:
+                held = worst[number]
+                worst[number] = Sensitivity(
+                    precision=precision,
+                    rms=max(held.rms, weight * found.rms_error),
+                    max=max(held.max, weight * found.max_error),
+                )
+        yield tuple(worst)
+
+
 def reached_class(
-    comparisons: Sequence[TensorComparison], *, references: Sequence[TensorComparison] | None = None
+    comparisons: Sequence[TensorComparison],
+    *,
+    references: Sequence[TensorComparison] | None = None,
+    sensitivity: Sequence[Sensitivity] | None = None,
 ) -> PrecisionClass | None:
     """The most exact class that every output lies in; None where there is none.
 
-    `references` are the float32 reference's own comparisons with the truth, in the same order.
+    `references` are the float32 reference's own comparisons with the truth, in the same order, and so is the
+    `sensitivity` where that was asked for.
     """
     own = references if references is not None else [None] * len(comparisons)
+    near = sensitivity if sensitivity is not None else [None] * len(comparisons)
     for precision in _ORDER:
-        if all(c.within(limits_for(precision, r)) for c, r in zip(comparisons, own, strict=True)):
+        if all(c.within(limits_for(precision, r, s)) for c, r, s in zip(comparisons, own, near, strict=True)):
             return precision
     return None
 
@@ -104,18 +190,20 @@ def judge(
     required: PrecisionClass,
     *,
     references: Sequence[TensorComparison] | None = None,
+    sensitivity: Sequence[Sensitivity] | None = None,
     names: Sequence[str] | None = None,
 ) -> Judgement:
-    """Judge all outputs of one call against a precision class.
+    """Judge all outputs of one call against a precision class, whose limits are those of `limits_for`.
 
     `names` are the outputs' paths for messages (`output[0]`); they are left out where there is one output.
     The evidence holds every comparison, the limits in force and the reference's own errors. Statuses:
     `non_finite` before `wrong_value` before `low_precision`, since the first explains the others.
     """
     own = list(references) if references is not None else [None] * len(comparisons)
+    near = list(sensitivity) if sensitivity is not None else [None] * len(comparisons)
     called = list(names) if names is not None else [f"output {i}" for i in range(len(comparisons))]
-    limits = [limits_for(required, r) for r in own]
-    reached = reached_class(comparisons, references=references)
+    limits = [limits_for(required, r, s) for r, s in zip(own, near, strict=True)]
+    reached = reached_class(comparisons, references=references, sensitivity=sensitivity)
     evidence: dict[str, Any] = {
         "required": required.value,
         "reached": reached.value if reached else None,
@@ -131,10 +219,11 @@ def judge(
         ],
     }
     failures = []
-    for name, c, limit, r in zip(called, comparisons, limits, own, strict=True):
+    for name, c, limit, r, s in zip(called, comparisons, limits, own, near, strict=True):
         if c.within(limit):
             continue
-        status, words = _explain(c, limit, required, reached_class([c], references=None if r is None else [r]))
+        own_class = reached_class([c], references=None if r is None else [r], sensitivity=None if s is None else [s])
+        status, words = _explain(c, limit, required, own_class)
         failures.append((status, f"{name}: {words}" if len(comparisons) > 1 else words))
     if not failures:
         return Judgement(failure=None, required=required, reached=reached, evidence=evidence)

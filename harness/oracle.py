@@ -1,7 +1,7 @@
 """The reference at work: its outputs, its float64 truth, and what it does besides returning a value.
 
-Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `trees` and torch. One
-`Oracle` serves one problem at one workload on one device.
+Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `rounding`, `trees` and torch.
+One `Oracle` serves one problem at one workload on one device.
 
 Truth is the reference in float64 (DESIGN section 5). Where float64 can't be had the record says what took its
 place: the reference's own float32 result, if its forward draws random numbers (a float64 draw is another
@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.devices import Device
-from harness.model import one_line
+from harness.model import PrecisionClass, one_line
 from harness.reference import ProblemError, ReferenceModule
+from harness.rounding import Rounding, rounded
 from harness.trees import TreeSpec, flatten, unflatten
 from harness.whereabouts import Step
 
@@ -162,6 +163,40 @@ class Oracle:
                 self._double = None
                 break
         return Truth(answer=self.answer(inputs, tree, seed), source="float32 reference")
+
+    def nearby(
+        self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int, precision: PrecisionClass
+    ) -> Iterator[tuple[float, Answer]]:
+        """Truths of these inputs rounded to a class in every way that changes them, with what their errors count for.
+
+        Fewer or none where they can't be had: for want of memory, or because the reference refuses such inputs.
+        """
+        for way in Rounding:
+            try:
+                moved = [rounded(leaf, precision, way, seed) for leaf in inputs]
+                if all(a is b or torch.equal(a, b) for a, b in zip(moved, inputs, strict=True)):
+                    continue
+                answer = self._truth_if_any(moved, tree, seed)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                return
+            if answer is None:
+                return
+            yield way.weight, answer
+
+    def _truth_if_any(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer | None:
+        """As `truth`, but inputs that the reference can't take say nothing of those that it was made for."""
+        for place in self._places() if self._float32_because is None else (None,):
+            try:
+                if place is None:
+                    return self.answer(inputs, tree, seed)
+                return self._truth_on(place, inputs, tree, seed)
+            except torch.OutOfMemoryError:
+                self._double = None
+                torch.cuda.empty_cache()
+            except Exception:  # whatever a check of its own raises
+                return None
+        return None
 
     def _places(self) -> list[torch.device]:
         """Where to try float64: on the device, once more there with all cached memory given back, on the CPU."""

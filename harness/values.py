@@ -23,6 +23,7 @@ from harness.numerics import (
     Judgement,
     Limits,
     Pending,
+    Sensitivity,
     TensorComparison,
     compare,
     enqueue,
@@ -30,6 +31,7 @@ from harness.numerics import (
     kernelbench_far,
     kernelbench_rule,
     limits_for,
+    sensitivity_of,
 )
 from harness.oracle import Answer, Truth
 from harness.readings import Readings
@@ -178,9 +180,26 @@ class Values:
         limits = [limits_for(self.required, reference) for reference in references]
         comparisons = _compared(actual, expected, own, limits)
         if own is None and not all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
-            # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind.
-            comparisons = _compared(actual, expected, self._own(call), limits)
-        return self._finding(call, truth.source, truth.answer.tree, comparisons, references, limits, close)
+            # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind;
+            # and float32 may be less exact on these inputs than on those for which that was found out.
+            own = self._own(call)
+            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            limits = [limits_for(self.required, reference) for reference in references]
+            comparisons = _compared(actual, expected, own, limits)
+        nearby = self.bench.nearby(call.index, call.changed, self.required)
+        sensitivity = sensitivity_of(
+            comparisons,
+            self.required,
+            references=references,
+            expected=expected,
+            nearby=((weight, self._leaves(answer)) for weight, answer in nearby),
+        )
+        if sensitivity is not None:
+            limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
+            comparisons = _compared(actual, expected, own, limits)  # what lies beyond the limits is another now
+        return self._finding(
+            call, truth.source, truth.answer.tree, comparisons, references, limits, close, sensitivity=sensitivity
+        )
 
     def _finding(
         self,
@@ -191,10 +210,14 @@ class Values:
         references: tuple[TensorComparison, ...],
         limits: Sequence[Limits],
         close: bool | None,
+        *,
+        sensitivity: tuple[Sensitivity, ...] | None = None,
     ) -> Finding:
         """The finding that follows from the comparisons; `source` and `tree` are the truth's, `close` is what
         KernelBench's rule says."""
-        judgement = judge(comparisons, self.required, references=references, names=self._names())
+        judgement = judge(
+            comparisons, self.required, references=references, sensitivity=sensitivity, names=self._names()
+        )
         failure = judgement.failure or _constants(call.claim, tree, limits[0].max if limits else 1e-3)
         if failure is not None:
             inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]

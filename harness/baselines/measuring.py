@@ -21,7 +21,8 @@ from harness.bench import Bench
 from harness.measure import ReferenceRunner, plan_turns
 from harness.messages import CallMode
 from harness.model import Baseline, one_line
-from harness.numerics import UNLIMITED, compare, judge, limits_for
+from harness.numerics import UNLIMITED, compare, judge, limits_for, sensitivity_of
+from harness.oracle import Answer, Traits
 from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.stopping import Stopping
@@ -119,8 +120,7 @@ def _wrong_on(subject: Subject, index: int) -> str | None:
         return "its outputs have other shapes or types than eager's"
     state = bench.oracle.model.state_dict()
     actual = [*got, *(state[name].clone() for name in traits.updates_state)]
-    expected = [*truth.answer.leaves, *(truth.answer.state[name] for name in traits.updates_state)]
-    eager = [*own.leaves, *(own.state[name] for name in traits.updates_state)]
+    expected, eager = _leaves(truth.answer, traits), _leaves(own, traits)
     names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
     bench.oracle.restore_state()
     references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
@@ -128,8 +128,20 @@ def _wrong_on(subject: Subject, index: int) -> str | None:
         compare(a, t, reference=e, limits=limits_for(subject.held_to, r))
         for a, t, e, r in zip(actual, expected, eager, references, strict=True)
     ]
-    failure = judge(comparisons, subject.held_to, references=references, names=names).failure
+    sensitivity = sensitivity_of(
+        comparisons,
+        subject.held_to,
+        references=references,
+        expected=expected,
+        nearby=((weight, _leaves(near, traits)) for weight, near in bench.nearby(index, None, subject.held_to)),
+    )
+    failure = judge(comparisons, subject.held_to, references=references, sensitivity=sensitivity, names=names).failure
     return None if failure is None else failure.reason
+
+
+def _leaves(answer: Answer, traits: Traits) -> list[torch.Tensor]:
+    """The tensors of an answer of the reference in the order in which they are judged."""
+    return [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
 
 
 @dataclass(slots=True)

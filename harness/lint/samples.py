@@ -6,15 +6,15 @@ precision class on every output, and a wrong solution is rejected where one call
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
 from harness.devices import Device
 from harness.inputs import draw
 from harness.model import PrecisionClass, Problem
-from harness.numerics import UNLIMITED, Limits, TensorComparison, compare, limits_for
+from harness.numerics import UNLIMITED, Limits, TensorComparison, compare, limits_for, roundable, sensitivities
 from harness.oracle import Answer, Oracle
 from harness.reference import ReferenceModule
 from harness.trees import TreeSpec, flatten
@@ -44,6 +44,10 @@ class Sample:
     errors: tuple[TensorComparison, ...]
     limits: tuple[Limits, ...]
     source: str
+    required: PrecisionClass
+    nearby: Callable[[], Iterator[tuple[float, Leaves]]]
+    """Truths of inputs rounded to the class, which loosen the limits of answers outside them."""
+    _loosened: list[Limits] = field(default_factory=list)
 
     def rejects(self, leaves: Sequence[torch.Tensor]) -> bool:
         """Whether these outputs are judged wrong here. Of another shape or dtype: always."""
@@ -52,10 +56,21 @@ class Sample:
         # `judge` fails an answer exactly where an output is not within its limits. Compared to no limit at all: what is
         # looked for beyond them, places and patterns, costs more than the comparison, and nobody reads it here.
         # Contiguous, as an answer is when it is judged: the kernels that compare on a GPU would copy anything else.
-        return not all(
-            compare(a.contiguous(), t, reference=r, limits=UNLIMITED).within(limit)
-            for a, t, r, limit in zip(leaves, self.truth, self.own, self.limits, strict=True)
-        )
+        found = [
+            compare(a.contiguous(), t, reference=r, limits=UNLIMITED)
+            for a, t, r in zip(leaves, self.truth, self.own, strict=True)
+        ]
+        limits = self._loosest() if roundable(found, self.limits, self.required) else self.limits
+        return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
+
+    def _loosest(self) -> Sequence[Limits]:
+        """The limits once it is known what rounding does to these inputs, which is found out for the first answer."""
+        if not self._loosened:
+            self._loosened.extend(self.limits)
+            for worst in sensitivities(self.truth, self.nearby(), self.required):
+                both = zip(self.errors, worst, strict=True)
+                self._loosened[:] = [limits_for(self.required, error, sensitivity) for error, sensitivity in both]
+        return self._loosened
 
     def equals(self, leaves: Sequence[torch.Tensor]) -> bool:
         """Whether these outputs are the reference's own, bit for bit (NaN counts as equal to NaN)."""
@@ -90,6 +105,8 @@ def make_sample(
         errors=errors,
         limits=tuple(limits_for(required, error) for error in errors),
         source=truth.source,
+        required=required,
+        nearby=lambda: ((weight, near.leaves) for weight, near in oracle.nearby(inputs, tree, seed, required)),
     )
 
 

@@ -1,0 +1,260 @@
+"""Inputs rounded once to a precision class, and the limits that follow from what that does to the truth."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.bench import Bench
+from harness.devices import open_device
+from harness.messages import CallClaim, Leaf
+from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload
+from harness.numerics import LIMITS, Sensitivity, limits_for
+from harness.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
+from harness.slicing import TEMPORARY_BYTES
+from harness.values import Answered, Finding, Values
+
+FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+JITTERS = (Rounding.JITTER, Rounding.OTHER_JITTER)
+
+
+def values(count: int = 4096) -> torch.Tensor:
+    held = torch.randn(count, generator=torch.Generator().manual_seed(3)) * 2.0 ** torch.arange(-6, 10).repeat(
+        count // 16
+    )
+    held[::7] = held[::7].round()
+    return held
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [(FP16, torch.float16), (BF16, torch.bfloat16)])
+def test_nearest_is_what_a_conversion_does(precision: PrecisionClass, dtype: torch.dtype) -> None:
+    x = values()
+    x[:3] = torch.tensor([1e-6, -5e-8, 0.0])  # subnormal in float16
+    assert torch.equal(rounded(x, precision, Rounding.NEAREST, 0), x.to(dtype).float())
+
+
+def test_cut_is_what_tensor_cores_do_with_float32() -> None:
+    x = values()
+    assert torch.equal(rounded(x, TF32, Rounding.CUT, 0), (x.view(torch.int32) & ~0x1FFF).view(torch.float32))
+
+
+@pytest.mark.parametrize("precision", MANTISSA_BITS)
+def test_every_way_stays_within_its_bound_and_leaves_what_the_class_can_hold(precision: PrecisionClass) -> None:
+    x = values()
+    unit = (2.0 ** (x.abs().log2().floor() - MANTISSA_BITS[precision])).clamp(min=LEAST_UNIT.get(precision, 0.0))
+    held = rounded(x, precision, Rounding.NEAREST, 0)
+    for way in Rounding:
+        y = rounded(x, precision, way, 5)
+        assert bool(((y - x).abs() <= unit * (1.0 if way is Rounding.CUT else 0.5001)).all())
+        assert not torch.equal(y, x)
+        assert torch.equal(rounded(held, precision, way, 5), held)
+        assert torch.equal(rounded(torch.arange(-8.0, 9.0), precision, way, 5), torch.arange(-8.0, 9.0))
+    first, again, other = (rounded(x, precision, way, 5) for way in (JITTERS[0], *JITTERS))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("way", Rounding)
+def test_nothing_changes_its_kind(way: Rounding) -> None:
+    special = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 7e4, 3e38, -3.3e38])
+    for precision in (TF32, BF16, FP16):
+        held = rounded(special, precision, way, 0)
+        assert torch.equal(held.isfinite(), special.isfinite())
+        assert torch.equal(held.isnan(), special.isnan())
+        assert torch.equal(held.signbit()[:4], special.signbit()[:4])
+    tiny = torch.tensor([1e-30, 1e-9, 4e-8])
+    for precision in (BF16, FP16):
+        assert bool((rounded(tiny, precision, way, 0) > 0).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float16, torch.bfloat16])
+def test_what_has_no_more_digits_than_the_class_is_left_alone(dtype: torch.dtype) -> None:
+    x = torch.ones(4).to(dtype)
+    assert rounded(x, FP16, Rounding.NEAREST, 0) is x
+    assert rounded(values(), FP32, Rounding.NEAREST, 0).dtype is torch.float32
+
+
+def test_all_types_and_layouts() -> None:
+    x = torch.complex(values(64), values(64).flip(0))
+    assert torch.equal(
+        torch.view_as_real(rounded(x, TF32, Rounding.CUT, 0)), rounded(torch.view_as_real(x), TF32, Rounding.CUT, 0)
+    )
+    wide = values(64).view(8, 8)
+    assert torch.equal(rounded(wide.T, BF16, Rounding.NEAREST, 0), rounded(wide, BF16, Rounding.NEAREST, 0).T)
+    assert rounded(wide.double(), BF16, Rounding.JITTER, 0).dtype is torch.float64
+    assert rounded(torch.zeros(0, 3), BF16, Rounding.NEAREST, 0).shape == (0, 3)
+    assert TEMPORARY_BYTES > 0
+
+
+def test_limits_follow_it_for_its_class_and_coarser_ones() -> None:
+    found = Sensitivity(precision=FP16, rms=0.02, max=0.001)
+    limits = limits_for(FP16, None, found)
+    assert (limits.rms, limits.max) == (0.08, LIMITS[FP16].max)
+    assert "four times what inputs rounded to fp16 do" in limits.note
+    assert limits_for(BF16, None, found).rms == 0.08
+    assert limits_for(FP8, None, found) == LIMITS[FP8]
+    assert limits_for(TF32, None, found) == LIMITS[TF32]
+
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        {body}
+def get_inputs():
+    return [{inputs}]
+def get_init_inputs():
+    return []
+"""
+SOFTMAX = "return torch.softmax(x, dim=1)"
+
+Solution = Callable[[torch.Tensor], torch.Tensor]
+
+
+def near_tie(x: torch.Tensor, by: float = 0.35) -> torch.Tensor:
+    """Two outliers of one row that are no unit of float16 apart, as `large_values` makes them now and then."""
+    x = x.clone()
+    x[5, 3], x[5, 70] = 480.1, 480.1 + by
+    return x
+
+
+def judged(
+    solution: Solution,
+    precision: PrecisionClass,
+    *,
+    body: str = SOFTMAX,
+    inputs: str = "torch.rand(37, 91)",
+    change: Callable[[torch.Tensor], torch.Tensor] = lambda x: x,
+    variant: str = "own",
+) -> Finding:
+    """What is found of one call of `solution`, whose inputs are `change`d after they were drawn."""
+    source = PROBLEM.format(body=body, inputs=inputs)
+    problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
+    bench = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4))
+    try:
+        bench.draw(0, variant)
+        (x,) = bench.tensors(bench.sets[0].inputs)
+        x.copy_(change(x))
+        bench.amend(0)
+        (slot,) = bench.sets[0].outputs
+        bench.tensor(slot).copy_(solution(x.clone()))
+        leaf = Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
+        tree = bench.traits.tree.to_json()
+        claim = CallClaim(tree=tree, leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0)
+        return Values(bench, precision).judge(Answered(index=0, claim=claim, changed=(), wanted=True))
+    finally:
+        bench.close()
+
+
+def in_(dtype: torch.dtype) -> Solution:
+    return lambda x: torch.softmax(x.to(dtype), dim=1).float()
+
+
+def status(finding: Finding) -> Status | None:
+    return finding.failure.status if finding.failure else None
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [(FP16, torch.float16), (BF16, torch.bfloat16)])
+def test_honest_code_of_a_class_passes_where_its_rounding_decides_which_is_larger(
+    precision: PrecisionClass, dtype: torch.dtype
+) -> None:
+    finding = judged(in_(dtype), precision, change=near_tie)
+    assert status(finding) is None
+    assert finding.judgement is not None
+    (output,) = finding.judgement.evidence["outputs"]
+    assert output["rms_error"] > LIMITS[precision].rms
+    assert f"inputs rounded to {precision.value}" in output["limits"]["note"]
+    assert finding.judgement.reached is precision
+
+
+def cut_to(bits: int) -> Solution:
+    return lambda x: torch.softmax((x.view(torch.int32) & -(1 << 23 - bits)).view(torch.float32), dim=1)
+
+
+@pytest.mark.parametrize(
+    "solution",
+    [cut_to(10), lambda x: torch.softmax((x * 1.7).half().float() / 1.7, dim=1)],
+    ids=["cut", "scaled first"],
+)
+def test_so_it_does_where_it_rounds_in_another_way(solution: Solution) -> None:
+    assert status(judged(solution, FP16, change=near_tie)) is None
+
+
+def times(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :211] @ x[:, 211:].T
+
+
+def test_a_coarser_class_fails_wherever_inputs_do_not_magnify_its_rounding() -> None:
+    for variant in ("own", "zero_mean"):
+        assert status(judged(in_(torch.bfloat16), FP16, variant=variant)) is Status.low_precision, variant
+    for precision in (TF32, FP16):
+        product = {"body": "return x[:, :211] @ x[:, 211:].T", "inputs": "torch.randn(53, 422)"}
+        half = judged(lambda x: times(x.half().float()), precision, **product)
+        assert status(half) is None
+        narrow = judged(lambda x: times(x.bfloat16().float()), precision, **product)
+        assert status(narrow) is Status.low_precision
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [torch.zeros_like, lambda x: torch.softmax(x, dim=0), lambda x: torch.softmax(x.flip(0), dim=1)],
+    ids=["zeros", "the other dimension", "another row"],
+)
+def test_wrong_answers_are_wrong_beside_a_near_tie_too(wrong: Solution) -> None:
+    assert status(judged(wrong, FP16, change=near_tie)) is Status.wrong_value
+
+
+def test_an_overflow_of_the_class_stays_one() -> None:
+    finding = judged(lambda x: torch.exp(x.half()).float(), FP16, body="return torch.exp(x)", change=lambda x: x * 12.0)
+    assert status(finding) is Status.non_finite
+
+
+def test_fp32_is_not_loosened_by_rounding() -> None:
+    assert status(judged(in_(torch.float16), FP32, change=near_tie)) is not None
+
+
+def test_only_an_answer_outside_its_limits_costs_further_truths(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[PrecisionClass] = []
+    nearby = Bench.nearby
+
+    def noted(self: Bench, index: int, changed: tuple[int, ...], precision: PrecisionClass):
+        for found in nearby(self, index, changed, precision):
+            asked.append(precision)
+            yield found
+
+    monkeypatch.setattr(Bench, "nearby", noted)
+    assert status(judged(in_(torch.float16), FP16)) is None
+    assert asked == []
+    assert status(judged(in_(torch.float16), FP16, change=near_tie)) is None
+    assert asked == [FP16], "the first way is that of the answer"
+    assert status(judged(torch.zeros_like, FP16)) is Status.wrong_value
+    assert asked == [FP16] * (1 + len(Rounding))
+
+
+def test_a_reference_that_refuses_rounded_inputs_keeps_the_table_s_limits_and_its_float64() -> None:
+    body = (
+        "assert float((x * 2**20).frac().abs().max()) == 0 and float((x * 512).frac().abs().max()) > 0; return x.exp()"
+    )
+    held = {"body": body, "inputs": "torch.randint(2**19, 2**20, (37, 91)).float() / 2**20"}
+    finding = judged(lambda x: x.exp() * 1.5, FP16, **held)
+    assert status(finding) is not None
+    assert finding.truth == "float64 cpu"
+
+
+def test_values_that_the_class_would_take_for_zero_loosen_nothing() -> None:
+    tiny = "torch.where(torch.rand(37, 91) < 0.1, 1e-9, 0.1 + torch.rand(37, 91))"
+    held = {"body": "return torch.log(x)", "inputs": tiny}
+    assert status(judged(lambda x: torch.log(x.half()).float(), FP16, **held)) is Status.non_finite
+    found = judged(lambda x: torch.log(x) * 1.01, FP16, **held)
+    assert status(found) is Status.low_precision
+
+
+def test_a_reference_that_draws_is_its_own_truth_on_rounded_inputs_too() -> None:
+    held = {"body": "return torch.softmax(x + 0.0 * torch.rand_like(x), dim=1)"}
+    finding = judged(in_(torch.float16), FP16, change=near_tie, **held)
+    assert finding.truth == "float32 reference"
+    assert status(finding) is None
