@@ -42,6 +42,9 @@ LOOK_AHEAD = 2
 MOST_OPEN = 2
 """Verdicts that a slot may owe while it judges another solution: audits of those before, which take twice as long."""
 
+POLL_S = 0.05
+"""How often a slot that has nothing to judge asks whether a verdict that it owes is due."""
+
 MAX_SLOTS_LOST = 2
 """Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
 
@@ -203,11 +206,11 @@ class Conductor:
             self._schedule.open(slot.name)
 
     def _judge_all(self, slot: Slot) -> None:
-        """A slot's life. A verdict that is left open is settled when more than `MOST_OPEN` are, or no next solution is
-        ready."""
+        """A slot's life. A verdict that is left open is settled when it is due, more than `MOST_OPEN` are open, or no
+        next solution will come."""
         waiting: deque[tuple[Ready[Work, Built], Open]] = deque()
         while True:
-            ready = self._schedule.take(slot.name, wait=not waiting)
+            ready = self._schedule.take(slot.name, within_s=POLL_S if waiting else None)
             if isinstance(ready, Foreseen):
                 self._executor.prepare(slot, [self._foreseen(work) for work in ready.jobs])
                 continue
@@ -216,7 +219,8 @@ class Conductor:
             try:
                 if ready is not None and (made := self._begin(slot, ready)) is not None:
                     waiting.append((ready, made))
-                while len(waiting) > (0 if ready is None else MOST_OPEN):
+                self._settle_due(slot, waiting)
+                while len(waiting) > MOST_OPEN or (waiting and ready is None and not self._schedule.to_come):
                     self._settle(slot, *waiting.popleft())
             except SlotLost as lost:
                 for other, _ in reversed(waiting):
@@ -248,6 +252,13 @@ class Conductor:
             return made
         self._finish(slot, ready, made)
         return None
+
+    def _settle_due(self, slot: Slot, waiting: deque[tuple[Ready[Work, Built], Open]]) -> None:
+        """Settle those whose audits are over, and take them off. Raises `SlotLost`."""
+        for ready, held in list(waiting):
+            if self._executor.due(slot, held.task):
+                waiting.remove((ready, held))
+                self._settle(slot, ready, held)
 
     def _settle(self, slot: Slot, ready: Ready[Work, Built], held: Open) -> None:
         """Wait for the verdict that was left open. Raises `SlotLost`, and gives it back before."""

@@ -210,6 +210,11 @@ class Referee:
                 self._sides.pop(_name(task), None)
             self._drop_sides(keep=ahead)
 
+    def due(self, task: Task) -> bool:
+        """Whether `settle` would not wait for the audit."""
+        held = self._owed.get(_name(task))
+        return held is None or held[0].ready
+
     def settle(self, task: Task) -> Outcome:
         """The verdict on a task that `begin` left open. Raises `KeyError` where it left none."""
         if (settled := self._settled.pop(_name(task), None)) is not None:

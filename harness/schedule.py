@@ -96,7 +96,7 @@ class Schedule(Generic[J, B]):
         self._at: dict[str, Hashable] = {}
         self._meant: dict[str, list[Ready[J, B]]] = {}
         self._stopped = False
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
 
     def add(self, problem: Hashable, job: J) -> None:
         """One more, behind the others; forgotten after `stop`."""
@@ -146,28 +146,35 @@ class Schedule(Generic[J, B]):
             self._open.add(slot)
             self._changed.notify_all()
 
-    def take(self, slot: str, *, wait: bool = True) -> Ready[J, B] | Foreseen[J] | None:
+    @property
+    def to_come(self) -> bool:
+        """Whether something is left that nobody was given."""
+        with self._changed:
+            return not self._stopped and bool(self._more or self._ready or self._waiting or self._building)
+
+    def take(self, slot: str, *, within_s: float | None = None) -> Ready[J, B] | Foreseen[J] | None:
         """What this slot judges next; waits for builds, and until it is open. None when all is judged, or after `stop`.
 
         Where there is nothing to be taken yet, but something to be foreseen that this slot was not told, it is told so
-        at once. Without `wait` it is None where nothing is ready now.
+        at once. With `within_s` it is not, and None comes after so many seconds, or sooner, where nothing is ready.
         """
         with self._changed:
+            waited = within_s == 0.0
             while True:
                 if self._stopped:
                     return None
                 if slot in self._open and (left := self._left_for(slot)):
                     return self._pick(slot, left)
                 # A slot that is lost gives its job back: so nobody leaves before the last is judged.
-                coming = self._more or self._ready or self._waiting or self._building or self._judging
-                if not wait or not coming:
+                if waited or not (self.to_come or (within_s is None and self._judging)):
                     return None
                 if slot in self._open:
-                    if not self._ready and (jobs := self._foresee(slot)):
+                    if within_s is None and not self._ready and (jobs := self._foresee(slot)):
                         return Foreseen(jobs=jobs)
                     self._idle.add(slot)
-                self._changed.wait()
+                self._changed.wait(within_s)
                 self._idle.discard(slot)
+                waited = within_s is not None
 
     def _left_for(self, slot: str) -> list[Ready[J, B]]:
         """What is ready, less one job for each other slot that waits with its problem ready, and takes it at once."""

@@ -36,6 +36,9 @@ class Owing(referee.Referee):
         outcome = super().begin(task, ahead)
         return super().settle(task) if outcome is None else outcome
 
+    def due(self, task: Task) -> bool:
+        return Path(os.environ["OWING_MARK"]).exists()
+
     def settle(self, task: Task) -> Outcome:
         return self.held.pop(str(task.log_path))
 

@@ -5,6 +5,7 @@ and losses come when a test says so. Real builders and referees: tests/test_api.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, as_completed
 from contextlib import contextmanager
@@ -74,6 +75,7 @@ class Scripted:
         self.judging: Callable[[Slot, str], Outcome | None] = lambda slot, source: RIGHT
         self.settling: Callable[[Slot, str], Outcome] = lambda slot, source: RIGHT
         self.preparing: Callable[[], None] = lambda: None
+        self.is_due: Callable[[str], bool] = lambda source: True
 
     def expect(self, order: Order) -> None:
         pass
@@ -97,6 +99,9 @@ class Scripted:
         self.ahead[task.source] = [coming.source for coming, _ in ahead]
         self.told.append(("judged", task.source))
         return self.judging(slot, task.source)
+
+    def due(self, slot: Slot, task: Task) -> bool:
+        return self.is_due(task.source)
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
         outcome = self.settling(slot, task.source)
@@ -171,6 +176,7 @@ def test_a_verdict_that_waits_for_its_audit_holds_nobody_up(tmp_path: Path, here
         assert all_built.wait(SOON_S)
 
     executor.builders, executor.building, executor.judging = 1, building, judging
+    executor.is_due = lambda source: ("judged", "3") in executor.told
     with flowing(executor, tmp_path, here, cache) as (_, submit):
         futures = [submit(str(n)) for n in range(4)]
         assert statuses(futures) == [Status.passed] * 4
@@ -180,6 +186,42 @@ def test_a_verdict_that_waits_for_its_audit_holds_nobody_up(tmp_path: Path, here
     assert len(before) >= MOST_OPEN
     assert executor.told.index(("settled", "0")) < executor.told.index(("judged", "3"))
     assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_slot_that_waits_for_an_audit_judges_what_comes_meanwhile(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    """Nothing else is ready when the first is judged: the slot is not lost to the second until the audit is over."""
+    executor, second_judged = Scripted(), threading.Event()
+
+    def judging(slot: Slot, source: str) -> None:
+        if source == "second":
+            second_judged.set()
+
+    executor.judging = judging
+    executor.is_due = lambda source: second_judged.is_set()
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        first = submit("first")
+        while ("judged", "first") not in executor.told:
+            time.sleep(0.01)
+        assert statuses([submit("second"), first]) == [Status.passed] * 2
+    assert executor.told[:2] == [("judged", "first"), ("judged", "second")]
+
+
+def test_what_is_due_is_settled_first(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, both = Scripted(builders=1), threading.Event()
+    executor.building = lambda source: both.set() if source == "2" else None
+
+    def judging(slot: Slot, source: str) -> None:
+        assert both.wait(SOON_S)
+
+    executor.judging, executor.is_due = judging, lambda source: source == "1"
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit(str(n)) for n in range(3)]
+        assert futures[1].result(SOON_S).passed
+        executor.is_due = lambda source: True
+        assert statuses(futures) == [Status.passed] * 3
+    assert next(source for what, source in executor.told if what == "settled") == "1"
 
 
 def test_what_comes_next_is_told_ahead(tmp_path: Path, here: Environment, cache: Path) -> None:

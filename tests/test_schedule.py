@@ -102,10 +102,10 @@ def test_a_problem_that_is_ready_goes_before_what_was_meant_to_come_next() -> No
 
 def test_who_need_not_wait_is_told_at_once_that_nothing_is_ready() -> None:
     schedule = planned("a1")
-    assert schedule.take("x", wait=False) is None
+    assert schedule.take("x", within_s=0.0) is None
     assert schedule.next_build() == ("a", "a1")
     finish(schedule, "a1")
-    found = schedule.take("x", wait=False)
+    found = schedule.take("x", within_s=0.0)
     assert isinstance(found, Ready)
     assert found.job == "a1"
 
@@ -278,7 +278,7 @@ def test_one_problem_with_enough_for_several_slots_is_told_to_all_of_them() -> N
     schedule = planned("a1", "a2")
     assert foreseen(schedule, "x") == ["a1"]
     assert foreseen(schedule, "y") == ["a1"]
-    assert schedule.take("z", wait=False) is None
+    assert schedule.take("z", within_s=0.0) is None
     third: list[str | None] = []
     waiting = taking(schedule, "z", third)
     for _ in range(2):

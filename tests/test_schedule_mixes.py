@@ -59,7 +59,7 @@ def simulated(
         if slot in judging:
             schedule.judged()
         build()
-        taken = schedule.take(slot, wait=False)
+        taken = schedule.take(slot, within_s=0.0)
         if taken is None:
             continue
         assert isinstance(taken, Ready)

@@ -372,9 +372,14 @@ def test_a_verdict_waits_for_its_audit_while_others_are_judged(court: Court) -> 
     gate = court.gate()
     slow, quick = court.task(gate.audited + RIGHT, timed=True), court.task("return x.softmax(1)", timed=True)
     assert court.referee.begin(slow) is None
+    assert not court.referee.due(slow)
     # While the other's audit goes on this one is left open, too, or judged to its end.
     second = court.referee.begin(quick)
     gate.open()
+    end = time.monotonic() + 60.0
+    while not court.referee.due(slow):
+        assert time.monotonic() < end
+        time.sleep(0.01)
     first = court.referee.settle(slow)
     second = second or court.referee.settle(quick)
     for outcome in (first, second):

@@ -123,6 +123,11 @@ class Executor(Protocol):
         """
         ...
 
+    def due(self, slot: Slot, task: Task) -> bool:
+        """Whether the verdict that `judge` left open is there, so that `settle` does not wait for long; also where it
+        has more to say than that. Raises nothing."""
+        ...
+
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
         """The verdict that `judge` left open; waits for it. Raises as `judge` does."""
         ...

@@ -164,6 +164,16 @@ class LocalExecutor:
                     other.kill()
         return digest
 
+    def due(self, slot: Slot, task: Task) -> bool:
+        """As the Protocol says; what went wrong is for `settle` to find."""
+        referee = self._referees.get(slot.name)
+        if referee is None or str(task.log_path) not in self._owed[slot.name]:
+            return True
+        try:
+            return referee.due(task)
+        except (RefereeLost, SlotLost):
+            return True
+
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
         """As the Protocol says; what a referee owed that died since is judged anew."""
         name, reason, detail = str(task.log_path), "", ""

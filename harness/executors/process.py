@@ -198,6 +198,11 @@ class RefereeProcess:
         self.wait_ready()
         return self._ask({"type": "judge", "task": task.to_json(), "ahead": [each.to_json() for each in ahead]})
 
+    def due(self, task: Task) -> bool:
+        """Whether the verdict that was left open is there. Raises `RefereeLost` and `SlotLost`."""
+        self._send({"type": "due", "task": task.to_json()})
+        return bool(self._heard(self._receive(self._longest_s), "due")["due"])
+
     def settle(self, task: Task) -> Outcome:
         """The verdict that was left open. Raises `RefereeLost` and `SlotLost`."""
         outcome = self._ask({"type": "settle", "task": task.to_json()})

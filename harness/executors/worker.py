@@ -151,6 +151,9 @@ def _serve(channel: Channel, referee: Referee, zygote: Zygote) -> None:
         if message["type"] == "prepare":
             _prepare(channel, referee, [Task.from_json(each) for each in message["tasks"]])
             continue
+        if message["type"] == "due":
+            channel.send({"type": "due", "due": referee.due(Task.from_json(message["task"]))})
+            continue
         reason, trace = "", ""
         outcome: Outcome | None = None
         referee.whereabouts.begin()
