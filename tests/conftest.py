@@ -86,11 +86,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[_NOT_RUN] = len(on_gpu)
         config.hook.pytest_deselected(items=on_gpu)
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
-        return
-    for item in on_gpu:
+    for item in items:
         # With `--dist loadgroup` one worker runs all of a file: they share processes that take seconds to start.
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(f"gpu-{item.path.stem}"))
+        together = item.get_closest_marker("gpu") is not None or _shares(item)
+        if together and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether a test has a fixture that is made once a file, which each worker that runs some of it would make anew."""
+    info = getattr(item, "_fixtureinfo", None)
+    return info is not None and any(made[-1].scope == "module" for made in info.name2fixturedefs.values())
 
 
 @pytest.hookimpl(wrapper=True)

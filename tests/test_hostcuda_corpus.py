@@ -23,6 +23,9 @@ CORPUS = {entry.name: entry for entry in corpus_entries.corpus()}
 BROKEN = {entry.name: entry for entry in corpus_entries.broken()}
 BATCHES = host_runner.batches([*CORPUS.values(), *BROKEN.values()])
 
+pytestmark = pytest.mark.xdist_group("test_hostcuda_corpus")
+"""One worker runs all of it: every test of a batch asks for the same run of it."""
+
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
 
 
