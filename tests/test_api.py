@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -180,6 +181,22 @@ def test_closing_ends_what_waits_and_nothing_more_is_taken() -> None:
     with pytest.raises(HarnessClosed):
         mine.submit(PROBLEM, RIGHT)
     mine.close()
+
+
+def test_a_script_that_forgets_to_close_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    script = (
+        f"from harness import Harness\nh = Harness(device='host')\nprint(h.evaluate({PROBLEM!r}, {RIGHT!r}).status)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "passed\n", "")
+    assert list(tmp_path.glob("harness-*")) == []
 
 
 CUDA_SOLUTION = '''

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -273,6 +274,7 @@ class Harness:
                 except BaseException:
                     shutil.rmtree(folder, ignore_errors=True)
                     raise
+                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # also where nobody calls `close`
                 self._folder = folder
                 self._flow = Flow(executor, self._config, self._environment, self._delivered)
             return self._flow, self._folder
