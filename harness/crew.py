@@ -51,6 +51,7 @@ class Crew:
                 text=True,
                 errors="replace",
                 start_new_session=True,
+                umask=0o022,  # what it makes is for sandboxed processes, which are other users
             )
             self._running.add(process)
         try:

@@ -34,3 +34,15 @@ def replace_whole(path: Path, data: bytes) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def open_to_others(root: Path) -> None:
+    """Let every user read what lies at `root`, and enter its folders, whatever the umask has taken from them: sandboxed
+    processes are other users. What belongs to somebody else is left as it is. Raises `OSError`."""
+    for folder, _, names in os.walk(root):
+        for path in (Path(folder), *(Path(folder, name) for name in names)):
+            mode = path.lstat().st_mode
+            wanted = 0o555 if stat.S_ISDIR(mode) else 0o444
+            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
+                with suppress(PermissionError):
+                    path.chmod(stat.S_IMODE(mode) | wanted)

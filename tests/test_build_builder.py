@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -30,6 +31,7 @@ from harness.build import (
 from harness.build.toolchain import Plan
 from harness.model import Status
 from harness.sandbox import limits
+from harness.sandbox.view import closed_to_others
 
 TINY = """
 #include <Python.h>
@@ -126,6 +128,20 @@ def test_a_module_is_built_once_and_works_where_the_solution_runs(build: Builder
     assert log.count("== building extension tiny ==") == 1
     assert "-DTORCH_EXTENSION_NAME=tiny" in log
     assert list(build.cache.root.glob("drafts/*")) == []
+
+
+def test_a_umask_that_closes_everything_to_others_closes_nothing_to_the_sandboxs_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    before = os.umask(0o077)
+    try:
+        with BuilderZygotes() as zygotes:
+            outcome = Builder(zygotes, tmp_path)("ext = build(42)")
+    finally:
+        os.umask(before)
+    assert (outcome.failure, len(outcome.modules)) == (None, 1)
+    module = outcome.modules[0].path
+    assert not closed_to_others(str(module))
+    assert not closed_to_others(str(module.parent))
 
 
 def test_what_a_record_says_of_a_build(build: Builder) -> None:

@@ -44,11 +44,12 @@ class Harvester:
         init: tuple[Any, ...] = (),
         inputs: tuple[Any, ...] | None = (torch.empty(64, 32, device="meta"),),
         refused: dict[str, str] | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float = 120.0,
+        filename: str = "solution_16.py",
     ) -> Harvest:
         return harvest(
             HEAD + textwrap.dedent(body),
-            "solution_16.py",
+            filename,
             arguments=None if inputs is None else describe(init, inputs),
             refused=refused or {},
             seed=0,
@@ -223,6 +224,13 @@ def test_extensions_found_before_the_end_are_kept(run: Harvester) -> None:
 
 
 # -- faults of the solution ----------------------------------------------------------------------------------
+
+
+def test_what_the_harness_meets_before_it_runs_a_file_is_no_fault_of_the_file(run: Harvester) -> None:
+    found = run(MODEL, filename=f"{'long' * 100}.py")
+    assert found.failure is not None
+    assert found.failure.status is Status.harness_error, found.failure
+    assert "File name too long" in run.log_path.read_text()
 
 
 def test_syntax_error(run: Harvester) -> None:
@@ -438,7 +446,7 @@ def test_more_extensions_than_are_built_ahead(run: Harvester) -> None:
 
 
 def test_waiting_for_a_process_with_torch_is_none_of_the_solutions_time(tmp_path: Path) -> None:
-    limit_s = 5.0
+    limit_s = 10.0
     (tmp_path / "slow_to_import.py").write_text(f"import time\ntime.sleep({limit_s})\n")
     with BuilderZygotes(preload=["slow_to_import"], env={"PYTHONPATH": str(tmp_path)}) as held:
         found = Harvester(held.torch, tmp_path / "log")(f"ext = {EXT}\n{MODEL}", timeout_s=limit_s)

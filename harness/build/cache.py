@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import CACHE_LIMIT_BYTES
+from harness.disk import open_to_others
 from harness.sandbox import leftovers
 
 MAX_MODULE_BYTES = 2**30
@@ -135,7 +136,7 @@ class BuildCache:
                 with (draft / _ENTRY).open("w", encoding="utf-8") as file:
                     json.dump(value, file, allow_nan=False)
                     os.fsync(file.fileno())
-                draft.chmod(0o755)  # the contestant has another user
+                open_to_others(draft)
                 folder.parent.mkdir(exist_ok=True)
                 held = self._publish(draft, folder)
             finally:

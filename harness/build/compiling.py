@@ -17,6 +17,7 @@ from harness.build.outcome import BuiltModule
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED, BuildReport, Plan, Toolchain
 from harness.build.zygotes import BuilderZygotes
+from harness.disk import open_to_others
 from harness.model import Failure, Status, digest_text, one_line
 from harness.sandbox import Mode, leftovers
 from harness.zygote import ZygoteError
@@ -86,10 +87,10 @@ class Compiler:
     def _compile(self, spec: ExtensionSpec, key: str, abandon: Abandon) -> Tried:
         work = self.cache.scratch()
         try:
-            work.chmod(0o755)  # the sandbox has another user
             folder, log_path = work / "build", work / "log"
             folder.mkdir()
             plan = self.toolchain.prepare(spec, folder)
+            open_to_others(work)
             try:
                 ended = Attempt(
                     zygotes=self.zygotes,

@@ -89,7 +89,7 @@ class _Harvest:
         self._enter("parse")
         try:
             compile(self._source, self._filename, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        except (SyntaxError, ValueError, OverflowError, SystemError, MemoryError, RecursionError) as error:
             return _syntax_failure(error)
         path = Path.cwd() / "solution" / Path(self._filename).name
         path.parent.mkdir(exist_ok=True)

@@ -174,6 +174,10 @@ class _Reader:
         if report.cause == "machine_memory":
             reason = "this machine ran out of memory while the file was read: take fewer --jobs, or free some"
             return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
+        if self._phase == "parse" and report.cause == "exited":
+            # A parser returns, raises or crashes: this was the harness's own code, and nothing of the file has run.
+            reason = f"the builder failed (exit code {report.exit_code}) before it ran the file; its log says how"
+            return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
         if not self._blames:
             self.notes.append(f"harvest ended in {self._phase}: {_ending(report)}")
             return None

@@ -23,6 +23,7 @@ from typing import Any
 from harness.build import lean
 from harness.build.torchinfo import TorchBuild, python_include
 from harness.crew import Crew, CrewEnded
+from harness.disk import open_to_others
 from harness.environment import MachineError
 from harness.hostcuda import housekeeping
 from harness.model import digest_text
@@ -131,7 +132,7 @@ class SharedHeaders:
             path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        draft.chmod(0o755)  # mkdtemp makes it private, and the sandbox has another user
+        open_to_others(draft)
         try:
             draft.rename(folder)
         except OSError:
@@ -143,6 +144,7 @@ class SharedHeaders:
         for _ in range(2):  # again, where it went meanwhile
             self.folder.mkdir(parents=True, exist_ok=True)
             if housekeeping.hold(self.folder):
+                self.folder.chmod(0o755)  # the sandbox has another user
                 return
 
     @property
@@ -164,6 +166,7 @@ class SharedHeaders:
         header.write_text(self._lean.precompiled(kind), encoding="utf-8")
         draft = target.with_suffix(f".{os.getpid()}.tmp")
         cuda = (self._cuda[0],) if kind == "cuda" and self._cuda is not None else ()
+        open_to_others(self.folder / "precompiled")
         self._compile(crew, [*VARIANTS[variant], "-x", "c++-header", str(header)], draft, cuda)
         draft.rename(target)
 
@@ -174,6 +177,7 @@ class SharedHeaders:
         self._compile(crew, ["-O2", "-c", str(BINDINGS / "harness_bindings.cpp")], made)
         self._run(crew, ["ar", "rcs", str(draft), str(made)])
         made.unlink()
+        open_to_others(folder)
         draft.rename(self._library)
 
     def _compile(self, crew: Crew, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:

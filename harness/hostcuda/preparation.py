@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness.config import cache_root as default_cache
 from harness.crew import Crew
+from harness.disk import open_to_others
 
 from .housekeeping import hold, remove_old
 from .machine import BuildError, ask_torch, compiler, processor_flags
@@ -295,6 +296,8 @@ def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
         for source in sources:
             made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
             jobs.append(partial(_run, crew, [*base, "-c", "-o", made_of, str(source)]))
+    open_to_others(prepared.folder)
+    open_to_others(prepared.headers)
     for running in [crew.submit(job) for job in jobs]:
         running.result()
     for fresh, final in made:

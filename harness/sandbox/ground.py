@@ -85,7 +85,6 @@ def enclosed(outer_pid: int) -> Entered:
     """
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
-    os.umask(0o022)  # `enclosure` lifted it for the tool
     return Entered(admin=True, admin_lack="", host_pid=outer_pid, enclosed=True)
 
 

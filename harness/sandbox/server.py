@@ -63,6 +63,7 @@ def serve(channel_fd: int, preload: tuple[str, ...], *, place: str) -> Confined 
     `place` is `own`, or `enclosed:PID` where `enclosure` (process PID outside) stands around this process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's business
+    os.umask(0o022)  # whatever the owner's is, and `enclosure` lifted it: children enter what is made as another user
     channel = Channel(socket.socket(fileno=channel_fd))
     _, enclosed, outer = place.partition("enclosed:")
     entered = ground.enclosed(int(outer)) if enclosed else ground.enter(channel.close)

@@ -1,0 +1,30 @@
+"""Files written whole, and trees that sandboxed processes, being other users, can read."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from harness.disk import open_to_others
+
+
+def modes(root: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.lstat().st_mode) for path in root.rglob("*") if not path.is_symlink()}
+
+
+def test_a_tree_is_opened_to_others_and_to_nobodys_pen(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "closed" / "inner").mkdir(parents=True)
+    outside.touch(mode=0o600)
+    for name, mode in {"text": 0o600, "closed/script": 0o700, "closed/inner/deep": 0o640, "open": 0o664}.items():
+        (root / name).touch()
+        (root / name).chmod(mode)
+    (root / "closed" / "link").symlink_to(outside)
+    for folder in (root, root / "closed", root / "closed" / "inner"):
+        folder.chmod(0o700)
+    open_to_others(root)
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+    assert modes(root) == {
+        "closed": 0o755, "inner": 0o755, "text": 0o644, "script": 0o744, "deep": 0o644, "open": 0o664,
+    }  # fmt: skip
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o600, "a link leads out of the tree"
