@@ -27,7 +27,7 @@ from harness.pipeline import evaluate_run
 
 ROOT = Path(__file__).parent.parent
 WORKER, ZYGOTE = "harness.executors.worker", "harness.zygote"
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 NOTES = """
 import os, sys
@@ -195,6 +195,16 @@ def test_a_run_that_is_ended_while_it_is_planned_leaves_no_process(
     assert "Traceback" not in err
     assert place.left(WORKER) == []
     no_zygote_is_left(place)
+
+
+def test_an_interrupt_ends_with_its_own_code_whatever_it_met(tmp_path: Path) -> None:
+    """As in the middle of an import, where dataclasses are made by executing text."""
+    meets = "try:\n        exec('raise KeyboardInterrupt')\n    except KeyboardInterrupt:\n        return 130"
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import harness.cli\ndef main():\n    {meets}\nharness.cli.main = main\n"
+    )
+    command, own = [sys.executable, "-m", "harness"], os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    assert subprocess.run(command, env=own, timeout=LIMIT_S, check=False).returncode == 130
 
 
 def test_each_slot_takes_the_process_that_was_started_for_it(place: Place) -> None:
