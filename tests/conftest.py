@@ -53,7 +53,22 @@ def _refuse_full_disks() -> None:
             )
 
 
+_CALLERS = """
+CLICOLOR CLICOLOR_FORCE COLORTERM COLUMNS FORCE_COLOR LINES NO_COLOR TTY_COMPATIBLE TTY_INTERACTIVE
+GITHUB_ACTIONS GITHUB_STEP_SUMMARY MAX_JOBS OMP_NUM_THREADS PYTHONOPTIMIZE PYTHONWARNINGS RAY_ADDRESS
+TORCH_CUDA_ARCH_LIST
+"""
+"""Variables by which whoever calls is answered otherwise: narrower, in colours, as a step of a workflow."""
+
+
+def _forget_the_caller() -> None:
+    for name in _CALLERS.split():
+        os.environ.pop(name, None)
+    os.umask(0o022)  # what a test writes for a sandbox is read there by another user
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    _forget_the_caller()
     if not hasattr(config, "workerinput"):
         _refuse_full_disks()
     config.addinivalue_line("markers", "exclusive_gpu: no other GPU test runs beside it, in any worker")
