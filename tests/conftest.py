@@ -7,6 +7,7 @@ there are several GPUs, each worker sees one of them, in turn.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -72,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         _refuse_full_disks()
     config.addinivalue_line("markers", "exclusive_gpu: no other GPU test runs beside it, in any worker")
+    config.addinivalue_line("markers", "xdist_group: which worker of pytest-xdist runs it, where that is installed")
     # Whoever starts the tests in the background of a script has them ignore SIGINT, and all that they start would.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,6 +94,18 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = str(config.getoption("markexpr", ""))
     if why and re.search(r"\bgpu\b", asked) and not re.search(r"\bnot\s+gpu\b", asked):
         raise pytest.UsageError(f"-m {asked!r} asks for GPU tests, and they can't run here: {why}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: looking through it again and again for garbage took longer than all else
+    about it, and went on to with every collection of garbage in a test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
