@@ -210,7 +210,12 @@ class Guest:
 
         The kernel lets a stopped process go on for reasons of the process's own (a timer, a relative's end).
         """
-        if self._entered and self._exit is None and self._child.moved():
+        try:
+            moved = self._entered and self._exit is None and self._child.moved()
+        except StopError as error:
+            self._exit = self._child.kill()
+            raise GuestFailed(_not_stopped(Stage.CALL, error)) from error
+        if moved:
             self._exit = self._child.wait(EXIT_GRACE_S)  # whoever is ended, by a limit on memory say, runs for that
             if self._exit is not None:
                 raise GuestFailed(self._died(Stage.CALL))
@@ -241,7 +246,7 @@ class Guest:
             reply = parse_reply(received.message)
         except StopError as error:
             self._exit = self._child.kill()
-            raise GuestFailed(_protocol(stage.value, error)) from error
+            raise GuestFailed(_not_stopped(stage, error)) from error
         except FrameTimeout:
             self._exit = self._child.kill()
             if self._exit.cause == "memory_limit":
@@ -295,6 +300,13 @@ class Guest:
             reason=f"the process exited with code {report.exit_code} while {where}",
             evidence=evidence,
         )
+
+
+def _not_stopped(stage: Stage, error: StopError) -> Failure:
+    if error.starved:
+        reason = f"this machine is too busy: {error}, for want of a processor; let it have less to do, and --resume"
+        return Failure(status=Status.harness_error, reason=reason, evidence={"stage": stage.value})
+    return _protocol(stage.value, error)
 
 
 def _too_late(stage: Stage, timeout_s: float) -> Failure:

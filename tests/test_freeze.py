@@ -30,6 +30,16 @@ subprocess.run([sys.executable, "-c", "import time; print('ready', flush=True); 
 """A child with a thread that is busy, and a grandchild that sleeps."""
 
 
+IN_LONG_CALLS = """
+import mmap
+print("ready", flush=True)
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+while True:
+    mmap.mmap(-1, 2**32, flags=flags, prot=mmap.PROT_READ).close()
+"""
+"""Maps zeros, of which 4 GiB take the kernel some 0.1 s, and no memory but for their page tables."""
+
+
 WAIT_S = 60.0
 ON_ITS_WAY_S = 0.05
 """A signal takes a moment to arrive, in which its receiver goes on."""
@@ -137,13 +147,49 @@ def test_all_below_is_told_stopped_or_going(root: int) -> None:
 def test_what_could_not_be_stopped_in_time_can_go_on(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
     below, everything = descendants(root), freeze.Below(root)
     with monkeypatch.context() as patch:
-        patch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
+        patch.setattr(freeze, "STARVED_S", 0.01)
         patch.setattr(freeze, "_any_runs", lambda threads: True)
-        with pytest.raises(freeze.StopError):
+        with pytest.raises(freeze.StopError) as raised:
             everything.stop()
+        assert raised.value.starved
     assert stand(below)
     everything.go_on()
     assert not any("T" in states(pid) for pid in below)
+
+
+def test_what_takes_its_time_to_stop_does_not_run_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in a call that the kernel does not interrupt, and has not been told again."""
+    monkeypatch.setattr(freeze, "STOP_TIMEOUT_S", 0.001)
+    command = ["sh", "-c", '"$0" -c "$1"; true', sys.executable, IN_LONG_CALLS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        try:
+            assert shell.stdout is not None
+            assert shell.stdout.readline() == "ready\n"
+            for _ in range(10):
+                stopped = freeze.stop(shell.pid)
+                assert [states(pid) for pid in stopped.pids] == [{"T"}]
+                freeze.resume(stopped.pids)
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+
+
+def test_who_stops_others_may_itself_have_stood_still(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For hours, while they had not begun to stop: another look is worth the while."""
+    look, looks, real, hour_s = freeze._threads, 0, time.perf_counter, 3600.0
+
+    def sees_them_run_at_first(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+        nonlocal looks
+        looks += 1
+        found = look(pids)
+        if looks < 3:
+            found = {pid: {tid: replace(held, state="R") for tid, held in each.items()} for pid, each in found.items()}
+        return found
+
+    monkeypatch.setattr(freeze, "_threads", sees_them_run_at_first)
+    monkeypatch.setattr(freeze.time, "perf_counter", lambda: real() + looks * hour_s)
+    held = freeze.stop(root)
+    assert held.told_s < real() + hour_s
+    assert all(states(pid) == {"T"} for pid in descendants(root))
 
 
 def test_what_is_gone_counts_as_stopped() -> None:
@@ -319,6 +365,13 @@ def test_who_is_on_the_way_out_of_a_call_is_waited_for(root: int, monkeypatch: p
     assert next(looks, "none left") == "none left"
     monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
     monkeypatch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(freeze, "STARVED_S", 0.02)
+        with pytest.raises(freeze.StopError) as raised:
+            everything.moved()
+        assert raised.value.starved
+    for pid in descendants(root):
+        os.kill(pid, signal.SIGCONT)
     assert everything.moved()
 
 

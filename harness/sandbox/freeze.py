@@ -23,7 +23,18 @@ from dataclasses import dataclass
 from harness.sandbox.limits import descendants
 
 STOP_TIMEOUT_S = 5.0
-"""How long to chase processes that go on making new ones; a sandbox has at most some thousand."""
+"""How long to chase processes that go on making new ones, or that take the signal back; a sandbox has at most some
+thousand."""
+
+STARVED_S = 60.0
+"""How long to wait for what was told, and takes the signal as soon as it gets a processor, or leaves the kernel."""
+
+LOOK_S = 0.1
+"""So much of a look counts at most, which takes a millisecond: a machine too busy to let this one look, or that itself
+stood still, has given nobody the time to run away."""
+
+AT_ONCE_S = 0.05
+"""How long what was told is looked at again at once; longer than it takes where processors are free."""
 
 _RUNS = frozenset("RS")
 """States in /proc of a thread that may be in its own code when looked at next. One in a system call that can't be
@@ -41,14 +52,17 @@ _SLIP_NS = 50_000
 
 
 class StopError(Exception):
-    """The processes could not all be stopped in time: only code that runs away from the signal does that.
+    """The processes could not all be stopped in time. Only code that runs away from the signal does that, but where
+    they `starved`: then they had no processor to take it on, or the kernel did not let go of them.
 
     `stopped` are those that were told.
     """
 
-    def __init__(self, stopped: Sequence[int]) -> None:
-        super().__init__(f"{len(stopped)} processes could not be stopped within {STOP_TIMEOUT_S:g} s")
+    def __init__(self, stopped: Sequence[int], *, starved: bool = False) -> None:
+        limit_s = STARVED_S if starved else STOP_TIMEOUT_S
+        super().__init__(f"{len(stopped)} processes could not be stopped within {limit_s:g} s")
         self.stopped = tuple(stopped)
+        self.starved = starved
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,22 @@ class Stopped:
     told_s: float
     pids: tuple[int, ...]
     threads: Mapping[int, Mapping[int, _Thread]]
+
+
+class _Waiting:
+    """How long it has been waited for what was told."""
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+        self._last_s = time.perf_counter()
+
+    def has_looked(self) -> None:
+        """Once more; where that takes long, what is told shall have the processor meanwhile."""
+        if self.waited_s > AT_ONCE_S:
+            time.sleep(0.001)
+        now_s = time.perf_counter()
+        self.waited_s += min(now_s - self._last_s, LOOK_S)
+        self._last_s = now_s
 
 
 class Below:
@@ -103,13 +133,18 @@ class Below:
 
     def moved(self) -> bool:
         """Whether anything has run since `stop` left it standing; what was killed has, too. False where it was not
-        stopped. Waits for what a call into the kernel lets go of at this moment."""
+        stopped. Waits for what a call into the kernel lets go of at this moment. Raises `StopError`."""
         if self._still is None:
             return False
-        deadline_s = time.perf_counter() + STOP_TIMEOUT_S
+        waiting = _Waiting()
         while (ran := _any_has_run(self._still.threads, self._root)) is None:
-            if time.perf_counter() > deadline_s:
-                return True
+            waiting.has_looked()
+            if waiting.waited_s > STOP_TIMEOUT_S:
+                # The id of what has ended may be another sandbox's by now.
+                if any(_goes_on(pid) for pid in set(self._still.pids).intersection(descendants(self._root))):
+                    return True
+                if waiting.waited_s > STARVED_S:
+                    raise StopError(self._still.pids, starved=True)
         return ran
 
     def go_on(self) -> None:
@@ -151,13 +186,11 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
     told: set[int] = set(known) & set(_children(root)) if known else set()
     _signal(sorted(told), signal.SIGSTOP)
     told_s = time.perf_counter()
-    deadline_s = told_s + STOP_TIMEOUT_S
+    waiting = _Waiting()
     while True:
         found = descendants(root)
-        if fresh := [pid for pid in found if pid not in told]:
-            _signal(fresh, signal.SIGSTOP)
-            told_s = time.perf_counter()
-            told.update(fresh)
+        if late := [pid for pid in found if pid not in told]:
+            told.update(late)
         else:
             held = _threads(found)
             running = [pid for pid, threads in held.items() if _any_runs(threads)]
@@ -169,11 +202,15 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
                 # While one thread after another is looked at, others may be made, or all of a process be told to end.
                 if all(_lasting(again[pid]) == _lasting(held[pid]) and not _any_runs(again[pid]) for pid in found):
                     return Stopped(told_s, (*found, *missed), again)
-            if slipped := [pid for pid in running if _goes_on(pid)]:
-                _signal(slipped, signal.SIGSTOP)
-                told_s = time.perf_counter()
-        if time.perf_counter() > deadline_s:
+            late = [pid for pid in running if _goes_on(pid)]
+        if late:
+            _signal(late, signal.SIGSTOP)
+            told_s = time.perf_counter()
+        waiting.has_looked()
+        if late and waiting.waited_s > STOP_TIMEOUT_S:
             raise StopError(found)
+        if waiting.waited_s > STARVED_S:
+            raise StopError(found, starved=True)
 
 
 def resume(stopped: Sequence[int]) -> None:
