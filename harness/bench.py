@@ -318,7 +318,7 @@ class Bench:
     def nearby(
         self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:
-        """Truths of the inputs of set `index` rounded to a class (`Oracle.nearby`), each made when it is asked for."""
+        """Truths of set `index`, rounded to a class (`Oracle.nearby`), each made when it is asked for."""
         inputs = self.pristine_inputs(index, changed)
         yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision)
 

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 REFERENCE_FACTOR = 4.0
-"""A class's limit is at least this many times the float32 reference's own error, and what rounding the inputs does."""
+"""A class's limit is at least this many times the float32 reference's own error, and what rounding to it does."""
 
 FEW = 1e-2
 """Share of wrong entries up to which an error is that of places, not of precision."""
@@ -67,10 +67,10 @@ def limits_for(
     required: PrecisionClass, reference: TensorComparison | None = None, sensitivity: Sensitivity | None = None
 ) -> Limits:
     """The limits of a class for one tensor, given how far the float32 reference itself is from the truth, and how far
-    the truth is from that of inputs rounded to the class.
+    the truth is from that of inputs and weights rounded to the class.
 
     Where the reference's error exceeds a quarter of a limit, the limit is four times that error; so it is with the
-    error that rounding the inputs makes, which no answer of the class can avoid (a `sensitivity` found for a class says
+    error that this rounding makes, which no answer of the class can avoid (a `sensitivity` found for a class says
     nothing of more exact ones). A concentrated truth loosens fp32's rms limit (see `LIMITS`). The note says which.
     Without `reference` and `sensitivity`: the table's.
     """
@@ -92,7 +92,7 @@ def limits_for(
             largest = REFERENCE_FACTOR * reference.max_error
             notes.append(f"limit on single values raised to {_about(largest)}: four times the reference's own worst")
     if sensitivity is not None and _ORDER.index(sensitivity.precision) <= _ORDER.index(required):
-        what = f"four times what inputs rounded to {sensitivity.precision.value} do to the expected values"
+        what = f"four times what inputs and weights rounded to {sensitivity.precision.value} do to the expected values"
         if REFERENCE_FACTOR * sensitivity.rms > rms:
             rms = REFERENCE_FACTOR * sensitivity.rms
             notes.append(f"rms limit raised to {_about(rms)}: {what}")
@@ -133,9 +133,9 @@ def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[Limits],
 def sensitivities(
     expected: Sequence[torch.Tensor], nearby: Iterable[tuple[float, Sequence[torch.Tensor]]], precision: PrecisionClass
 ) -> Iterator[tuple[Sensitivity, ...]]:
-    """What rounding inputs to a class does to each tensor of a truth: the worst so far, after each of `nearby`.
+    """What rounding to a class does to each tensor of a truth: the worst so far, after each of `nearby`.
 
-    These are truths of inputs that were rounded, with what the errors count for. Only entries finite in both tell
+    These are truths of rounded inputs and weights, with what their errors count for. Only entries finite in both tell
     anything; exact types, and tensors that are of another shape then, tell nothing.
     """
     worst = [Sensitivity(precision=precision, rms=0.0, max=0.0) for _ in expected]

@@ -167,16 +167,19 @@ class Oracle:
     def nearby(
         self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:
-        """Truths of these inputs rounded to a class in every way that changes them, with what their errors count for.
+        """Truths of these inputs, and of the weights, rounded to a class in every way that changes them, with what
+        their errors count for.
 
         Fewer or none where they can't be had: for want of memory, or because the reference refuses such inputs.
         """
         for way in Rounding:
             try:
-                moved = [rounded(leaf, precision, way, seed) for leaf in inputs]
-                if all(a is b or torch.equal(a, b) for a, b in zip(moved, inputs, strict=True)):
+                moved = _rounded(list(inputs), precision, way, seed)
+                weights = _rounded(list(self.initial_state.values()), precision, way, seed + len(inputs))
+                if moved is None and weights is None:
                     continue
-                answer = self._truth_if_any(moved, tree, seed)
+                state = self.initial_state if weights is None else dict(zip(self.initial_state, weights, strict=True))
+                answer = self._truth_if_any(list(inputs) if moved is None else moved, state, tree, seed)
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 return
@@ -184,17 +187,31 @@ class Oracle:
                 return
             yield way.weight, answer
 
-    def _truth_if_any(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer | None:
-        """As `truth`, but inputs that the reference can't take say nothing of those that it was made for."""
-        for place in self._places() if self._float32_because is None else (None,):
+    def _truth_if_any(
+        self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor], tree: TreeSpec, seed: int
+    ) -> Answer | None:
+        """As `truth`, with other weights; but inputs that the reference can't take say nothing of those that it was
+        made for."""
+        if self._float32_because is not None:
             try:
-                if place is None:
-                    return self.answer(inputs, tree, seed)
-                return self._truth_on(place, inputs, tree, seed)
+                own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
+                _copy_state(state, self.model)
+                with self._reference.at(Step.TRUTH):
+                    return self._answer(self.model, state, own, tree, seed)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:  # whatever a check of its own raises
+                return None
+            finally:
+                _copy_state(self.initial_state, self.model)
+        for place in self._places():
+            try:
+                return self._truth_on(place, inputs, tree, seed, state)
             except torch.OutOfMemoryError:
                 self._double = None
                 torch.cuda.empty_cache()
-            except Exception:  # whatever a check of its own raises
+            except Exception:
+                self._double = None
                 return None
         return None
 
@@ -203,14 +220,27 @@ class Oracle:
         device = self._device.torch_device
         return [device] if device.type == "cpu" else [device, device, torch.device("cpu")]
 
-    def _truth_on(self, place: torch.device, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
+    def _truth_on(
+        self,
+        place: torch.device,
+        inputs: Sequence[torch.Tensor],
+        tree: TreeSpec,
+        seed: int,
+        state: Mapping[str, torch.Tensor] | None = None,
+    ) -> Answer:
+        """The reference in float64, with `state` in place of its own where that is given."""
         if self._double is None or self._double_device != place:
             self._double = self._reference.model(self._seed, place).to(dtype=torch.float64)
             self._double_state = {k: v.clone() for k, v in self._double.state_dict().items()}
             self._double_device = place
         doubled = [_as_double(leaf, place) for leaf in inputs]
         with _default_dtype(torch.float64), self._reference.at(Step.TRUTH):
-            return self._answer(self._double, self._double_state, doubled, tree, seed)
+            if state is None:
+                return self._answer(self._double, self._double_state, doubled, tree, seed)
+            _copy_state(state, self._double)
+            answer = self._answer(self._double, state, doubled, tree, seed)
+        _copy_state(self._double_state, self._double)
+        return answer
 
     def _answer(
         self,
@@ -239,6 +269,15 @@ class Oracle:
         if self._device.torch_device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device.torch_device))
         return tuple(state.numpy().tobytes() for state in states)
+
+
+def _rounded(
+    tensors: list[torch.Tensor], precision: PrecisionClass, way: Rounding, seed: int
+) -> list[torch.Tensor] | None:
+    """These tensors rounded, each with a jitter of its own; None where none changes."""
+    moved = [rounded(tensor, precision, way, seed + number) for number, tensor in enumerate(tensors)]
+    same = all(a is b or torch.equal(a, b) for a, b in zip(moved, tensors, strict=True))
+    return None if same else moved
 
 
 def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -41,7 +41,7 @@ UNLIMITED = Limits(rms=math.inf, max=math.inf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """What rounding the inputs once to a class does to the truth of one output: the largest scaled errors."""
+    """What rounding inputs and weights once to a class does to the truth of one output: the largest scaled errors."""
 
     precision: PrecisionClass
     rms: float
@@ -83,10 +83,10 @@ float32 accumulator drifts. There the fp32 rms limit is `CONCENTRATED_RMS`, but 
 constant answer stays wrong. Separating classes is the zero-mean variant's work.
 
 Some inputs magnify rounding beyond all this: of two outliers of a softmax near 500, each a quarter off once it is
-rounded to float16, either may be the larger. There the limits of a class below fp32 are four times what rounding the
-inputs does to the truth (`Sensitivity`, `rounding`). On the products above that is 9.6e-4 for one operand in fp16, less
-than the table's 1.3e-3, and on any inputs about half of what the next coarser class does, which has an eighth of the
-digits: classes stay apart.
+rounded to float16, either may be the larger. There the limits of a class below fp32 are four times what rounding inputs
+and weights does to the truth (`Sensitivity`, `rounding`). On the products above that is what the table has, 1.0e-3 to
+1.4e-3 in fp16, and on any inputs about half of what the next coarser class does, which has an eighth of the digits:
+classes stay apart.
 """
 
 

@@ -1,7 +1,7 @@
-"""Inputs as arithmetic of a precision class would hold them: each value rounded once, in several ways.
+"""Numbers as arithmetic of a precision class would hold them: each value rounded once, in several ways.
 
-Imports `model`, `slicing` and torch. Pure; trusted side. What that does to the truth is how far right answers of the
-class may lie from it, whatever they compute (`numerics.sensitivities`).
+Imports `model`, `slicing` and torch. Pure; trusted side. What that does to the truth, done to inputs and weights, is
+how far right answers of the class may lie from it, whatever they compute (`numerics.sensitivities`).
 
 Only the mantissa is rounded, in fp16 to no less than its smallest subnormal number: nothing becomes infinite here, and
 nothing zero. Where the class itself has no number for a value, an answer of it is wrong in kind, which no limit allows.
@@ -29,9 +29,10 @@ class Rounding(Enum):
 
     NEAREST = ("nearest", 1.0)
     """As conversions do."""
-    CUT = ("cut", 0.5)
-    """Toward zero, as tensor cores take float32 for tf32. Twice the error of rounding to nearest, so half of it counts:
-    else bf16 would come close to what tf32 is allowed."""
+    CUT = ("cut", 0.375)
+    """Toward zero, as tensor cores take float32 for tf32. Its errors have one sign, so that they add up along a chain
+    of products where those of other ways cancel; what such code does lies up to half above what cut inputs and weights
+    do (found on the shipped convolutions). If all of it counted, bf16 would come close to what tf32 is allowed."""
     JITTER = ("jitter", 1.0)
     """By up to half a unit either way. Who scales or shifts inputs before they are rounded rounds them so: another way
     for every factor. Two values that nearest and cut happen to move alike are moved apart."""
@@ -59,7 +60,7 @@ def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed
         return tensor
     if tensor.is_complex():
         return torch.view_as_complex(rounded(torch.view_as_real(tensor.resolve_conj()), precision, way, seed))
-    generator = torch.Generator(tensor.device).manual_seed(seed + (way is Rounding.OTHER_JITTER))
+    generator = torch.Generator(tensor.device).manual_seed(seed ^ _OTHER if way is Rounding.OTHER_JITTER else seed)
     result = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     flat = result.view(-1)
     if tensor.numel():
@@ -68,6 +69,9 @@ def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed
             flat[start : start + piece.numel()] = _rounded(piece.double(), precision, way, generator).to(tensor.dtype)
     return result
 
+
+_OTHER = 0x5EED
+"""Keeps the generators of the two jitters apart."""
 
 _EXPONENT = 0x7FF0_0000_0000_0000
 """The bits of a float64 that say which power of two it lies above."""

@@ -94,7 +94,7 @@ def test_limits_follow_it_for_its_class_and_coarser_ones() -> None:
     found = Sensitivity(precision=FP16, rms=0.02, max=0.001)
     limits = limits_for(FP16, None, found)
     assert (limits.rms, limits.max) == (0.08, LIMITS[FP16].max)
-    assert "four times what inputs rounded to fp16 do" in limits.note
+    assert "four times what inputs and weights rounded to fp16 do" in limits.note
     assert limits_for(BF16, None, found).rms == 0.08
     assert limits_for(FP8, None, found) == LIMITS[FP8]
     assert limits_for(TF32, None, found) == LIMITS[TF32]
@@ -167,7 +167,7 @@ def test_honest_code_of_a_class_passes_where_its_rounding_decides_which_is_large
     assert finding.judgement is not None
     (output,) = finding.judgement.evidence["outputs"]
     assert output["rms_error"] > LIMITS[precision].rms
-    assert f"inputs rounded to {precision.value}" in output["limits"]["note"]
+    assert f"weights rounded to {precision.value}" in output["limits"]["note"]
     assert finding.judgement.reached is precision
 
 
@@ -258,3 +258,66 @@ def test_a_reference_that_draws_is_its_own_truth_on_rounded_inputs_too() -> None
     finding = judged(in_(torch.float16), FP16, change=near_tie, **held)
     assert finding.truth == "float32 reference"
     assert status(finding) is None
+
+
+WEIGHTED = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((7, 5), 0.1))
+        self.weight.data[3, 1], self.weight.data[3, 4] = 480.1, 480.45
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("seen", torch.full((1,), 0.3))
+    def forward(self, x):
+        self.calls += 1
+        self.seen.mul_(0.5)
+        return torch.softmax(x.float() @ self.weight, dim=1){noise}
+def get_inputs():
+    return [torch.randint(0, 2, (3, 7))]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("noise", ["", " + 0.0 * torch.rand(1)"], ids=["float64", "float32"])
+def test_weights_are_rounded_too_and_left_as_they_were(noise: str) -> None:
+    source = WEIGHTED.replace("{noise}", noise).replace("x.float()", "x.to(self.weight.dtype)")
+    problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
+    bench = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4))
+    try:
+        bench.draw(0)
+        (x,) = bench.tensors(bench.sets[0].inputs)
+        x.zero_()
+        x[:, 3] = 1
+        bench.amend(0)
+        before = bench.truth(0)
+        weights = {name: value.clone() for name, value in bench.oracle.model.state_dict().items()}
+        (exact,) = before.answer.leaves
+        off = [float((near.leaves[0] - exact).abs().max()) for _, near in bench.nearby(0, (), FP16)]
+        assert len(off) == len(Rounding)
+        assert max(off) > 0.02
+        assert all(torch.equal(value, weights[name]) for name, value in bench.oracle.model.state_dict().items())
+        after = bench.truth(0)
+        assert torch.equal(after.answer.leaves[0], exact)
+        assert torch.equal(after.answer.state["seen"], before.answer.state["seen"])
+    finally:
+        bench.close()
+
+
+def test_a_chain_of_products_that_cuts_off_its_operands_is_tf32() -> None:
+    """Errors of one sign add up: each product loses half a unit on the mean of either operand."""
+
+    def cut(t: torch.Tensor) -> torch.Tensor:
+        return (t.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+    def products(x: torch.Tensor) -> torch.Tensor:
+        return cut(cut(x[:, :64]) @ cut(x[:64, 64:128])) @ cut(x[:64, 128:192])
+
+    held = {
+        "body": "return x[:, :64] @ x[:64, 64:128] @ x[:64, 128:192]",
+        "inputs": "1.0 + 0.9 * torch.rand(64, 192)",
+        "change": lambda x: x.sub_(x % 2**-10).add_(0.99 * 2**-10),
+    }
+    assert status(judged(products, TF32, **held)) is None
+    assert status(judged(lambda x: products(x) * (1 - 2**-8), TF32, **held)) is Status.low_precision

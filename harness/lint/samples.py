@@ -46,7 +46,7 @@ class Sample:
     source: str
     required: PrecisionClass
     nearby: Callable[[], Iterator[tuple[float, Leaves]]]
-    """Truths of inputs rounded to the class, which loosen the limits of answers outside them."""
+    """Truths of inputs and weights rounded to the class, which loosen the limits of answers outside them."""
     _loosened: list[Limits] = field(default_factory=list)
 
     def rejects(self, leaves: Sequence[torch.Tensor]) -> bool:
