@@ -43,7 +43,10 @@ from harness.zygote import Zygote
 CONTESTANT = "harness.contestant:main"
 
 EXIT_GRACE_S = 2.0
-"""How long a contestant that closed its channel, or moved while it was stopped, may take to be seen dead."""
+"""How long a contestant that closed its channel, or moved while it was stopped, may take to be seen to end."""
+
+ENDING_S = 60.0
+"""How long one that is seen to end may take for that: it gives back gigabytes, or what it had of a GPU."""
 
 _STAGE_WORDS = {
     Stage.ATTACH: "being prepared",
@@ -216,7 +219,7 @@ class Guest:
             self._exit = self._child.kill()
             raise GuestFailed(_not_stopped(Stage.CALL, error)) from error
         if moved:
-            self._exit = self._child.wait(EXIT_GRACE_S)  # whoever is ended, by a limit on memory say, runs for that
+            self._exit = self._wait_for_end()  # whoever is ended, by a limit on memory say, runs for that
             if self._exit is not None:
                 raise GuestFailed(self._died(Stage.CALL))
             self._exit = self._child.kill()
@@ -255,7 +258,7 @@ class Guest:
         except MessageError as error:
             raise GuestFailed(_protocol(stage.value, error)) from error
         except (WireError, OSError) as error:
-            self._exit = self._child.wait(EXIT_GRACE_S)
+            self._exit = self._wait_for_end()
             if self._exit is None:
                 self._exit = self._child.kill()
                 raise GuestFailed(_protocol(stage.value, error)) from error
@@ -265,6 +268,14 @@ class Guest:
                 raise GuestFailed(_protocol(stage.value, f"a failure while {_STAGE_WORDS[reply.stage]}"))
             raise GuestFailed(failure_of(reply, emulated=self._emulated))
         return reply
+
+    def _wait_for_end(self) -> ExitReport | None:
+        """How it ended; None where it goes on."""
+        deadline_s = time.perf_counter() + ENDING_S
+        while (report := self._child.wait(EXIT_GRACE_S)) is None:
+            if not self._child.is_ending() or time.perf_counter() > deadline_s:
+                return None
+        return report
 
     def _died(self, stage: Stage) -> Failure:
         report = self._exit

@@ -205,6 +205,9 @@ class Liar:
     def moved(self) -> bool:
         return False
 
+    def is_ending(self) -> bool:
+        return not self._thread.is_alive()
+
     def resume(self) -> None:
         pass
 

@@ -233,6 +233,23 @@ def test_every_way_to_fail_has_its_status(referee: Referee, tmp_path: Path, name
     assert after.status is Status.passed, after
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("import os, torch\nheld = torch.ones(2**28)\nos.abort()", Status.crashed),
+        ("import os\nos.closerange(3, 100)\nwhile True:\n    pass", Status.disqualified),
+    ],
+    ids=["takes its time to end", "goes on"],
+)
+def test_who_closes_its_channel_by_ending_may_take_its_time(
+    referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, status: Status
+) -> None:
+    """For giving back a gigabyte, say."""
+    monkeypatch.setattr("harness.guest.EXIT_GRACE_S", 1e-4)
+    outcome = judge(referee, model(body), tmp_path)
+    assert outcome.status is status, outcome
+
+
 def test_printing_without_end_harms_nobody(referee: Referee, tmp_path: Path) -> None:
     source = HEAD + "for _ in range(200_000):\n    print('x' * 200)\n" + model("return torch.softmax(x, dim=1)")
     outcome = judge(referee, source, tmp_path)

@@ -213,6 +213,11 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
             raise StopError(found, starved=True)
 
 
+def is_ending(pid: int) -> bool:
+    """Whether a process runs no code of its own any more, since it is ending, or gone."""
+    return all(map(_is_ending, _threads([pid])[pid].values()))
+
+
 def resume(stopped: Sequence[int]) -> None:
     """Let the processes go on that `stop` has stopped; being stopped, they still are who they were."""
     _signal(stopped, signal.SIGCONT)

@@ -124,6 +124,10 @@ class Child:
         if self._below is not None:
             self._below.go_on()
 
+    def is_ending(self) -> bool:
+        """Whether the confined process is ending, or gone: how it ended is to be known soon."""
+        return (target := self.target_pid()) is None or freeze.is_ending(target)
+
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
         with suppress(OSError, ValueError, IndexError):
