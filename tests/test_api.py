@@ -177,7 +177,7 @@ def test_closing_ends_what_waits_and_nothing_more_is_taken() -> None:
     mine.close()
     for future in futures:
         with pytest.raises((ExecutorError, CancelledError)):
-            future.result(timeout=60)
+            future.result(timeout=300)
     with pytest.raises(HarnessClosed):
         mine.submit(PROBLEM, RIGHT)
     mine.close()
@@ -191,7 +191,7 @@ def test_a_script_that_forgets_to_close_ends_and_leaves_nothing(tmp_path: Path) 
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         check=False,
     )

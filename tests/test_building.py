@@ -86,7 +86,7 @@ def test_builds_are_expected_where_a_problems_shapes_are_not_remembered(problem:
 
 def test_every_build_that_waits_for_shapes_is_expected_before_it_waits(problem: Problem, tmp_path: Path) -> None:
     """None stands behind another that is finding them out: each gets past here only when all have come."""
-    together = threading.Barrier(4, timeout=60)
+    together = threading.Barrier(4, timeout=300)
     with Signatures(tmp_path / "cache", 2**20) as signatures, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: signatures.of(problem, on_miss=lambda: together.wait() and None), range(4)))
     assert found[0] is not None
@@ -180,7 +180,7 @@ def test_a_problem_that_hangs_ends_with_its_run(problem: Problem, tmp_path: Path
         another = os.pidfd_open(int(marker.read_text().split()[0]))
         try:
             signatures.close()
-            assert asked.result(timeout=60) is None
+            assert asked.result(timeout=300) is None
             assert select.select([another], [], [], 60.0)[0], "what the problem started"
         finally:
             with suppress(ProcessLookupError):

@@ -285,7 +285,7 @@ def test_output_that_can_not_be_written_is_told_in_one_line(place: Path, call: C
             stderr=subprocess.PIPE,
             text=True,
             env=dict(os.environ, PYTHONPATH=str(ROOT)),
-            timeout=60,
+            timeout=300,
         )
     assert done.returncode == 3
     assert done.stderr == "harness: No space left on device; mend that and call again\n"
@@ -296,7 +296,7 @@ def test_closed_streams_are_no_fault(place: Path, call: Call, closed: str) -> No
     call("eval", "solutions", "--device", "host", "--run-id", "r1", pipeline=Pipeline())
     command = f"{sys.executable} -m harness merge results/r1 --into merged {closed}"
     done = subprocess.run(
-        ["sh", "-c", command], cwd=place, capture_output=True, env=dict(os.environ, PYTHONPATH=str(ROOT)), timeout=60
+        ["sh", "-c", command], cwd=place, capture_output=True, env=dict(os.environ, PYTHONPATH=str(ROOT)), timeout=300
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(RunStore.open(place / "merged").records()) == 3
@@ -371,7 +371,7 @@ def test_extract_leaves_no_half_of_a_solution_on_a_full_disk(place: Path) -> Non
         capture_output=True,
         text=True,
         env=dict(os.environ, PYTHONPATH=str(ROOT), PYTHONDONTWRITEBYTECODE="1"),
-        timeout=60,
+        timeout=300,
     )
     refused = run(["bash", "-c", f"ulimit -f 1; exec {extract}"])  # files of at most 1 KiB
     assert refused.returncode == 3, refused.stderr
@@ -742,7 +742,7 @@ def completed(shell: str, *words: str, ending: str = "") -> subprocess.Completed
             environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
     code = "import sys; from harness.cli import main; sys.exit(main([]))"
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=60, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=300, cwd=ROOT
     )
 
 
@@ -771,7 +771,7 @@ def test_the_completion_script_is_shown_and_installed(shell: str, tmp_path: Path
             text=True,
             env=environment,
             check=False,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         assert "_HARNESS_COMPLETE" in done.stdout or option == "--install-completion"
@@ -783,7 +783,7 @@ def harness(*arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL) -> subp
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "harness", *arguments]
     return subprocess.run(
-        command, cwd=cwd, stdin=stdin, capture_output=True, text=True, env=environment, check=False, timeout=120
+        command, cwd=cwd, stdin=stdin, capture_output=True, text=True, env=environment, check=False, timeout=300
     )
 
 

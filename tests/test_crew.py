@@ -47,7 +47,7 @@ def compilers(cache: Path) -> list[bytes]:
 
 
 def test_commands_run_side_by_side_and_say_how_they_ended() -> None:
-    met = threading.Barrier(2, timeout=60.0)
+    met = threading.Barrier(2, timeout=300.0)
     found = []
 
     def step() -> None:

@@ -293,7 +293,7 @@ def test_an_interrupt_does_not_wait_for_a_preparation(tree: Path) -> None:
     survival.wait_for(mark.exists)
     below = survival.descendants(started.pid)
     started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=60)
+    _, said = started.communicate(timeout=300)
     assert started.returncode == 130, said
     assert "being judged" not in said
     survival.wait_for(lambda: not any(survival.alive(pid) for pid in below), 20.0)

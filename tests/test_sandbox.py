@@ -627,7 +627,7 @@ def system_calls() -> dict[str, int]:
     """This architecture's system calls by the compiler's headers."""
     source = "#include <sys/syscall.h>\n"
     text = subprocess.run(
-        ["cpp", "-dM", "-"], input=source, capture_output=True, text=True, check=True, timeout=60
+        ["cpp", "-dM", "-"], input=source, capture_output=True, text=True, check=True, timeout=300
     ).stdout
     found = re.findall(r"#define __NR_(\w+) (\d+)$", text, re.MULTILINE)
     return {name: int(number) for name, number in found}
@@ -721,7 +721,7 @@ def elsewhere(prefix: list[str], tmp_path: Path) -> dict[str, Any]:
             break
     command = [*prefix, sys.executable, str(TARGETS / "owner.py"), str(folder), str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "seen.json").read_text())  # type: ignore[no-any-return]
 
@@ -742,7 +742,7 @@ def test_an_older_kernel_gets_the_same_read_only_root(tmp_path: Path) -> None:
     script = TARGETS / "old_kernel.py"
     command = [sys.executable, str(script), str(tmp_path / "shown"), str(tmp_path / "kept")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome.pop(str(tmp_path / "kept")) == "ok"

@@ -146,7 +146,7 @@ def test_no_more_is_built_ahead_than_allowed() -> None:
     for problem, job in (first, second):
         schedule.built(Ready(job=job, problem=problem, built=""))
     assert schedule.take("x") is not None
-    waiting.join(10)
+    waiting.join(60)
     assert third == [("a", "a2")]
     schedule.stop()
 
@@ -159,7 +159,7 @@ def test_what_a_lost_slot_had_goes_first_to_another_which_has_waited_for_it() ->
     waiting = taking(schedule, "y", got)
     assert waiting.is_alive(), "a slot left while another's job could still come back"
     schedule.give_back("x", held)
-    waiting.join(10)
+    waiting.join(60)
     assert got == ["a1"]
     schedule.judged()
     assert take(schedule, "y") is None
@@ -172,7 +172,7 @@ def test_stop_wakes_everybody_and_names_what_is_left() -> None:
     assert foreseen(schedule, "x") == ["a1"]
     waiting = taking(schedule, "x", ended)
     schedule.stop()
-    waiting.join(10)
+    waiting.join(60)
     assert ended == [None]
     assert schedule.next_build() is None
     schedule.built(Ready(job="a1", problem="a", built="b"))
@@ -195,7 +195,7 @@ def test_a_slot_that_is_not_open_takes_nothing_and_nobody_waits_for_it() -> None
     assert schedule.next_build() == ("b", "b1")
     finish(schedule, "b1")
     schedule.open("y")
-    early.join(10)
+    early.join(60)
     assert got == ["b1"]
 
 
@@ -206,7 +206,7 @@ def test_a_slot_that_never_opens_ends_with_the_last_verdict() -> None:
     early = threading.Thread(target=lambda: got.append(take(schedule, "y")))
     early.start()
     schedule.settled("a", "a1")
-    early.join(10)
+    early.join(60)
     assert got == [None]
 
 
@@ -219,11 +219,11 @@ def test_slots_are_told_of_different_problems_once_the_most_built_first() -> Non
     got: list[str | None] = []
     waiting = taking(schedule, "x", got)  # which is told nothing that it knows
     finish(schedule, "b1")
-    waiting.join(10)
+    waiting.join(60)
     assert got == ["b1"]
     second = taking(schedule, "x", got)  # with more of its own to come, of which one is built last
     finish(schedule, "c1")
-    second.join(10)
+    second.join(60)
     assert got == ["b1", "c1"], "a slot waits for its problem while another's solution is ready"
     assert foreseen(schedule, "z") == ["b2", "d1", "e1", "f1"], "b is free again, and c is not"
 
@@ -239,11 +239,11 @@ def test_who_has_a_problem_ready_gets_its_solutions_before_others_that_wait() ->
         got_y: list[str | None] = []
         waiting_x, waiting_y = taking(schedule, "x", got_x), taking(schedule, "y", got_y)
         finish(schedule, "a1")
-        waiting_y.join(10)
+        waiting_y.join(60)
         assert got_y == ["a1"]
         assert not got_x
         finish(schedule, "b1")
-        waiting_x.join(10)
+        waiting_x.join(60)
         assert got_x == ["b1"]
         schedule._building += [("a", "a1"), ("b", "b1")]
         schedule.judged()
@@ -251,8 +251,8 @@ def test_who_has_a_problem_ready_gets_its_solutions_before_others_that_wait() ->
     # Two at once: one is for who waits with the problem ready, the other for anybody.
     waiting_x, waiting_y = taking(schedule, "x", got_x), taking(schedule, "y", got_y)
     finish(schedule, "b1", "b2")
-    waiting_x.join(10)
-    waiting_y.join(10)
+    waiting_x.join(60)
+    waiting_y.join(60)
     assert {*got_x[1:], *got_y[1:]} == {"b1", "b2"}
 
 
@@ -270,7 +270,7 @@ def test_a_problem_of_which_nothing_comes_any_more_is_followed_by_the_next() -> 
     finish(schedule, "b1")
     assert take(schedule, "y") == "b1"
     schedule.judged()
-    waiting.join(10)
+    waiting.join(60)
     assert got == [None]
 
 
@@ -288,7 +288,7 @@ def test_one_problem_with_enough_for_several_slots_is_told_to_all_of_them() -> N
     waiting.join(0.1)
     assert {*taken, *third} >= {"a1", "a2"}
     schedule.stop()
-    waiting.join(10)
+    waiting.join(60)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])

@@ -53,7 +53,7 @@ def run(*command: str, share: float) -> subprocess.CompletedProcess[str]:
     limited = f"import torch; torch.cuda.set_per_process_memory_fraction({share}); "
     program = f"{limited}import sys; from harness.cli import main; sys.exit(main({list(command)!r}))"
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
 
 

@@ -242,7 +242,7 @@ def test_what_does_not_fit_leaves_what_was_there_and_no_part(tmp_path: Path) -> 
             for number in range(3):
                 store.append(record(f"{name}{number}.py"))
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stderr == ""
     page, merged = done.stdout.splitlines()
@@ -267,7 +267,7 @@ def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
         write_whole(tmp_path / "pipe", b"through")
-        assert reader.communicate(timeout=60)[0] == b"through"
+        assert reader.communicate(timeout=300)[0] == b"through"
     (tmp_path / "real.html").write_text("old")
     (tmp_path / "link.html").symlink_to("real.html")
     write_whole(tmp_path / "link.html", b"new")

@@ -84,7 +84,7 @@ def test_a_schema_admits_each_file() -> None:
     for schema, paths in (("github-workflows", WORKFLOWS), ("gitlab-ci", [GITLAB])):
         transform = ["--data-transform", "gitlab-ci"] if schema == "gitlab-ci" else []
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *transform]
-        done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -92,7 +92,7 @@ def test_the_schema_check_finds_mistakes(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yml"
     broken.write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("runs-on:", "run-on:"))
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(broken)]
-    assert subprocess.run(command, capture_output=True, check=False, timeout=120).returncode == 1
+    assert subprocess.run(command, capture_output=True, check=False, timeout=300).returncode == 1
 
 
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="no actionlint on PATH: it is no Python package")
