@@ -742,7 +742,13 @@ def completed(shell: str, *words: str, ending: str = "") -> subprocess.Completed
             environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
     code = "import sys; from harness.cli import main; sys.exit(main([]))"
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=300, cwd=ROOT
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
     )
 
 

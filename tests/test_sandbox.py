@@ -544,20 +544,21 @@ def test_nothing_outside_can_be_written(run: Run, tmp_path: Path) -> None:
 
 
 @full
-def test_no_network(run: Run, tmp_path: Path) -> None:
+def test_no_network(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = tmp_path / "shown"
     shown.mkdir()
-    named = str(shown / "listening")
+    monkeypatch.chdir(shown)  # a socket's name may have 107 bytes
+    name = f"harness-test-{os.getpid()}"
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
         socket.socket(socket.AF_UNIX) as path,
     ):
-        abstract.bind("\0harness-test-abstract")
+        abstract.bind(f"\0{name}")
         abstract.listen()
-        path.bind(named)
+        path.bind(name)
         path.listen()
-        where = {"port": server.getsockname()[1], "abstract": "harness-test-abstract", "path": named}
+        where = {"port": server.getsockname()[1], "abstract": name, "path": str(shown / name)}
         outcome = run("attacks:network", where, readable=(shown,))["outcome"]
     assert outcome.pop("pair") == "ok"
     assert outcome.pop("path") in ("EACCES", "EROFS")

@@ -290,6 +290,8 @@ def network(channel, fds):
         outcome[family] = _outcome(lambda family=family, kind=kind: socket.socket(getattr(socket, family), kind))
     outcome["pair"] = _outcome(lambda: socket.socketpair(socket.AF_UNIX))
     outcome["tcp"] = _outcome(lambda: socket.create_connection(("127.0.0.1", message["port"]), 1))
+    folder, message["path"] = os.path.split(message["path"])
+    os.chdir(folder)  # a socket's name may have 107 bytes
     for name in ("abstract", "path"):
         address = "\0" + message[name] if name == "abstract" else message[name]
         outcome[name] = _outcome(
