@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
             "workload": "full",
             "min_samples": 4,
             "relative_half_width": 0.9,
-            "budget_s": 2.0,
+            "budget_s": 0.6,
             "ray_address": cluster.address,
         },
     )
