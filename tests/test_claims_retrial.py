@@ -33,8 +33,12 @@ from harness.tasks import Task
 from harness.timing import Judged, judge_times
 from harness.zygote import Zygote
 
-BUSY = 40.0
+BUSY = 400.0
 """How many times as much a burst seemed to cost while others used the device."""
+
+SLOWER = 10.0
+"""How many times as long the solution's bursts are said to have taken: far from what trusted code took, and from what
+it seemed to cost, however busy this machine was with the ones and the others."""
 
 
 class Court:
@@ -73,7 +77,7 @@ class Court:
                         reference_turns=turns,
                         reference=reference,
                         solution=done,
-                        solution_wall_s=wall_s,
+                        solution_wall_s=SLOWER * wall_s,
                         reference_first=True,
                     )
                 )
