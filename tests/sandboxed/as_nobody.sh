@@ -3,12 +3,13 @@
 set -e
 prefix=$1
 shift
+home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 mount --make-rprivate /
 case "$prefix" in
-"$HOME"/*)
+"$home"/*)
     stage=$(mktemp -d)
     mount --bind "$prefix" "$stage"
-    mount -t tmpfs -o mode=755 none "$HOME"
+    mount -t tmpfs -o mode=755 none "$home"
     mkdir -p "$prefix"
     mount --bind "$stage" "$prefix"
     ;;
