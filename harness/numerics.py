@@ -30,6 +30,7 @@ from harness.slicing import TEMPORARY_BYTES, slices
 
 __all__ = [
     "LIMITS",
+    "REFERENCE_FACTOR",
     "UNLIMITED",
     "Judgement",
     "Limits",

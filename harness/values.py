@@ -19,6 +19,8 @@ from harness.bench import POISON, Bench
 from harness.messages import CallClaim
 from harness.model import Failure, PrecisionClass, Status
 from harness.numerics import (
+    LIMITS,
+    REFERENCE_FACTOR,
     UNLIMITED,
     Judgement,
     Limits,
@@ -116,6 +118,8 @@ class Values:
             return None
         self._references[variant] = references
         close = None if begun.own is None else all(n is not None and readings[n][0] == 0 for n in begun.far)
+        if _constants(call.claim, begun.tree, self._constant_limit(limits)) is not None:
+            return None
         return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
 
     def judge(self, call: Answered) -> Finding:
@@ -135,7 +139,7 @@ class Values:
         begun = Begun(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
-        own = self._own(call)
+        own = self._leaves(self._own(call))
         if (errors := _enqueued(own, expected, readings)) is None:
             return None
         count = len(self.bench.sets[call.index].outputs)
@@ -160,9 +164,13 @@ class Values:
         names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
         return [*names, *self.bench.tree.paths("inputs")] if traits.mutates_inputs else names
 
-    def _own(self, call: Answered) -> list[torch.Tensor]:
+    def _own(self, call: Answered) -> Answer:
         """The reference's own answer."""
-        return self._leaves(self.bench.answer(call.index, call.changed))
+        return self.bench.answer(call.index, call.changed)
+
+    def _constant_limit(self, limits: Sequence[Limits]) -> float:
+        """What numbers beside the tensors may be off by: as single values of the first of these, if there is one."""
+        return (limits[0] if limits else LIMITS[self.required]).max
 
     def _judge(self, call: Answered, truth: Truth) -> Finding:
         """Everything about one call, waiting for the device wherever that is needed."""
@@ -170,19 +178,25 @@ class Values:
         variant = self.bench.variant(call.index)
         close: bool | None = None
         references = self._references.get(variant) if variant == OWN else None
+        answer: Answer | None = None
         own: list[torch.Tensor] | None = None
         if call.wanted or references is None:
-            own = self._own(call)
+            answer = self._own(call)
+            own = self._leaves(answer)
             count = len(self.bench.sets[call.index].outputs)
             close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             self._references[variant] = references
         limits = [limits_for(self.required, reference) for reference in references]
         comparisons = _compared(actual, expected, own, limits)
-        if own is None and not all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True)):
+        if answer is None and not (
+            all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
+            and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
+        ):
             # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind;
             # and float32 may be less exact on these inputs than on those for which that was found out.
-            own = self._own(call)
+            answer = self._own(call)
+            own = self._leaves(answer)
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             limits = [limits_for(self.required, reference) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
@@ -198,7 +212,15 @@ class Values:
             limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
             comparisons = _compared(actual, expected, own, limits)  # what lies beyond the limits is another now
         return self._finding(
-            call, truth.source, truth.answer.tree, comparisons, references, limits, close, sensitivity=sensitivity
+            call,
+            truth.source,
+            truth.answer.tree,
+            comparisons,
+            references,
+            limits,
+            close,
+            sensitivity=sensitivity,
+            own=None if answer is None else answer.tree,
         )
 
     def _finding(
@@ -212,13 +234,14 @@ class Values:
         close: bool | None,
         *,
         sensitivity: tuple[Sensitivity, ...] | None = None,
+        own: TreeSpec | None = None,
     ) -> Finding:
-        """The finding that follows from the comparisons; `source` and `tree` are the truth's, `close` is what
-        KernelBench's rule says."""
+        """The finding that follows from the comparisons; `source` and `tree` are the truth's, `own` is the tree of the
+        reference's own answer, `close` is what KernelBench's rule says."""
         judgement = judge(
             comparisons, self.required, references=references, sensitivity=sensitivity, names=self._names()
         )
-        failure = judgement.failure or _constants(call.claim, tree, limits[0].max if limits else 1e-3)
+        failure = judgement.failure or _constants(call.claim, tree, self._constant_limit(limits), own)
         if failure is not None:
             inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]
             count = len(self.bench.sets[call.index].outputs)
@@ -259,11 +282,16 @@ def _compared(
     ]
 
 
-def _constants(claim: CallClaim, truth: TreeSpec, limit: float) -> Failure | None:
-    """Float constants inside the output (a loss returned as a Python number), against the truth's."""
+def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
+    """Float constants inside the output (a loss returned as a Python number), against the truth's. Where those of the
+    reference's `own` answer are given, four times their error is allowed, as of tensors."""
     mine = TreeSpec.from_json(claim.tree).floats("output")
-    for (path, got), (_, expected) in zip(mine, truth.floats("output"), strict=True):
-        same = (math.isnan(got) and math.isnan(expected)) or got == expected
-        if not same and not abs(got - expected) <= limit * max(abs(expected), 1e-3):
-            return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {expected:.2g}")
+    expected = truth.floats("output")
+    references = expected if own is None else own.floats("output")
+    for (path, got), (_, exact), (_, reference) in zip(mine, expected, references, strict=True):
+        same = (math.isnan(got) and math.isnan(exact)) or got == exact
+        if same or abs(got - exact) <= limit * max(abs(exact), 1e-3):
+            continue
+        if not abs(got - exact) <= REFERENCE_FACTOR * abs(reference - exact) < math.inf:
+            return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {exact:.2g}")
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,36 @@ def test_how_exact_the_reference_is_on_one_draw_of_stress_inputs_says_nothing_of
     assert exact == [True, False, True]
     assert not any(finding.failure for finding in findings)
     assert len({finding.variant for finding in findings}) == 1
+
+
+def test_how_exact_float32_is_on_the_first_inputs_convicts_nobody_on_others() -> None:
+    """Answers on the other side of the truth than the reference's own, by so many times its distance."""
+    bench = bench_of(SHIFTED)
+    verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+    bench.tensor(bench.sets[0].inputs[0]).fill_(1.0)
+    bench.amend(0)
+    found = []
+    for index, times in ((0, 0.0), (1, 2.0), (1, 9.0)):
+        turn = Turn(index=index, mode=CallMode.COLD)
+        done = answered(bench, [turn])
+        (exact,), (own,) = bench.truth(index).answer.leaves, bench.answer(index).leaves
+        bench.tensor(bench.sets[index].outputs[0]).copy_(exact - times * (own - exact))
+        found += verifier.check([turn], done, with_reference=False)
+    assert [finding.failure is None for finding in found] == [True, True, False]
+
+
+@pytest.mark.parametrize("tensor", ["(100 * x).long()", "x + y"], ids=["judged together", "by itself"])
+def test_a_number_beside_the_tensors_may_be_as_inexact_as_the_references(tensor: str) -> None:
+    """A sum in which all cancels: what float32 leaves of it is rounding."""
+    number = "float((1e4 * x).sum() - (1e4 * x.flip(0)).cumsum(1)[:, -1].sum())"
+    bench = bench_of(PROBLEM.replace("x + y", f"{tensor}, {number}"))
+    turn = Turn(index=0, mode=CallMode.COLD)
+    done = answered(bench, [turn])
+    truth, own = (held.tree.floats()[0][1] for held in (bench.truth(0).answer, bench.answer(0)))
+    assert abs(own - truth) > 1e-5
+    for times, right in ((0.0, True), (2.0, True), (9.0, False)):
+        tree = {"format": 1, "slots": 1, "root": ["tuple", [["tensor", 0], ["float", truth - times * (own - truth)]]]}
+        claims = (replace(done.claims[0], tree=tree),)
+        verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+        (finding,) = verifier.check([turn], replace(done, claims=claims), with_reference=False)
+        assert (finding.failure is None) is right, times
