@@ -7,8 +7,9 @@ Variants change floating-point tensors in place, keep shape, dtype and strides, 
 * `own`: as `get_inputs` gives them.
 * `zero_mean`: shifted so that the mean is zero. Uniform values in [0, 1) make every long sum nearly the same number;
   around zero a lost term, a lower precision or a constant answer shows.
-* `large_values`: about one value in ten thousand (eight at least) is multiplied by 100 to 1,000, its sign kept. Finds
-  overflow in exponentials and squares, and sums that lose small terms beside large ones.
+* `large_values`: about one value in ten thousand (eight at least) is multiplied by 100 to 1,000, its sign kept; small
+  ones are taken for larger, so that each ends beyond all that is usual. Finds overflow in exponentials and squares, and
+  sums that lose small terms beside large ones.
 * `structured`: one tensor becomes one-hot along its longest dimension (background 0, or the least value where all are
   positive; first and last place always among the hot ones), the others ramps in which every coordinate has its own
   value. Products then copy single values, so that an index that is off by one, transposed, or past the last tile
@@ -40,6 +41,10 @@ OUTLIER_SPACING = 64
 
 OUTLIER_DECADES = (2.0, 3.0)
 """Outliers are multiplied by ten to a power between these."""
+
+LEAST_BASE = 0.05
+"""Part of the usual largest value that an outlier is made of at least. Small values multiplied would lie among the
+usual ones and now and then equal one of them: where an index is the answer, either place would be right then."""
 
 MAX_OUTLIERS = 2**20
 """Bound on the index tensors for outliers: a million places are as good as a hundred million."""
@@ -104,11 +109,14 @@ def _large_values(changeable: Named, seed: int) -> list[str]:
         least = max(1, min(LEAST_OUTLIERS, leaf.numel() // OUTLIER_SPACING))
         count = min(max(least, round(leaf.numel() * OUTLIER_SHARE)), MAX_OUTLIERS)
         flat = leaf.view(-1)
+        smallest = LEAST_BASE * _sample(leaf).double().abs().amax()
         at = torch.randint(leaf.numel(), (count,), device=leaf.device)
         # The factor depends on the place alone: a place drawn twice gets one value, whichever write comes last.
         factor = 10.0 ** (low + (high - low) * (at.double() * _GOLDEN).frac())
         limit = torch.finfo(leaf.dtype).max / 64
-        flat[at] = (flat[at].double() * factor).clamp_(-limit, limit).to(leaf.dtype)
+        base = flat[at].double()
+        base = torch.where(base.abs() < smallest, smallest * base.sign(), base)
+        flat[at] = (base * factor).clamp_(-limit, limit).to(leaf.dtype)
         labels.append(f"{path}: {count} values multiplied by 100 to 1000")
     return labels
 

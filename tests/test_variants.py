@@ -37,10 +37,24 @@ def test_large_values_are_rare_finite_and_keep_their_sign(dtype: torch.dtype) ->
     transform("large_values", [("x", x)], 0)
     changed = x != before
     assert 10 <= int(changed.sum()) <= 20
-    ratio = x[changed].double() / before[changed].double()
+    assert torch.equal(x.sign(), before.sign())
+    usual = before[changed].double().abs().clamp(min=0.025)
+    ratio = x[changed].double().abs() / usual
     assert bool((ratio > 95).all())
     assert bool((ratio < 1050).all())
     assert bool(torch.isfinite(x).all())
+
+
+def test_large_values_lie_beyond_all_others_so_that_none_equals_one_of_them() -> None:
+    """A thousandth times a thousand would else be a value like any other, and of equals either comes first."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        x = torch.floor(torch.randn(100, 400) * 8) / 8 + torch.randperm(400) / 2**12
+        before = x.clone()
+        transform("large_values", [("x", x)], seed)
+        changed = (x != before) & (before != 0)
+        assert float(x[changed].abs().min()) > 4 * float(before.abs().max())
+        assert int((x.sort(dim=1).values.diff(dim=1) == 0).sum()) == 0
 
 
 def test_even_a_small_tensor_gets_a_large_value() -> None:
