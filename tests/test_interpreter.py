@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.config import cache_root
 from harness.interpreter import PACKAGE_PARENT, python, search_path
 
 ROOT = Path(__file__).parent.parent
@@ -54,10 +55,8 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def test_an_evaluation_in_a_hostile_folder_imports_nothing_of_it(hostile: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, **search_path({}), "HARNESS_CACHE": str(tmp_path / "cache")}
-    warm = Path.home() / ".cache" / "kernel-harness"
-    if warm.is_dir():
-        del environment["HARNESS_CACHE"]  # headers that are prepared already; what is built here has a name of its own
+    # Where headers are prepared already; what is built here has a name of its own.
+    environment = {**os.environ, **search_path({}), "HARNESS_CACHE": str(cache_root())}
     done = subprocess.run(
         python("-c", EVALUATE), cwd=hostile, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
