@@ -5,6 +5,11 @@ keeps one problem ready, so a slot goes on with its problem while there is work 
 slot is at, and only then steals from another's. While nothing is ready it is told which problem will likely come
 first, to get that ready meanwhile: it counts as the slot's own from then on.
 
+Decision: where jobs keep coming, a problem of which there is always one more would hold its slot for ever, and whoever
+waits for another's verdict would never get it. So what was built first is passed over `MOST_PASSED_OVER` times at most;
+then the next slot takes it, and goes on with its problem. A run whose jobs are all known has no such bound: nobody
+waits for one of them alone, and each change of problems costs time.
+
 Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
 cache's entries. What each solution will take nobody knows: slots whose problems are quick to judge take over from those
 whose aren't, for which `tests/test_schedule_mixes.py` has simulations.
@@ -21,6 +26,11 @@ from typing import Generic, TypeVar
 
 J = TypeVar("J")
 B = TypeVar("B")
+
+MOST_PASSED_OVER = 32
+"""How often slots may take others before what has been built for longest, where jobs keep coming. Changing problems and
+coming back then is a small part of the time, whatever comes; and about as many are built ahead, so that those which
+came together are judged problem by problem as ever."""
 
 MOST_FORESEEN = 4
 """Problems at most of which a slot is told that they are likely to come, the likeliest first."""
@@ -89,6 +99,8 @@ class Schedule(Generic[J, B]):
         self._more = more
         self._ready: deque[Ready[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
+        self._passed_over = 0
+        """How often others were taken before the one that is ready for longest."""
         self._judging = 0
         self._open: set[str] = set()
         self._idle: set[str] = set()
@@ -212,14 +224,21 @@ class Schedule(Generic[J, B]):
         """What this slot will most likely take next, at most `count`, one problem after another; other slots leave it
         to this one if they can."""
         with self._changed:
-            self._meant[slot], at = [], self._at.get(slot)
-            for _ in range(min(count, len(self._ready))):
-                left = self._for(slot, apart_from=self._meant[slot])
+            meant, at = self._meant.setdefault(slot, []), self._at.get(slot)
+            meant.clear()
+            for number in range(min(count, len(self._ready))):
+                left = self._for(slot, apart_from=meant)
                 if not left:
                     break
-                self._meant[slot].append(self._chosen(slot, left, at))
-                at = self._meant[slot][-1].problem
-            return list(self._meant[slot])
+                overdue = self._overdue(left, self._passed_over + number)
+                meant.append(self._chosen(slot, left, at) if overdue is None else overdue)
+                at = meant[-1].problem
+            return list(meant)
+
+    def _overdue(self, among: Sequence[Ready[J, B]], passed_over: int) -> Ready[J, B] | None:
+        """What goes before all others now, being passed over so often; None where nothing does, or not among these."""
+        due = self._more and passed_over >= MOST_PASSED_OVER
+        return self._ready[0] if due and any(ready is self._ready[0] for ready in among) else None
 
     def _for(self, slot: str, apart_from: Sequence[Ready[J, B]] = ()) -> list[Ready[J, B]]:
         """What is ready and not meant for another slot."""
@@ -242,10 +261,12 @@ class Schedule(Generic[J, B]):
             return any(ready is held for held in left)
 
         meant = [ready for ready in self._meant.pop(slot, []) if is_left(ready)]
+        overdue = self._overdue(left, self._passed_over)
         free = [ready for ready in self._for(slot) if is_left(ready)]
         # A problem costs more to make ready again than an audit that was not begun ahead.
         same = [ready for ready in (*meant, *free) if ready.problem == self._at.get(slot)]
-        chosen = (same or meant or [self._chosen(slot, free or left, self._at.get(slot))])[0]
+        chosen = overdue or (same or meant or [self._chosen(slot, free or left, self._at.get(slot))])[0]
+        self._passed_over = 0 if chosen is self._ready[0] else self._passed_over + 1
         self._ready = deque(ready for ready in self._ready if ready is not chosen)
         self._at[slot] = chosen.problem
         self._judging += 1
@@ -262,9 +283,15 @@ class Schedule(Generic[J, B]):
         """The slot is lost before it had a verdict: the job goes to another one, first of all."""
         with self._changed:
             self._judging -= 1
+            self._ready.appendleft(ready)
+            self.leave(slot)
+
+    def leave(self, slot: str) -> None:
+        """The slot is lost: nothing is kept for it any more, and its problem is nobody's."""
+        with self._changed:
+            self._open.discard(slot)
             self._at.pop(slot, None)
             self._meant.pop(slot, None)
-            self._ready.appendleft(ready)
             self._changed.notify_all()
 
     def stop(self) -> None:

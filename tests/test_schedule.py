@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule import Foreseen, Ready, Schedule, choose, dealt
+from harness.schedule import MOST_PASSED_OVER, Foreseen, Ready, Schedule, choose, dealt
 
 Item = Ready[str, str]
 
@@ -381,6 +381,55 @@ def test_who_comes_next_to_a_problem_is_meant_to_stay_with_it() -> None:
     assert [take(schedule, "x"), take(schedule, "y")] == ["a2", "b2"]
     assert [ready.job for ready in schedule.upcoming("x", 2)] == ["c1", "c2"]
     assert [ready.job for ready in schedule.upcoming("y", 2)] == ["d1", "d2"]
+
+
+def flood(schedule: Schedule[str, str], *jobs: str) -> None:
+    """These come, and are built at once."""
+    for job in jobs:
+        schedule.add(job[0], job)
+        assert schedule.next_build() == (job[0], job)
+        finish(schedule, job)
+
+
+def test_where_jobs_keep_coming_no_problem_holds_its_slot_for_ever() -> None:
+    schedule: Schedule[str, str] = Schedule([], ahead=100, more=True)
+    schedule.open("x")
+    flood(schedule, "a", "b1", "b2")
+    assert take(schedule, "x") == "a"
+    for number in range(MOST_PASSED_OVER):
+        flood(schedule, f"a{number}")
+        assert take(schedule, "x") == f"a{number}"
+    flood(schedule, "a next")
+    assert [ready.job for ready in schedule.upcoming("x", 3)] == ["b1", "b2", "a next"]
+    assert [take(schedule, "x") for _ in range(3)] == ["b1", "b2", "a next"], "its problem's others go with it"
+
+
+def test_what_is_overdue_is_taken_by_any_slot_and_known_beforehand() -> None:
+    schedule: Schedule[str, str] = Schedule([], ahead=100, more=True)
+    for slot in "xyz":
+        schedule.open(slot)
+    flood(schedule, "a", "c", "b")
+    assert [take(schedule, "x"), take(schedule, "y")] == ["a", "c"]
+    assert [ready.job for ready in schedule.upcoming("z", 1)] == ["b"]  # and z is long at what it judges
+    for number in range(0, MOST_PASSED_OVER, 2):
+        flood(schedule, f"a{number}", f"c{number}")
+        assert [take(schedule, "x"), take(schedule, "y")] == [f"a{number}", f"c{number}"]
+    flood(schedule, "a next")
+    assert take(schedule, "x") == "b"
+
+
+def test_a_run_whose_jobs_are_known_changes_problems_no_more_often_than_it_must() -> None:
+    many = [f"a{number}" for number in range(2 * MOST_PASSED_OVER)]
+    schedule = filled("a", "b", *many)
+    assert [take(schedule, "x") for _ in range(2 + len(many))] == ["a", *many, "b"]
+
+
+def test_nothing_is_kept_for_a_slot_that_is_lost() -> None:
+    schedule = filled("a1", "a2", "b1", "c1")
+    assert take(schedule, "x") == "a1"
+    assert [ready.job for ready in schedule.upcoming("x", 2)] == ["a2", "b1"]
+    schedule.leave("x")
+    assert take(schedule, "y") == "a2"
 
 
 def test_one_problem_does_not_fill_all_that_may_be_built_ahead() -> None:
