@@ -84,8 +84,9 @@ class Listener(Protocol):
         """No record can be had for this reason, which is not the solution's; None where it is no single one's."""
         ...
 
-    def lost(self, lost: SlotLost) -> None:
-        """A slot is out of service. What it was at went back, or was told of before."""
+    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
+        """A slot is out of service; where nobody could expect why, with the `cause`. What it was at went back, or was
+        told of before."""
         ...
 
     def left(self, kind: Kind) -> None:
@@ -113,6 +114,7 @@ class Conductor:
         self._counting = threading.Lock()
         self._judging = 0
         self._lost: list[str] = []
+        self._closed = False
         lives: list[tuple[Kind, Callable[..., None], tuple[Any, ...]]] = [("build", self._build_all, ())] * builders
         for slot in self._slots:
             lives += [("open", self._open, (slot,)), ("judge", self._judge_all, (slot,))]
@@ -142,8 +144,20 @@ class Conductor:
         self._schedule.stop()
 
     def close(self) -> None:
-        """After `stop`: let go of what was built and will not be judged."""
+        """After `stop`: let go of what was built and will not be judged, also of what threads still bring. Nobody finds
+        out any more what builds would need to know. Idempotent."""
         self._signatures.close()
+        self._closed = True
+        self._let_go()
+
+    def join(self) -> None:
+        """After `close`: wait for its threads, but for those that only wait until a slot can begin, and for that which
+        calls, such as by a listener."""
+        for kind, thread in self.threads:
+            if kind != "open" and thread is not threading.current_thread():
+                thread.join()
+
+    def _let_go(self) -> None:
         for ready in self._schedule.left_over():
             ready.built.release()
 
@@ -154,6 +168,8 @@ class Conductor:
         except BaseException as error:
             self._listener.failed(None, error)
         finally:
+            if self._closed:
+                self._let_go()
             self._listener.left(kind)
 
     def _build_all(self) -> None:
@@ -206,9 +222,23 @@ class Conductor:
             self._schedule.open(slot.name)
 
     def _judge_all(self, slot: Slot) -> None:
-        """A slot's life. A verdict that is left open is settled when it is due, more than `MOST_OPEN` are open, or no
-        next solution will come."""
+        """A slot's life, until there is nothing more to judge, or it is lost: what it owed goes to others then."""
         waiting: deque[tuple[Ready[Work, Built], Open]] = deque()
+        try:
+            self._judge_on(slot, waiting)
+        except BaseException as error:
+            for other, _ in reversed(waiting):
+                self._count(-1)
+                self._schedule.give_back(slot.name, other)
+            if isinstance(error, SlotLost):
+                self._lose(slot, error)
+            else:  # nobody judges on this slot any more, and what comes later is not to wait for it
+                why = one_line(f"{slot.title}: {type(error).__name__}: {error}")
+                self._lose(slot, SlotLost(why), error)
+
+    def _judge_on(self, slot: Slot, waiting: deque[tuple[Ready[Work, Built], Open]]) -> None:
+        """A verdict that is left open is among `waiting`, and settled when it is due, more than `MOST_OPEN` are open,
+        or no next solution will come. Raises `SlotLost`."""
         while True:
             ready = self._schedule.take(slot.name, within_s=POLL_S if waiting else None)
             if isinstance(ready, Foreseen):
@@ -216,18 +246,11 @@ class Conductor:
                 continue
             if ready is None and not waiting:
                 return
-            try:
-                if ready is not None and (made := self._begin(slot, ready)) is not None:
-                    waiting.append((ready, made))
-                self._settle_due(slot, waiting)
-                while len(waiting) > MOST_OPEN or (waiting and ready is None and not self._schedule.to_come):
-                    self._settle(slot, *waiting.popleft())
-            except SlotLost as lost:
-                for other, _ in reversed(waiting):
-                    self._count(-1)
-                    self._schedule.give_back(slot.name, other)
-                self._lose(lost)
-                return
+            if ready is not None and (made := self._begin(slot, ready)) is not None:
+                waiting.append((ready, made))
+            self._settle_due(slot, waiting)
+            while len(waiting) > MOST_OPEN or (waiting and ready is None and not self._schedule.to_come):
+                self._settle(slot, *waiting.popleft())
 
     def _foreseen(self, work: Work) -> Task:
         return foreseen_task(work.job, self._config, work.log_path)
@@ -303,10 +326,11 @@ class Conductor:
         record = record_of(work.job, outcome, ready.built, self._config, slot.environment, wall_s=wall_s)
         self._finish(slot, ready, record)
 
-    def _lose(self, lost: SlotLost) -> None:
+    def _lose(self, slot: Slot, lost: SlotLost, cause: BaseException | None = None) -> None:
+        self._schedule.leave(slot.name)
         with self._counting:
             self._lost.append(str(lost))
             none_left = len(self._lost) == len(self._slots)
         if none_left:
             self._schedule.stop()
-        self._listener.lost(lost)
+        self._listener.lost(lost, cause)

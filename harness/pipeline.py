@@ -218,8 +218,11 @@ class _Run:
             return StoreUnavailable(f"{where}: {error.strerror}; make room, then --resume continues the run")
         return error if (self._store.folder / "logs").is_dir() else removed(self._config.run_dir)
 
-    def lost(self, lost: SlotLost) -> None:
-        self._messages.put(_Message(lost=lost))
+    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
+        if cause is not None:
+            self.failed(None, cause)
+        else:
+            self._messages.put(_Message(lost=lost))
 
     def left(self, kind: Kind) -> None:
         self._messages.put(_Message(left=kind))

@@ -4,6 +4,7 @@ and losses come when a test says so. Real builders and referees: tests/test_api.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -336,6 +337,92 @@ def test_where_no_slot_is_left_everybody_is_told_and_so_is_who_comes_later(
             submit("late").result(SOON_S)
 
 
+def test_a_slot_that_fails_as_nobody_expects_is_lost_and_no_more(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    """Its thread has ended: what it owed goes to the other slot, and so does what comes later."""
+    executor, began = Scripted(slots=2, builders=1), threading.Event()
+
+    def judging(slot: Slot, source: str) -> Outcome | None:
+        if slot.name == "slot 0":
+            began.set()
+            return None
+        assert began.wait(SOON_S)
+        return RIGHT
+
+    def is_due(source: str) -> bool:
+        raise OSError(5, "odd")
+
+    executor.judging, executor.is_due = judging, is_due
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        assert statuses([submit(str(n)) for n in range(4)]) == [Status.passed] * 4
+        assert submit("later").result(SOON_S).record.evidence["ran_on"]["slot"] == "slot 1"
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_where_the_last_slot_fails_so_nobody_waits_for_it(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, prepared = Scripted(), threading.Event()
+
+    def preparing() -> None:
+        prepared.set()
+        raise OSError(5, "odd")
+
+    def building(source: str) -> None:
+        assert prepared.wait(SOON_S)
+
+    executor.preparing, executor.building = preparing, building
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        for source in ("first", "later"):
+            with pytest.raises(ExecutorError, match=r"no device is left: slot 0: OSError: .*odd"):
+                submit(source).result(SOON_S)
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_callback_ends_no_thread_but_its_own(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, go_on = Scripted(builders=1), threading.Event()
+
+    def building(source: str) -> None:
+        assert go_on.wait(SOON_S)
+        if source == "unlucky":
+            raise OSError(28, "No space left on device")
+
+    executor.building = building
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        for source in ("right", "unlucky"):  # on the judge's thread, and on the builder's
+            submit(source).add_done_callback(lambda _: sys.exit())
+        go_on.set()
+        assert statuses([submit("next")]) == [Status.passed]
+
+
+def test_who_cancels_while_its_build_is_about_to_begin_is_told_once(
+    tmp_path: Path, here: Environment, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The builder comes upon the cancelled future before the future has told so."""
+    executor, cancelled, last_begun = Scripted(builders=1), threading.Event(), threading.Event()
+    forget = Flow._forget
+
+    def forget_late(flow: Flow, work: Work) -> None:
+        if work.job.solution.source == "unwanted":
+            cancelled.set()
+            assert last_begun.wait(SOON_S)
+        forget(flow, work)
+
+    def building(source: str) -> None:
+        if source == "first":
+            assert cancelled.wait(SOON_S)
+        else:
+            last_begun.set()
+
+    monkeypatch.setattr(Flow, "_forget", forget_late)
+    executor.building = building
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        futures = [submit("first"), submit("unwanted"), submit("last")]
+        assert futures[1].cancel()
+        assert len(list(as_completed(futures, timeout=SOON_S))) == 3
+        assert statuses([futures[0], futures[2]]) == [Status.passed] * 2
+    assert not caplog.records
+
+
 def test_what_is_cancelled_before_its_build_is_not_built_and_nobody_waits_for_it(
     tmp_path: Path, here: Environment, cache: Path
 ) -> None:
@@ -374,6 +461,53 @@ def test_a_close_cancels_what_has_not_begun_and_tells_what_has(tmp_path: Path, h
             futures[1].result(SOON_S)
         assert len(list(as_completed(futures, timeout=SOON_S))) == 2
     assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_close_does_not_wait_for_what_a_build_would_have_to_know(
+    tmp_path: Path, here: Environment, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.signature.LIMIT_S", 10 * SOON_S)
+    begun = tmp_path / "begun"
+    hangs = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep({20 * SOON_S})\n"
+    monkeypatch.setitem(globals(), "PROBLEM", hangs + PROBLEM)
+    with flowing(Scripted(), tmp_path, here, cache) as (flow, submit):
+        future = submit("x")
+        end = time.monotonic() + SOON_S
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        closing = threading.Thread(target=flow.close)
+        closing.start()
+        closing.join(SOON_S)
+        assert not closing.is_alive()
+        with pytest.raises(ExecutorError, match="closed before"):
+            future.result(0)
+
+
+def test_a_close_from_a_callback_lets_go_of_what_the_slot_owes(tmp_path: Path, here: Environment, cache: Path) -> None:
+    """The slot's thread goes on after that, and learns then that its executor has ended."""
+    executor, all_built, ended = Scripted(builders=1), threading.Event(), threading.Event()
+
+    def judging(slot: Slot, source: str) -> Outcome | None:
+        assert all_built.wait(SOON_S)
+        return RIGHT if source == "2" else None
+
+    def settling(slot: Slot, source: str) -> Outcome:
+        assert ended.is_set()
+        raise SlotLost("the run has ended")
+
+    executor.building = lambda source: all_built.set() if source == "2" else None
+    executor.judging, executor.settling, executor.is_due = judging, settling, lambda source: False
+    executor.close = ended.set  # type: ignore[method-assign]
+    with flowing(executor, tmp_path, here, cache) as (flow, submit):
+        futures = [submit(str(n)) for n in range(3)]
+        futures[2].add_done_callback(lambda _: flow.close())
+        assert statuses(futures[2:]) == [Status.passed]
+        for future in futures[:2]:
+            with pytest.raises(ExecutorError, match="closed before"):
+                future.result(SOON_S)
+        flow._conductor.join()
+        assert [made.released for made in executor.made] == [1, 1, 1]
 
 
 def test_the_order_of_arrival_decides_where_nothing_else_does(tmp_path: Path, here: Environment, cache: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import suppress
 
 from harness.api.result import Result
@@ -57,16 +57,19 @@ class Flow:
             self._closing = True
         self._conductor.stop()
         self._executor.close()
-        for kind, thread in self._conductor.threads:
-            # Nobody needs to know any more whether a slot could begin, and a future's callback may close.
-            if kind != "open" and thread is not threading.current_thread():
-                thread.join()
         self._conductor.close()
+        self._conductor.join()
         self._fail_all(ExecutorError(_CLOSED))
 
     def wanted(self, work: Work) -> bool:
-        future = self._futures.get(work)
-        return future is not None and future.set_running_or_notify_cancel()
+        with self._lock:
+            future = self._futures.get(work)
+            if future is None:
+                return False
+            if future.set_running_or_notify_cancel():
+                return True
+            del self._futures[work]
+            return False
 
     def built(self, work: Work, built: Built) -> None:
         """What a killed builder says is no verdict."""
@@ -84,9 +87,8 @@ class Flow:
         except BaseException as error:
             self._fail(work, error)
             return
-        if (future := self._futures.get(work)) is not None:
-            with suppress(InvalidStateError):
-                future.set_result(result)
+        if (future := self._claimed(work)) is not None:
+            _settle(lambda: future.set_result(result))
 
     def failed(self, work: Work | None, error: BaseException) -> None:
         """Whatever goes wrong while the processes are being ended goes wrong because of that."""
@@ -97,7 +99,7 @@ class Flow:
         else:
             self._fail_all(error)
 
-    def lost(self, lost: SlotLost) -> None:
+    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
         """Where none is left, all that waits is told so."""
         if (why := self._conductor.lost) and not self._closing:
             self._fail_all(ExecutorError(f"no device is left: {why}"))
@@ -105,22 +107,33 @@ class Flow:
     def left(self, kind: Kind) -> None:
         """A thread that ends tells nobody anything: `failed` did."""
 
-    def _forget(self, work: Work) -> None:
+    def _claimed(self, work: Work) -> Future[Result] | None:
+        """The future, for the one who settles it, or says that it is cancelled; None where somebody else does."""
         with self._lock:
-            future = self._futures.pop(work, None)
-        if future is not None and future.cancelled():
+            return self._futures.pop(work, None)
+
+    def _forget(self, work: Work) -> None:
+        """Its future is done: where whoever waits for it has cancelled it, nobody but this has heard of that."""
+        if (future := self._claimed(work)) is not None and future.cancelled():
             future.set_running_or_notify_cancel()  # else `as_completed` waits for it
 
     def _fail(self, work: Work, error: BaseException) -> None:
-        future = self._futures.get(work)
-        # What has not begun is cancelled by a close, and so is told apart from what was under way.
-        if future is None or (self._closing and future.cancel()):
+        if (future := self._claimed(work)) is None:
             return
-        with suppress(InvalidStateError):
-            future.set_exception(error)
+        # What has not begun is cancelled by a close, and so is told apart from what was under way.
+        if self._closing:
+            _settle(future.cancel)
+        if future.running() or future.set_running_or_notify_cancel():
+            _settle(lambda: future.set_exception(error))
 
     def _fail_all(self, error: BaseException) -> None:
         with self._lock:
             works = list(self._futures)
         for work in works:
             self._fail(work, error)
+
+
+def _settle(tell: Callable[[], object]) -> None:
+    """What is called back on this may raise what ends a thread, such as `SystemExit`: it ends none of these."""
+    with suppress(BaseException):
+        tell()
