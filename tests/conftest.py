@@ -66,6 +66,8 @@ def _forget_the_caller() -> None:
     for name in _CALLERS.split():
         os.environ.pop(name, None)
     os.umask(0o022)  # what a test writes for a sandbox is read there by another user
+    # As a referee's process has it: else threads that spin while idle take the processors from other tests.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
 def pytest_configure(config: pytest.Config) -> None:
