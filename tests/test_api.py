@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import Harness, Result, as_completed, reward
-from harness.api import HarnessClosed
+from harness.api import HarnessClosed, session
 from harness.catalog import CatalogError
 from harness.config import ConfigError
 from harness.executors import ExecutorError
@@ -169,6 +170,29 @@ def test_results_are_kept_where_asked_for_and_continued(tmp_path: Path) -> None:
     (row,) = leaderboard(records)
     assert (row.passed, row.results) == (0, 1)
     assert RunStore.open(run).log_path(records[1].solution).is_file()
+
+
+def test_a_result_that_comes_while_it_is_closed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivering, go_on = threading.Event(), threading.Event()
+    tail = session._tail
+
+    def waits(path: Path) -> str:
+        delivering.set()
+        assert go_on.wait(60)
+        return tail(path)
+
+    monkeypatch.setattr(session, "_tail", waits)
+    mine = Harness(device="host", results=tmp_path / "run")
+    future = mine.submit(PROBLEM, BROKEN)
+    assert delivering.wait(60)
+    closing = threading.Thread(target=mine.close)
+    closing.start()
+    while not mine._closed:
+        time.sleep(0.01)
+    go_on.set()
+    closing.join(60)
+    assert future.result(60).status is Status.syntax_error
+    assert [item.status for item in RunStore.open(tmp_path / "run").records()] == [Status.syntax_error]
 
 
 def test_closing_ends_what_waits_and_nothing_more_is_taken() -> None:

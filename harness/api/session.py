@@ -234,12 +234,15 @@ class Harness:
     def close(self) -> None:
         """End every process. What has not begun is cancelled; what is under way fails with `ExecutorError`."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             flow, self._flow = self._flow, None
+        if flow is not None:
+            flow.close()  # what was judged before is kept, and so the store is closed after it
+        with self._lock:
             folder, self._folder = self._folder, None
             store, self._store = self._store, None
-        if flow is not None:
-            flow.close()
         if store is not None:
             store.close()
         if folder is not None:
