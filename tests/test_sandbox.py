@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -712,19 +713,21 @@ def test_an_ordinary_user_gets_a_full_sandbox(tmp_path: Path) -> None:
 
 def elsewhere(prefix: list[str], tmp_path: Path) -> dict[str, Any]:
     """What the owner in `sandboxed/owner.py` reports when started behind `prefix`."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    folder.chmod(0o777)
-    for outer in (folder, *folder.parents):
-        if outer.stat().st_uid == os.geteuid() and outer != Path("/"):
-            outer.chmod(outer.stat().st_mode | 0o055)
-        if outer.name.startswith("pytest-of"):
-            break
-    command = [*prefix, sys.executable, str(TARGETS / "owner.py"), str(folder), str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "seen.json").read_text())  # type: ignore[no-any-return]
+    # Not below pytest's folder, which the next pytest that starts closes to other users again.
+    open_to_all = next(place for place in map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp")) if may_enter(place))
+    with tempfile.TemporaryDirectory(dir=open_to_all) as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        command = [*prefix, sys.executable, str(TARGETS / "owner.py"), made, str(tmp_path)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads((folder / "seen.json").read_text())  # type: ignore[no-any-return]
+
+
+def may_enter(folder: Path) -> bool:
+    """Whether other users may."""
+    return all(outer.stat().st_mode & 0o001 for outer in (folder, *folder.parents))
 
 
 def test_probe_tries_the_real_thing() -> None:
