@@ -446,7 +446,7 @@ def test_more_extensions_than_are_built_ahead(run: Harvester) -> None:
 
 
 def test_waiting_for_a_process_with_torch_is_none_of_the_solutions_time(tmp_path: Path) -> None:
-    limit_s = 10.0
+    limit_s = 5.0
     (tmp_path / "slow_to_import.py").write_text(f"import time\ntime.sleep({limit_s})\n")
     with BuilderZygotes(preload=["slow_to_import"], env={"PYTHONPATH": str(tmp_path)}) as held:
         found = Harvester(held.torch, tmp_path / "log")(f"ext = {EXT}\n{MODEL}", timeout_s=limit_s)
