@@ -127,8 +127,6 @@ class Values:
         finding = self._judge(call, self.bench.truth(call.index, call.changed))
         if finding.failure is None:
             self._unclear.add(finding.variant)
-        else:
-            self._mistaken = True
         return finding
 
     def _enqueue(self, call: Answered, truth: Truth, readings: Readings, underway: set[str]) -> Begun | None:
@@ -200,7 +198,8 @@ class Values:
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             limits = [limits_for(self.required, reference) for reference in references]
             comparisons = _compared(actual, expected, own, limits)
-        nearby = self.bench.nearby(call.index, call.changed, self.required)
+        # Several truths more, which help nobody once an answer was wrong.
+        nearby = () if self._mistaken else self.bench.nearby(call.index, call.changed, self.required)
         sensitivity = sensitivity_of(
             comparisons,
             self.required,
@@ -247,6 +246,7 @@ class Values:
             count = len(self.bench.sets[call.index].outputs)
             if all(inside[:count]) and not all(inside[count:]):
                 failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
+        self._mistaken = self._mistaken or failure is not None
         return Finding(
             variant=self.bench.variant(call.index),
             failure=failure,
