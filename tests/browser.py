@@ -141,6 +141,7 @@ def opened(browser: str, profile: Path) -> Iterator[Page]:
         stderr=subprocess.DEVNULL,
         close_fds=False,
         preexec_fn=pass_on,
+        env=os.environ | {"TMPDIR": "/tmp"},  # it has a socket there, whose name may have 107 bytes
     )
     os.close(read_by_browser)
     os.close(written_by_browser)
