@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.wire import Channel
 
-_FILTER_TIMEOUT_S = 10.0
+_FILTER_TIMEOUT_S = 60.0
 
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:
