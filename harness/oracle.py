@@ -185,6 +185,7 @@ class Oracle:
                 return
             if answer is None:
                 return
+            del moved, weights, state
             yield way.weight, answer
 
     def _truth_if_any(
