@@ -7,8 +7,8 @@ first, to get that ready meanwhile: it counts as the slot's own from then on.
 
 Decision: where jobs keep coming, a problem of which there is always one more would hold its slot for ever, and whoever
 waits for another's verdict would never get it. So what was built first is passed over `MOST_PASSED_OVER` times at most;
-then the next slot takes it, and goes on with its problem. A run whose jobs are all known has no such bound: nobody
-waits for one of them alone, and each change of problems costs time.
+then the next slot takes it, and goes on with its problem; the order of builds has the same bound. A run whose jobs are
+all known has none: nobody waits for one of them alone, and each change of problems costs time.
 
 Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
 cache's entries. What each solution will take nobody knows: slots whose problems are quick to judge take over from those
@@ -90,13 +90,17 @@ def dealt(jobs: Iterable[tuple[Hashable, J]], slots: int) -> list[tuple[Hashable
 class Schedule(Generic[J, B]):
     """Jobs on their way from waiting to judged. Safe for threads; what blocks is woken by `stop`.
 
-    `ahead` is how many may be built and not judged. Where `more` come later (`add`), only `stop` ends it.
+    `ahead` is how many may be built and not judged. Where `more` come later (`add`), only `stop` ends it, and so many
+    `slots` will take them, of which none may be open yet.
     """
 
-    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False) -> None:
+    def __init__(self, jobs: Iterable[tuple[Hashable, J]], *, ahead: int, more: bool = False, slots: int = 0) -> None:
         self._waiting = deque(jobs)
         self._ahead = ahead
         self._more = more
+        self._slots = slots
+        self._left_behind = 0
+        """How often others were built before what has waited for longest, and may be built."""
         self._ready: deque[Ready[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
         self._passed_over = 0
@@ -130,14 +134,31 @@ class Schedule(Generic[J, B]):
 
     def _next_waiting(self) -> tuple[Hashable, J]:
         """The first one whose problem has not the share of a slot built already: else one whose solutions take long to
-        judge would fill all that may be built ahead, and slots at others would leave these for it, and come back."""
-        share = self._ahead // max(1, len(self._open))
+        judge would fill all that may be built ahead, and slots at others would leave these for it, and come back.
+
+        Where they come as they like, nobody has dealt them out: then those to few problems are built at a time, but
+        what has waited for longest is not left behind for ever.
+        """
+        slots = max(1, self._slots or len(self._open))
         built = Counter([ready.problem for ready in self._ready])
         built.update(problem for problem, _ in self._building)
-        number = next((n for n, (problem, _) in enumerate(self._waiting) if built[problem] < share), 0)
+        below = [n for n, (problem, _) in enumerate(self._waiting) if built[problem] < self._ahead // slots] or [0]
+        number = below[0]
+        if self._more and self._left_behind < MOST_PASSED_OVER:
+            number = self._one_for_each(slots, below, built)
+        self._left_behind = 0 if number == below[0] else self._left_behind + 1
         chosen = self._waiting[number]
         del self._waiting[number]
         return chosen
+
+    def _one_for_each(self, slots: int, among: Sequence[int], built: Mapping[Hashable, int]) -> int:
+        """Of these that wait, the first one to a new problem as long as fewer are under way than there are slots, then
+        one to that of which least is built."""
+        new = [number for number in among if self._waiting[number][0] not in built]
+        others = [number for number in among if self._waiting[number][0] in built]
+        if new and (len(built) < slots or not others):
+            return new[0]
+        return min(others, key=lambda number: built[self._waiting[number][0]])
 
     def built(self, ready: Ready[J, B]) -> None:
         """A build that `next_build` gave out has succeeded."""
@@ -289,7 +310,9 @@ class Schedule(Generic[J, B]):
     def leave(self, slot: str) -> None:
         """The slot is lost: nothing is kept for it any more, and its problem is nobody's."""
         with self._changed:
-            self._open.discard(slot)
+            if slot in self._open:
+                self._open.remove(slot)
+                self._slots = max(0, self._slots - 1)
             self._at.pop(slot, None)
             self._meant.pop(slot, None)
             self._changed.notify_all()

@@ -424,6 +424,43 @@ def test_a_run_whose_jobs_are_known_changes_problems_no_more_often_than_it_must(
     assert [take(schedule, "x") for _ in range(2 + len(many))] == ["a", *many, "b"]
 
 
+def arriving(*jobs: str, slots: int, ahead: int = 100) -> list[str]:
+    """The order in which these are built that come at once, before any slot is open."""
+    schedule: Schedule[str, str] = Schedule([], ahead=ahead, more=True, slots=slots)
+    for job in jobs:
+        schedule.add(job[0], job)
+    return [(schedule.next_build() or pytest.fail("nothing to build"))[1] for _ in jobs]
+
+
+def test_of_jobs_that_come_as_they_like_those_to_few_problems_are_built_at_a_time() -> None:
+    jobs = ("a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3", "c3")
+    assert arriving(*jobs, slots=1) == ["a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"]
+    assert arriving(*jobs, slots=2) == ["a1", "b1", "a2", "b2", "a3", "b3", "c1", "c2", "c3"]
+    assert arriving(*jobs, slots=4) == ["a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3", "c3"]
+
+
+def test_what_has_waited_for_longest_is_built_in_the_end() -> None:
+    many = [f"a{number}" for number in range(2 * MOST_PASSED_OVER)]
+    order = arriving("a", "b", *many, slots=1)
+    assert order.index("b") == 1 + MOST_PASSED_OVER
+    assert sorted(order) == sorted(["a", "b", *many])
+
+
+def test_a_lost_slot_counts_no_more_where_jobs_keep_coming() -> None:
+    schedule: Schedule[str, str] = Schedule([], ahead=100, more=True, slots=2)
+    for slot in "xy":
+        schedule.open(slot)
+    flood(schedule, "a", "b")
+    held = [schedule.take("x"), schedule.take("y")]
+    for ready in held:
+        assert isinstance(ready, Ready)
+        schedule.give_back("x", ready)  # what it was at, and what it owed
+    schedule.leave("x")
+    for job in ("c1", "d1", "c2", "d2"):
+        schedule.add(job[0], job)
+    assert [(schedule.next_build() or pytest.fail("nothing to build"))[1] for _ in range(4)] == ["c1", "c2", "d1", "d2"]
+
+
 def test_nothing_is_kept_for_a_slot_that_is_lost() -> None:
     schedule = filled("a1", "a2", "b1", "c1")
     assert take(schedule, "x") == "a1"

@@ -36,7 +36,9 @@ class Flow:
         self._lock = threading.Lock()
         self._closing = False
         builders = max(1, executor.builders)
-        self._schedule: Schedule[Work, Built] = Schedule((), ahead=AHEAD + builders, more=True)
+        self._schedule: Schedule[Work, Built] = Schedule(
+            (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
+        )
         self._conductor = Conductor(executor, config, environment, self._schedule, self, builders=builders)
         self._conductor.start()
 
