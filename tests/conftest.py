@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import re
 import shutil
 import signal
@@ -128,6 +129,15 @@ def _shares(item: pytest.Item) -> bool:
     """Whether a test has a fixture that is made once a file, which each worker that runs some of it would make anew."""
     info = getattr(item, "_fixtureinfo", None)
     return info is not None and any(made[-1].scope == "module" for made in info.name2fixturedefs.values())
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test draws without a seed of its own does not depend on the tests that ran before it in this process."""
+    random.seed(0)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(0)  # a GPU's may be out of reach: a test may have broken its context
 
 
 @pytest.hookimpl(wrapper=True)
