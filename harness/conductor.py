@@ -62,7 +62,8 @@ class Work:
     @property
     def place(self) -> Hashable:
         """What a referee keeps ready: solutions to the same go together."""
-        return self.job.problem.digest, self.job.workload.name
+        workload = self.job.workload
+        return self.job.problem.digest, workload.name, frozenset(workload.sizes.items())
 
 
 class Listener(Protocol):

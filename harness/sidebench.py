@@ -19,7 +19,7 @@ KEPT = 6
 
 @dataclass(slots=True, kw_only=True)
 class _Held:
-    key: tuple[str, str]
+    key: tuple[str, Workload]
     bench: Bench
     lent: bool = False
 
@@ -33,7 +33,7 @@ class SideBenches:
 
     def lend(self, problem: Problem, workload: Workload) -> Bench:
         """A bench with nothing on it, for its borrower alone until `give_back`. Raises what making one raises."""
-        key = (problem.digest, workload.name)
+        key = (problem.digest, workload)
         found = next((held for held in self._held if held.key == key and not held.lent), None)
         if found is None:
             self._give_up(KEPT - 1)
@@ -45,7 +45,7 @@ class SideBenches:
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
         """Have one made that nobody has yet, unless there is one of this problem. Raises what making one raises."""
-        if not any(held.key == (problem.digest, workload.name) for held in self._held):
+        if not any(held.key == (problem.digest, workload) for held in self._held):
             self.give_back(self.lend(problem, workload))
 
     def give_back(self, bench: Bench) -> None:

@@ -481,6 +481,19 @@ class TestTheProcess:
         assert second.entries[Baseline.EAGER_TF32] == BaselineStore(tmp_path).get(key)
         bench.close()
 
+    def test_what_a_keeper_has_for_some_sizes_is_not_taken_for_others_of_the_same_name(self, tmp_path: Path) -> None:
+        sized = problem(LINEAR.replace("29", "ROWS").replace("import torch\n", "import torch\n    ROWS = 29\n", 1))
+        keeper: Keeper | None = None
+        for rows in (8, 512):
+            odd = Workload(name="odd", sizes={"ROWS": rows})
+            bench = Bench(sized, odd, open_device(DeviceKind.HOST), sets_wanted=6, secret=random.Random(3))
+            keeper = keeper or Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
+            assert keeper.lacks(bench)
+            keeper.ready(bench, random.Random(1), tmp_path / "log")
+            key = key_for(Baseline.EAGER_TF32, sized, odd, bench.device)
+            assert keeper.entries[Baseline.EAGER_TF32] == BaselineStore(tmp_path).get(key)
+            bench.close()
+
     def test_of_those_a_keeper_lacks_one_that_is_late_or_deadly_costs_the_others_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -463,6 +463,10 @@ def test_solutions_under_way_never_share_a_bench(court: Court) -> None:
     benches.give_back(first)  # type: ignore[arg-type]
     assert lend() is first
     assert made[0].published == 2  # wiped before each
+    larger = replace(small, sizes={**small.sizes, "ROWS": 8})
+    benches.get_ready(task.problem, larger)
+    assert benches.lend(task.problem, larger) is made[-1], "other sizes by the same name"
+    benches.give_back(made.pop())  # type: ignore[arg-type]
     for number in range(KEPT + 3):
         other = replace(task.problem, digest=f"{number}")
         benches.give_back(benches.lend(other, small))
