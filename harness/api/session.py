@@ -176,8 +176,9 @@ class Harness:
 
         `problem` is an id ("level1/19"), the path of a problem file, the text of one (more than one line), or a
         `Problem`. `workload` is a name that it declares, or a `Workload` of other sizes. The future's `result()` is a
-        `Result` whatever the solution does; it raises only where no device is left (`ExecutorError`). `cancel()` works
-        until the build begins.
+        `Result` whatever the solution does. It raises only where there can be none: no device is left, or this was
+        closed (`ExecutorError`), or the disk is full (`OSError`, `StoreUnavailable`). `cancel()` works until the build
+        begins.
 
         Raises `CatalogError` where the problem, workload or file can't be found, or the problem can't be read,
         `HarnessClosed` after `close`.
