@@ -63,7 +63,7 @@ class Work:
     def place(self) -> Hashable:
         """What a referee keeps ready: solutions to the same go together."""
         workload = self.job.workload
-        return self.job.problem.digest, workload.name, frozenset(workload.sizes.items())
+        return self.job.problem.digest, workload.name, str(sorted(workload.sizes.items()))
 
 
 class Listener(Protocol):
