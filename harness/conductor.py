@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -243,7 +244,8 @@ class Conductor:
         while True:
             ready = self._schedule.take(slot.name, within_s=POLL_S if waiting else None)
             if isinstance(ready, Foreseen):
-                self._executor.prepare(slot, [self._foreseen(work) for work in ready.jobs])
+                with suppress(Exception):  # what goes wrong with a hint goes wrong again in that one's own turn
+                    self._executor.prepare(slot, [self._foreseen(work) for work in ready.jobs])
                 continue
             if ready is None and not waiting:
                 return

@@ -148,6 +148,9 @@ def test_files_other_sizes_and_what_does_not_exist(h: Harness, tmp_path: Path) -
         h.submit("level1/20", RIGHT)
     with pytest.raises(CatalogError, match="declares no workload 'huge'"):
         h.submit("level1/19", RIGHT, workload="huge")
+    for size in (float("nan"), object()):
+        with pytest.raises(CatalogError, match=r"workload .odd. can.t be used: .*; sizes are plain numbers"):
+            h.submit("level1/19", RIGHT, workload=Workload(name="odd", sizes={"SIZE": size}))  # type: ignore[dict-item]
     with pytest.raises(CatalogError, match=r"nothing\.py: can't be read"):
         h.submit("level1/19", tmp_path / "nothing.py")
     with pytest.raises(ConfigError, match="device"):

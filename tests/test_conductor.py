@@ -361,21 +361,32 @@ def test_a_slot_that_fails_as_nobody_expects_is_lost_and_no_more(
 
 
 def test_where_the_last_slot_fails_so_nobody_waits_for_it(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor = Scripted()
+
+    def is_due(source: str) -> bool:
+        raise OSError(5, "odd")
+
+    executor.judging, executor.is_due = lambda slot, source: None, is_due
+    with flowing(executor, tmp_path, here, cache) as (_, submit):
+        for source in ("first", "later"):
+            with pytest.raises(ExecutorError, match=r"no device is left: slot 0: OSError: .*odd"):
+                submit(source).result(SOON_S)
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_hint_that_goes_wrong_does_no_harm(tmp_path: Path, here: Environment, cache: Path) -> None:
     executor, prepared = Scripted(), threading.Event()
 
     def preparing() -> None:
         prepared.set()
-        raise OSError(5, "odd")
+        raise TypeError("odd")
 
     def building(source: str) -> None:
         assert prepared.wait(SOON_S)
 
     executor.preparing, executor.building = preparing, building
     with flowing(executor, tmp_path, here, cache) as (_, submit):
-        for source in ("first", "later"):
-            with pytest.raises(ExecutorError, match=r"no device is left: slot 0: OSError: .*odd"):
-                submit(source).result(SOON_S)
-    assert all(made.released == 1 for made in executor.made)
+        assert statuses([submit("first"), submit("second")]) == [Status.passed] * 2
 
 
 def test_a_callback_ends_no_thread_but_its_own(tmp_path: Path, here: Environment, cache: Path) -> None:

@@ -7,6 +7,7 @@ them share nothing but the build cache on disk, which is safe to share.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import tempfile
@@ -323,7 +324,7 @@ class Harness:
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):
-            return wanted
+            return _portable(wanted)
         name = wanted or self._config.workload
         held = problem.workloads.get(name)
         if held is None and wanted is None and self._named_workload is None:
@@ -331,7 +332,7 @@ class Harness:
         if held is None:
             known = ", ".join(problem.workloads)
             raise CatalogError([f"{problem.id} declares no workload {name!r}; it has {known}"])
-        return held
+        return _portable(held)
 
     def _solution(
         self, problem: Problem, source: str | Path, *, author: str, name: str | None, sample: int | None
@@ -357,6 +358,16 @@ class Harness:
             sample=sample,
             failure=failure,
         )
+
+
+def _portable(workload: Workload) -> Workload:
+    """`workload`, if a referee can be told of it. Raises `CatalogError`."""
+    try:
+        json.dumps(dict(workload.sizes), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        why = f"{error}; sizes are plain numbers, truth values or texts"
+        raise CatalogError([f"workload {workload.name!r} can't be used: {why}"]) from error
+    return workload
 
 
 def _tail(path: Path) -> str:

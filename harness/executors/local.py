@@ -171,7 +171,7 @@ class LocalExecutor:
             return True
         try:
             return referee.due(task)
-        except (RefereeLost, SlotLost):
+        except (RefereeLost, SlotLost, OSError):
             return True
 
     def settle(self, slot: Slot, task: Task, built: Built) -> Outcome:
