@@ -83,7 +83,7 @@ class AtHand:
     def bench_for(self, problem: Problem, workload: Workload) -> Bench:
         """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
         held = self.bench
-        if held is not None and (held.problem.digest, held.workload) == (problem.digest, workload):
+        if held is not None and _is_for(held, problem, workload):
             return held
         self.close()
         with self._whereabouts.at(problem, workload, Step.READY):
@@ -100,8 +100,7 @@ class AtHand:
 
     def has(self, task: Task) -> bool:
         """Whether the bench is for its problem."""
-        held = self.bench
-        return held is not None and (held.problem.digest, held.workload) == (task.problem.digest, task.workload)
+        return self.bench is not None and _is_for(self.bench, task.problem, task.workload)
 
     def is_ready_for(self, task: Task) -> bool:
         """Whether its problem is prepared, and what there is to learn of it is known."""
@@ -172,3 +171,8 @@ class AtHand:
         if task.timed and self.peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
                 self.peaks = peaks.ensure(self._device, Path(self.config.cache_dir))
+
+
+def _is_for(bench: Bench, problem: Problem, workload: Workload) -> bool:
+    held = bench.problem
+    return (held.digest, held.precision, bench.workload) == (problem.digest, problem.precision, workload)

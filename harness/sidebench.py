@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.bench import Bench
-from harness.model import Problem, Workload
+from harness.model import PrecisionClass, Problem, Workload
 
 KEPT = 6
 """Benches kept ready that nobody has. Beside the problem at hand there are those whose audits run ahead."""
@@ -19,7 +19,7 @@ KEPT = 6
 
 @dataclass(slots=True, kw_only=True)
 class _Held:
-    key: tuple[str, Workload]
+    key: tuple[str, PrecisionClass, Workload]
     bench: Bench
     lent: bool = False
 
@@ -33,7 +33,7 @@ class SideBenches:
 
     def lend(self, problem: Problem, workload: Workload) -> Bench:
         """A bench with nothing on it, for its borrower alone until `give_back`. Raises what making one raises."""
-        key = (problem.digest, workload)
+        key = (problem.digest, problem.precision, workload)
         found = next((held for held in self._held if held.key == key and not held.lent), None)
         if found is None:
             self._give_up(KEPT - 1)
@@ -45,7 +45,7 @@ class SideBenches:
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
         """Have one made that nobody has yet, unless there is one of this problem. Raises what making one raises."""
-        if not any(held.key == (problem.digest, workload) for held in self._held):
+        if not any(held.key == (problem.digest, problem.precision, workload) for held in self._held):
             self.give_back(self.lend(problem, workload))
 
     def give_back(self, bench: Bench) -> None:

@@ -20,7 +20,7 @@ from harness.api import HarnessClosed, session
 from harness.catalog import CatalogError
 from harness.config import ConfigError
 from harness.executors import ExecutorError
-from harness.model import DeviceKind, Status, Workload
+from harness.model import DeviceKind, PrecisionClass, Status, Workload
 from harness.scoring import leaderboard
 from harness.store import RunStore
 
@@ -148,6 +148,13 @@ def test_files_other_sizes_and_what_does_not_exist(h: Harness, tmp_path: Path) -
         h.submit("level1/20", RIGHT)
     with pytest.raises(CatalogError, match="declares no workload 'huge'"):
         h.submit("level1/19", RIGHT, workload="huge")
+    rounded = SOLUTION.format("return torch.relu(x.bfloat16()).float()")
+    lower = Workload(name="odd", sizes={"SIZE": 7}, precision=PrecisionClass.BF16)
+    found = [
+        h.evaluate("level1/19", rounded, workload=held).status
+        for held in (replace(lower, precision=None), lower, replace(lower, precision=PrecisionClass.FP32))
+    ]
+    assert found == [Status.low_precision, Status.passed, Status.low_precision], "a workload may have its own class"
     for size in (float("nan"), object()):
         with pytest.raises(CatalogError, match=r"workload .odd. can.t be used: .*; sizes are plain numbers"):
             h.submit("level1/19", RIGHT, workload=Workload(name="odd", sizes={"SIZE": size}))  # type: ignore[dict-item]

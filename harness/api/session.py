@@ -185,10 +185,12 @@ class Harness:
         `HarnessClosed` after `close`.
         """
         held = self._problem(problem)
+        sizes = self._workload(held, workload)
+        precision = self._config.precision or sizes.precision
         job = Job(
             solution=self._solution(held, source, author=author, name=name, sample=sample),
-            problem=replace(held, precision=self._config.precision) if self._config.precision else held,
-            workload=self._workload(held, workload),
+            problem=replace(held, precision=precision) if precision is not None else held,
+            workload=sizes,
         )
         flow, folder = self._started()
         work = Work(job=job, log_path=folder / f"{next(self._numbers)}.log")
