@@ -19,18 +19,16 @@ the rules are, in this order:
    never lies above what honest code can reach). A breach is `disqualified`.
 3. **Explained.** The unexplained time U = W - D - N c is at most
 
-       A = burst_s + N (per_call_s + 3 s) + relative (D + N c) + b
+       A = burst_s + N (per_call_s + 3 s) + relative (D + N c)
 
-   where b, on the host device, is how long the process's first thread waited for a processor that others had, by the
-   kernel's count, less what all else in its sandbox ran meanwhile (`sandbox.contended`). Else the claims are not
-   accepted and every call is charged its share: d_i + U / N, which sums to what the wall clock saw. That alone convicts
-   nobody: a busy machine looks the same.
+   else the claims are not accepted and every call is charged its share: d_i + U / N, which sums to what the wall
+   clock saw. That alone convicts nobody: a busy machine looks the same.
 4. **Complete.** W - D is at least 0.5 of N times the least cost that any trusted burst had. Less means that something
    which must be done for each call, the flush or a copy, was left out, and then the d_i were not taken with a cold
    cache. A breach is `disqualified`, if it is one by later calibrations too (see below).
 5. **Even.** The mean over all calls is at most 1.5 times the median of the counted ones, plus what uncounted calls
-   (warm-up, latency) may take for launches, plus b / N. Else the work of several calls was done in one of them (all
-   inputs of a burst lie in memory when it begins), and every call is charged the mean.
+   (warm-up, latency) may take for launches. Else the work of several calls was done in one of them (all inputs of a
+   burst lie in memory when it begins), and every call is charged the mean.
 
 6. **Back to back.** For calls of less than some milliseconds the flushes and pauses of a burst leave room for lies. So
    N more calls are made over other fresh inputs with no flush, no pause and no message between them. Where the code
@@ -165,7 +163,6 @@ def judge_claims(
     calls: int,
     wall_s: float,
     calibration: Calibration,
-    starved_s: float = 0.0,
     window_s: Sequence[float] | None = None,
     counted: Sequence[int] | None = None,
     floor_s: float | None = None,
@@ -174,9 +171,8 @@ def judge_claims(
     """Hold the claims of one burst against the referee's wall clock; the module's docstring states the rules.
 
     `device_s` and `window_s` are claims, per call, in any numbers; `calls`, `wall_s` and `calibration` are the
-    referee's own, and so is `starved_s`, how long the process waited for a processor. A window lasts from a call's
-    submission to its completion. `counted` are the indices of calls whose times go into the speedup (default: all).
-    `floor_s` is the least time a call can honestly take.
+    referee's own. A window lasts from a call's submission to its completion. `counted` are the indices of calls whose
+    times go into the speedup (default: all). `floor_s` is the least time a call can honestly take.
 
     Raises `ValueError` where the referee's own numbers are impossible.
     """
@@ -188,7 +184,7 @@ def judge_claims(
     claimed_s = math.fsum(device_s)
     overhead_s = calls * calibration.per_call_s
     unexplained_s = wall_s - claimed_s - overhead_s
-    allowed_s = calls * _hidden_per_call(calibration, calls, claimed_s / calls, allowed) + starved_s
+    allowed_s = calls * _hidden_per_call(calibration, calls, claimed_s / calls, allowed)
     own = [device_s[i] for i in counted] if counted is not None else list(device_s)
     median_s = statistics.median(own) if own else claimed_s / calls
     mean_s = claimed_s / calls
@@ -200,7 +196,6 @@ def judge_claims(
         "unexplained_s": unexplained_s,
         "allowed_s": allowed_s,
         "calibration": calibration.to_json(),
-        "starved_s": starved_s,
         "hidden_per_call_s": allowed_s / calls,
         "mean_s": mean_s,
         "median_s": median_s,
@@ -235,7 +230,7 @@ def judge_claims(
             f"({_show(allowed_s)} would be): every call is charged {_show(share_s)} more",
             evidence=evidence,
         )
-    slack_s = (calls - len(own)) * UNCOUNTED_SLACK_S / calls + allowed.uneven_s + starved_s / calls
+    slack_s = (calls - len(own)) * UNCOUNTED_SLACK_S / calls + allowed.uneven_s
     if own and mean_s > UNEVEN_FACTOR * median_s + slack_s:
         return ClaimVerdict(
             accepted=False,

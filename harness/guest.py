@@ -98,9 +98,6 @@ class Guest:
         self._emulated = not policy.gpu
         self.has_one_queue = ONE_QUEUE.items() <= policy.env.items()
         """Whether a context that it opens on a GPU has a single hardware queue."""
-        self.starved_s = 0.0
-        """How long its first thread waited for a processor that others had, as it was last asked something; on the host
-        device."""
         self._exit: ExitReport | None = None
         self._asked_s = self._stopped_s = time.perf_counter()
         self._entered = False
@@ -241,7 +238,6 @@ class Guest:
     def _ask(self, request: Request, fds: tuple[int, ...], stage: Stage, timeout_s: float) -> Reply:
         self.expect_still()
         self._entered = self._entered or stage is Stage.IMPORT
-        before = self._child.contended() if self._emulated else None
         self._asked_s = time.perf_counter()
         try:
             self._child.resume()
@@ -250,8 +246,6 @@ class Guest:
             begin = time.perf_counter()
             self._stopped_s = self._child.pause()
             self.stopping_s += time.perf_counter() - begin
-            if before is not None:
-                self.starved_s = self._child.contended().since(before)
             reply = parse_reply(received.message)
         except StopError as error:
             self._exit = self._child.kill()

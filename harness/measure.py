@@ -68,8 +68,6 @@ class Round:
     solution: BurstDone
     solution_wall_s: float
     reference_first: bool
-    starved_s: float = 0.0
-    """How much of the solution's burst it waited for a processor that others had; on the host device."""
 
     @property
     def call_wall_s(self) -> float:
@@ -278,7 +276,6 @@ def run_rounds(
     look: Callable[[], Callable[[], bool]],
     call_s: float = 0.0,
     stress: Sequence[tuple[str, int]] = (),
-    starved: Callable[[], float] = lambda: 0.0,
 ) -> Rounds:
     """Alternate bursts until enough is known.
 
@@ -287,8 +284,6 @@ def run_rounds(
     inputs alone in them. It is timed like any other, for both sides over the same inputs.
 
     `call_s` is what a call of the solution took so far, flush included; 0 where that is not known.
-
-    `starved` says how long the solution waited for a processor in the burst that is over.
 
     `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
     `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
@@ -326,7 +321,6 @@ def run_rounds(
         bench.mask(indices)
         bench.device.synchronize()
         done, wall_s = solution_burst(turns)
-        starved_s = starved()
         # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
         right = verify(turns, done) if redraw else None
         if reference is None:
@@ -346,7 +340,6 @@ def run_rounds(
                 solution=done,
                 solution_wall_s=wall_s,
                 reference_first=reference_first,
-                starved_s=starved_s,
             )
         )
         disturbed = not counts()

@@ -220,7 +220,6 @@ class Session(Verification):
             look=watch.look,
             call_s=self._call_s,
             stress=[held for held in self._variants if held[0] != OWN],
-            starved=lambda: self._guest.starved_s,
         )
         self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
         self._evidence["timed_calls_verified"] = len(findings)

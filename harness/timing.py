@@ -308,7 +308,6 @@ def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, t
         [claim.device_s for claim in claims],
         calls=len(held.turns),
         wall_s=held.solution_wall_s,
-        starved_s=held.starved_s,
         calibration=calibration,
         window_s=[claim.window_s for claim in claims],
         floor_s=floor_s,

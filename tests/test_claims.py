@@ -75,17 +75,6 @@ def test_a_lie_beyond_the_power_is_charged_what_the_wall_clock_saw(each_s: float
         assert "not explained" in verdict.reason
 
 
-def test_waiting_for_a_processor_explains_as_much_and_no_more() -> None:
-    known = Calibration(per_call_s=OVERHEAD_S, spread_s=0.0, bursts=8, least_s=OVERHEAD_S)
-    wall_s = 4 * (1e-3 + OVERHEAD_S) + 50e-3
-    found = {held: judge([1e-3] * 4, wall_s, known, calls=4, starved_s=held) for held in (0.0, 40e-3, 49e-3)}
-    assert {held: verdict.accepted for held, verdict in found.items()} == {0.0: False, 40e-3: False, 49e-3: True}
-    assert sum(found[40e-3].times_s) == pytest.approx(4e-3 + 50e-3), "who was not accepted is charged all of it"
-    uneven = [1e-3, 1e-3, 1e-3, 21e-3]
-    assert "uneven" in judge(uneven, 30e-3, known, calls=4, starved_s=10e-3).reason
-    assert judge(uneven, 30e-3, known, calls=4, starved_s=20e-3).accepted
-
-
 def test_the_power_formula_is_where_acceptance_ends() -> None:
     calibration = Calibration(per_call_s=OVERHEAD_S, spread_s=10e-6, bursts=8)
     claimed_s = 5e-3

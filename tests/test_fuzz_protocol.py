@@ -27,7 +27,6 @@ from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_
 from harness.referee import Referee
 from harness.runs import timestamp
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
-from harness.sandbox.contended import NOTHING, Contended
 from harness.store import RunStore
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
@@ -205,9 +204,6 @@ class Liar:
 
     def moved(self) -> bool:
         return False
-
-    def contended(self) -> Contended:
-        return NOTHING
 
     def is_ending(self) -> bool:
         return not self._thread.is_alive()

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.sandbox import contended, freeze, process
+from harness.sandbox import freeze, process
 from harness.sandbox.policy import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable
 from harness.wire import Channel, WireError, pair
 
@@ -127,11 +127,6 @@ class Child:
     def is_ending(self) -> bool:
         """Whether the confined process is ending, or gone: how it ended is to be known soon."""
         return (target := self.target_pid()) is None or freeze.is_ending(target)
-
-    def contended(self) -> contended.Contended:
-        """What its first thread has waited for a processor so far."""
-        target = self.target_pid()
-        return contended.NOTHING if target is None or self.pid is None else contended.look(self.pid, target)
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""
