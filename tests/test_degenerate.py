@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from harness.bench import Bench
 from harness.build import default_root
 from harness.devices import open_device
 from harness.hostcuda.build import prepare_headers
-from harness.lint import taken_for_right
+from harness.lint import Soundness, taken_for_right
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import DEGENERATE, Referee
+from harness.reference import ProblemError
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 
@@ -127,3 +129,20 @@ def test_what_a_problem_takes_for_right(forward: str, inputs: str, variants: tup
         assert any(word in name for name in taken_for_right(bench, PrecisionClass.FP32))
     finally:
         bench.close()
+
+
+def test_other_sizes_under_one_name_are_looked_at_too() -> None:
+    """The Python API takes any sizes under any name."""
+    held = problem("torch.softmax(x, dim=1) * SCALE")
+    held = replace(held, source=f"SCALE = 1.0\n{held.source}")
+    soundness, device = Soundness(allow_degenerate=False), open_device(DeviceKind.HOST)
+    for sizes in ({}, {"SCALE": 0.0}):
+        bench = Bench(held, Workload(name="full", sizes=sizes), device, sets_wanted=3, secret=random.Random(1))
+        try:
+            if sizes:
+                with pytest.raises(ProblemError, match="takes for right zeros"):
+                    soundness.check(bench)
+            else:
+                assert soundness.check(bench) == ()
+        finally:
+            bench.close()

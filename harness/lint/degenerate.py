@@ -37,7 +37,7 @@ class Soundness:
         """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
         allowed."""
         problem = bench.problem
-        key = (problem.digest, problem.precision, bench.workload.name)
+        key = (problem.digest, problem.precision, bench.workload.name, str(sorted(bench.workload.sizes.items())))
         if key not in self._found:
             self._found[key] = taken_for_right(bench, problem.precision)
         found = self._found[key]
