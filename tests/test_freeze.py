@@ -186,6 +186,7 @@ def test_who_stops_others_may_itself_have_stood_still(root: int, monkeypatch: py
         return found
 
     monkeypatch.setattr(freeze, "_threads", sees_them_run_at_first)
+    monkeypatch.setattr(freeze, "_goes_on", lambda pid: False)  # the signal was not taken back
     monkeypatch.setattr(freeze.time, "perf_counter", lambda: real() + looks * hour_s)
     held = freeze.stop(root)
     assert held.told_s < real() + hour_s
