@@ -4,7 +4,7 @@ Imports `model`, `slicing` and torch. Pure; trusted side. What that does to the 
 how far right answers of the class may lie from it, whatever they compute (`numerics.sensitivities`).
 
 Only the mantissa is rounded, in fp16 to no less than its smallest subnormal number: nothing becomes infinite here, and
-nothing zero. Where the class itself has no number for a value, an answer of it is wrong in kind, which no limit allows.
+nothing zero, nor does anything pass a number that the class can hold, such as the 1 that bounds probabilities. Where the class itself has no number for a value, an answer of it is wrong in kind, which no limit allows.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Rounding(Enum):
     of products where those of other ways cancel; what such code does lies up to half above what cut inputs and weights
     do (found on the shipped convolutions). If all of it counted, bf16 would come close to what tf32 is allowed."""
     JITTER = ("jitter", 1.0)
-    """By up to half a unit either way. Who scales or shifts inputs before they are rounded rounds them so: another way
-    for every factor. Two values that nearest and cut happen to move alike are moved apart."""
+    """By up to half a unit either way, but to neighbours in the class at most: a probability stays one. Who scales or
+    shifts inputs before they are rounded rounds them so: another way for every factor. Two values that nearest and cut
+    happen to move alike are moved apart."""
     OTHER_JITTER = ("other jitter", 1.0)
     """Once more, since a single draw may move them alike, too."""
 
@@ -60,13 +61,16 @@ def rounded(tensor: torch.Tensor, precision: PrecisionClass, way: Rounding, seed
         return tensor
     if tensor.is_complex():
         return torch.view_as_complex(rounded(torch.view_as_real(tensor.resolve_conj()), precision, way, seed))
+    top = torch.finfo(tensor.dtype).max
     generator = torch.Generator(tensor.device).manual_seed(seed ^ _OTHER if way is Rounding.OTHER_JITTER else seed)
     result = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     flat = result.view(-1)
     if tensor.numel():
-        for start, (piece,) in slices(max(1, TEMPORARY_BYTES // ENTRY_BYTES), tensor):
+        for start, (piece,) in slices(max(1, TEMPORARY_BYTES // (2 * ENTRY_BYTES)), tensor):
             assert piece is not None
-            flat[start : start + piece.numel()] = _rounded(piece.double(), precision, way, generator).to(tensor.dtype)
+            x = piece.double()
+            moved = _rounded(x, precision, way, generator)
+            flat[start : start + piece.numel()] = torch.where(moved.abs() <= top, moved, x).to(tensor.dtype)
     return result
 
 
@@ -83,10 +87,11 @@ def _rounded(x: torch.Tensor, precision: PrecisionClass, way: Rounding, generato
     if (least := LEAST_UNIT.get(precision)) is not None:
         unit.clamp_(min=least)
     units = x / unit
-    whole = units.trunc() if way is Rounding.CUT else units.round()
     if way in (Rounding.JITTER, Rounding.OTHER_JITTER):
         shift = torch.rand(x.shape, dtype=torch.float64, device=x.device, generator=generator).sub_(0.5)
-        whole = torch.where(whole == units, units, units + shift)
+        whole = shift.add_(units).clamp_(units.floor(), units.ceil())
+    else:
+        whole = units.trunc() if way is Rounding.CUT else units.round()
     # Zero has no unit, what is not finite stays what it is, and so does what would become zero, as which it lies
     # outside of many functions' domain.
     held = torch.isfinite(units) & (units.abs() >= 0.5) & (whole.abs() >= 0.5)

@@ -71,6 +71,17 @@ def test_nothing_changes_its_kind(way: Rounding) -> None:
         assert bool((rounded(tiny, precision, way, 0) > 0).all())
 
 
+@pytest.mark.parametrize("way", Rounding)
+@pytest.mark.parametrize("precision", MANTISSA_BITS)
+def test_nothing_leaves_the_domain_that_it_lies_in(precision: PrecisionClass, way: Rounding) -> None:
+    """A probability above 1 would trip an assertion on a GPU, after which the process can use that no more."""
+    x = 1 - torch.rand(4096, generator=torch.Generator().manual_seed(3)) * 2.0**-6
+    for bound in (1.0, -1.0, 1.5, 64.0):
+        assert float((rounded(x * bound, precision, way, 5) / bound).max()) <= 1.0
+    largest = torch.tensor([torch.finfo(torch.float32).max, torch.finfo(torch.float32).min])
+    assert bool(rounded(largest, precision, way, 5).isfinite().all()), "as masks are filled with"
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float16, torch.bfloat16])
 def test_what_has_no_more_digits_than_the_class_is_left_alone(dtype: torch.dtype) -> None:
     x = torch.ones(4).to(dtype)
