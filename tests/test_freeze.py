@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import struct
@@ -171,6 +172,33 @@ def test_what_takes_its_time_to_stop_does_not_run_away(monkeypatch: pytest.Monke
                 freeze.resume(stopped.pids)
         finally:
             os.killpg(shell.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("share", "starved"), [(0.01, True), (0.9, False)])
+def test_who_had_processors_for_long_did_not_want_for_one(
+    root: int, monkeypatch: pytest.MonkeyPatch, share: float, starved: bool
+) -> None:
+    """It has the kernel at work for it, in one call after which it would stop, or in many at once."""
+    look, everything, now_s = freeze._threads, freeze.Below(root), itertools.count(time.perf_counter(), freeze.LOOK_S)
+    begin_s = next(now_s)
+
+    def in_the_kernel(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+        more_ns = int(share * 1e9 * (next(now_s) - begin_s))
+        return {
+            pid: {tid: replace(held, state="R", ran_ns=held.ran_ns + more_ns) for tid, held in threads.items()}
+            for pid, threads in look(pids).items()
+        }
+
+    everything.stop()
+    monkeypatch.setattr(freeze, "STARVED_S", 10.0)
+    monkeypatch.setattr(freeze.time, "perf_counter", lambda: next(now_s))
+    monkeypatch.setattr(freeze, "_threads", in_the_kernel)
+    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
+    monkeypatch.setattr(freeze, "_goes_on", lambda pid: False)  # the signal was not taken back
+    for raises in (everything.moved, everything.stop):
+        with pytest.raises(freeze.StopError, match="could not be stopped within 10 s") as raised:
+            raises()
+        assert raised.value.starved is starved
 
 
 def test_who_stops_others_may_itself_have_stood_still(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
