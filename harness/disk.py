@@ -38,11 +38,17 @@ def replace_whole(path: Path, data: bytes) -> None:
 
 def open_to_others(root: Path) -> None:
     """Let every user read what lies at `root`, and enter its folders, whatever the umask has taken from them: sandboxed
-    processes are other users. What belongs to somebody else is left as it is. Raises `OSError`."""
+    processes are other users. What belongs to somebody else is left as it is, and what goes meanwhile is passed by.
+    For trees that no untrusted process writes to. Raises `OSError`."""
     for folder, _, names in os.walk(root):
         for path in (Path(folder), *(Path(folder, name) for name in names)):
-            mode = path.lstat().st_mode
-            wanted = 0o555 if stat.S_ISDIR(mode) else 0o444
-            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
-                with suppress(PermissionError):
-                    path.chmod(stat.S_IMODE(mode) | wanted)
+            open_one_to_others(path)
+
+
+def open_one_to_others(path: Path) -> None:
+    """As `open_to_others`, for this file or folder alone. Raises `OSError`."""
+    with suppress(PermissionError, FileNotFoundError):
+        mode = path.lstat().st_mode
+        wanted = 0o555 if stat.S_ISDIR(mode) else 0o444
+        if not stat.S_ISLNK(mode) and mode & wanted != wanted:
+            path.chmod(stat.S_IMODE(mode) | wanted)

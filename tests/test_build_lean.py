@@ -6,6 +6,7 @@ One unit is really compiled and run; what nvcc makes of a stand-in is tried to t
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +91,15 @@ def test_shared_headers_are_written_once(tmp_path: Path) -> None:
     SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint").unit("int x;", python=False)
     assert (shared.folder / "lean" / "torch" / "extension.h").stat().st_mtime_ns == stamp
     assert [path.name for path in shared.folder.iterdir() if path.is_dir()] == ["lean"]
+
+
+def test_a_folder_of_headers_that_a_group_shares_stays_the_groups(tmp_path: Path) -> None:
+    shared = SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint")
+    for mode, after in ((0o770, 0o775), (0o2775, 0o2775)):
+        shared.folder.mkdir(exist_ok=True)
+        shared.folder.chmod(mode)
+        shared.unit("int x;", python=False)
+        assert stat.S_IMODE(shared.folder.stat().st_mode) == after
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from harness.disk import open_to_others
 
@@ -28,3 +32,20 @@ def test_a_tree_is_opened_to_others_and_to_nobodys_pen(tmp_path: Path) -> None:
         "closed": 0o755, "inner": 0o755, "text": 0o644, "script": 0o744, "deep": 0o644, "open": 0o664,
     }  # fmt: skip
     assert stat.S_IMODE(outside.stat().st_mode) == 0o600, "a link leads out of the tree"
+
+
+def test_what_goes_while_a_tree_is_opened_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler beside gives what it made its name, say."""
+    walk = os.walk
+
+    def others_at_work(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for folder, folders, names in walk(root):
+            (Path(folder) / "draft").rename(Path(folder) / "made")
+            yield folder, folders, names
+
+    for name in ("draft", "text"):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(0o600)
+    monkeypatch.setattr(os, "walk", others_at_work)
+    open_to_others(tmp_path)
+    assert modes(tmp_path)["text"] == 0o644

@@ -23,7 +23,7 @@ from typing import Any
 from harness.build import lean
 from harness.build.torchinfo import TorchBuild, python_include
 from harness.crew import Crew, CrewEnded
-from harness.disk import open_to_others
+from harness.disk import open_one_to_others, open_to_others
 from harness.environment import MachineError
 from harness.hostcuda import housekeeping
 from harness.model import digest_text
@@ -144,7 +144,7 @@ class SharedHeaders:
         for _ in range(2):  # again, where it went meanwhile
             self.folder.mkdir(parents=True, exist_ok=True)
             if housekeeping.hold(self.folder):
-                self.folder.chmod(0o755)  # the sandbox has another user
+                open_one_to_others(self.folder)  # the sandbox has another user
                 return
 
     @property
