@@ -20,6 +20,7 @@ from harness.precision import (
     CONCENTRATED,
     CONCENTRATED_RMS,
     LIMITS,
+    MOST_RMS,
     UNLIMITED,
     Limits,
     Place,
@@ -70,9 +71,10 @@ def limits_for(
     """The limits of a class for one tensor, given how far the float32 reference itself is from the truth, and how far
     the truth is from that of inputs and weights rounded to the class.
 
-    Where the reference's error exceeds a quarter of a limit, the limit is four times that error; so it is with the
-    error that this rounding makes, which no answer of the class can avoid (a `sensitivity` found for a class says
-    nothing of more exact ones). A concentrated truth loosens fp32's rms limit (see `LIMITS`). The note says which.
+    Where the reference's error exceeds a quarter of a limit, the limit is four times that error; so it is, up to
+    `MOST_RMS`, with the error that this rounding makes, which no answer of the class can avoid (a `sensitivity` found
+    for a class says nothing of more exact ones). A concentrated truth loosens fp32's rms limit (see `LIMITS`). The note
+    says which.
     Without `reference` and `sensitivity`: the table's.
     """
     base = LIMITS[required]
@@ -94,9 +96,10 @@ def limits_for(
             notes.append(f"limit on single values raised to {_about(largest)}: four times the reference's own worst")
     if sensitivity is not None and _ORDER.index(sensitivity.precision) <= _ORDER.index(required):
         what = f"four times what inputs and weights rounded to {sensitivity.precision.value} do to the expected values"
-        if REFERENCE_FACTOR * sensitivity.rms > rms:
-            rms = REFERENCE_FACTOR * sensitivity.rms
-            notes.append(f"rms limit raised to {_about(rms)}: {what}")
+        if min(MOST_RMS, REFERENCE_FACTOR * sensitivity.rms) > rms:
+            rms = min(MOST_RMS, REFERENCE_FACTOR * sensitivity.rms)
+            most = ", the most there is" if rms == MOST_RMS else ""
+            notes.append(f"rms limit raised to {_about(rms)}{most}: {what}")
         if REFERENCE_FACTOR * sensitivity.max > largest:
             largest = REFERENCE_FACTOR * sensitivity.max
             notes.append(f"limit on single values raised to {_about(largest)}: {what}")
@@ -125,9 +128,13 @@ def sensitivity_of(
 
 
 def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[Limits], required: PrecisionClass) -> bool:
-    """Whether an answer of a class below fp32 is outside its limits, but not of what any limit allows."""
-    outside = [c for c, limit in zip(comparisons, limits, strict=True) if not c.within(limit)]
-    hopeless = any(c.exact or c.non_finite_mismatches or not c.compared for c in outside)
+    """Whether an answer of a class below fp32 is outside its limits, but not of what any limit allows: what is wrong
+    altogether costs no further truths."""
+    outside = [(c, limit) for c, limit in zip(comparisons, limits, strict=True) if not c.within(limit)]
+    hopeless = any(
+        c.exact or c.non_finite_mismatches or c.rms_error is None or c.rms_error > max(limit.rms, MOST_RMS)
+        for c, limit in outside
+    )
     return required is not PrecisionClass.FP32 and bool(outside) and not hopeless
 
 

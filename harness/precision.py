@@ -19,6 +19,9 @@ CONCENTRATED = 1 / 32
 CONCENTRATED_RMS = 5e-4
 """The rms limit of fp32 there: one float32 accumulator drifts up to terms * 2**-25, 1.5e-4 at 2**20 terms."""
 
+MOST_RMS = 0.5
+"""No rounding of inputs raises an rms limit beyond this: zeros are off by 1, an answer with a half missing by 0.7."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -84,9 +87,9 @@ constant answer stays wrong. Separating classes is the zero-mean variant's work.
 
 Some inputs magnify rounding beyond all this: of two outliers of a softmax near 500, each a quarter off once it is
 rounded to float16, either may be the larger. There the limits of a class below fp32 are four times what rounding inputs
-and weights does to the truth (`Sensitivity`, `rounding`). On the products above that is what the table has, 1.0e-3 to
-1.4e-3 in fp16, and on any inputs about half of what the next coarser class does, which has an eighth of the digits:
-classes stay apart.
+and weights does to the truth (`Sensitivity`, `rounding`), rms limits up to `MOST_RMS`. On the products above that is
+what the table has, 1.0e-3 to 1.4e-3 in fp16, and on any inputs about half of what the next coarser class does, which
+has an eighth of the digits: classes stay apart.
 """
 
 

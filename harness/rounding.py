@@ -4,7 +4,8 @@ Imports `model`, `slicing` and torch. Pure; trusted side. What that does to the 
 how far right answers of the class may lie from it, whatever they compute (`numerics.sensitivities`).
 
 Only the mantissa is rounded, in fp16 to no less than its smallest subnormal number: nothing becomes infinite here, and
-nothing zero, nor does anything pass a number that the class can hold, such as the 1 that bounds probabilities. Where the class itself has no number for a value, an answer of it is wrong in kind, which no limit allows.
+nothing zero, nor does anything pass a number that the class can hold, such as the 1 that bounds probabilities. Where
+the class itself has no number for a value, an answer of it is wrong in kind, which no limit allows.
 """
 
 from __future__ import annotations

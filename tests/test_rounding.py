@@ -14,6 +14,7 @@ from harness.devices import open_device
 from harness.messages import CallClaim, Leaf
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload
 from harness.numerics import LIMITS, Sensitivity, limits_for
+from harness.precision import MOST_RMS
 from harness.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
 from harness.slicing import TEMPORARY_BYTES
 from harness.values import Answered, Finding, Values
@@ -222,6 +223,30 @@ def test_wrong_answers_are_wrong_beside_a_near_tie_too(wrong: Solution) -> None:
     assert status(judged(wrong, FP16, change=near_tie)) is Status.wrong_value
 
 
+def test_nothing_makes_zeros_right_or_half_an_answer() -> None:
+    """A long product in bfloat16, whose rounding moves the truth by a third, of which four times are more than all."""
+    held = {
+        "body": "return torch.cumprod(x, dim=1)",
+        "inputs": "1.005 + 0.1 * torch.randn(37, 1231).clamp(-3, 3)",
+    }
+    right = judged(lambda x: torch.cumprod(x.bfloat16().float(), dim=1), BF16, **held)
+    assert status(right) is None
+    assert right.judgement is not None
+    (output,) = right.judgement.evidence["outputs"]
+    assert output["limits"]["rms"] > 10 * LIMITS[BF16].rms
+
+    def half(x: torch.Tensor) -> torch.Tensor:
+        answer = torch.cumprod(x, dim=1)
+        answer[:, 616:] = 0
+        return answer
+
+    assert status(judged(torch.zeros_like, BF16, **held)) is Status.wrong_value
+    assert status(judged(half, BF16, **held)) is Status.wrong_value
+    most = limits_for(BF16, None, Sensitivity(precision=BF16, rms=0.3, max=0.3))
+    assert (most.rms, most.max) == (MOST_RMS, 1.2)
+    assert "the most there is" in most.note
+
+
 def test_an_overflow_of_the_class_stays_one() -> None:
     finding = judged(lambda x: torch.exp(x.half()).float(), FP16, body="return torch.exp(x)", change=lambda x: x * 12.0)
     assert status(finding) is Status.non_finite
@@ -245,8 +270,10 @@ def test_only_an_answer_outside_its_limits_costs_further_truths(monkeypatch: pyt
     assert asked == []
     assert status(judged(in_(torch.float16), FP16, change=near_tie)) is None
     assert asked == [FP16], "the first way is that of the answer"
-    assert status(judged(torch.zeros_like, FP16, calls=3)) is Status.wrong_value
+    assert status(judged(lambda x: torch.softmax(x, dim=1) * 1.01, FP16, calls=3)) is not None
     assert asked == [FP16] * (1 + len(Rounding)), "once it was wrong nothing can help it"
+    assert status(judged(torch.zeros_like, FP16)) is Status.wrong_value
+    assert asked == [FP16] * (1 + len(Rounding)), "nor is there a limit for what is wrong altogether"
 
 
 def test_a_reference_that_refuses_rounded_inputs_keeps_the_table_s_limits_and_its_float64() -> None:
