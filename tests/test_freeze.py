@@ -221,6 +221,19 @@ def test_who_stops_others_may_itself_have_stood_still(root: int, monkeypatch: py
     assert all(states(pid) == {"T"} for pid in descendants(root))
 
 
+def test_who_takes_the_signal_back_for_too_long_runs_away(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything, now_s = freeze.Below(root), itertools.count(time.perf_counter(), freeze.LOOK_S)
+    everything.stop()
+    monkeypatch.setattr(freeze.time, "perf_counter", lambda: next(now_s))
+    monkeypatch.setattr(freeze, "_any_runs", lambda threads: True)
+    monkeypatch.setattr(freeze, "_goes_on", lambda pid: True)
+    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
+    assert everything.moved()
+    with pytest.raises(freeze.StopError, match="could not be stopped within 5 s") as raised:
+        everything.stop()
+    assert not raised.value.starved
+
+
 def test_what_is_gone_counts_as_stopped() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
