@@ -168,7 +168,7 @@ class Oracle:
         self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:
         """Truths of these inputs, and of the weights, rounded to a class in every way that changes them, with what
-        their errors count for.
+        their errors count for: where the last `truth` was had.
 
         Fewer or none where they can't be had: for want of memory, or because the reference refuses such inputs.
         """
@@ -192,7 +192,7 @@ class Oracle:
         self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor], tree: TreeSpec, seed: int
     ) -> Answer | None:
         """As `truth`, with other weights; but inputs that the reference can't take say nothing of those that it was
-        made for."""
+        made for, and the CPU is asked only where it gave the truth, too: it may take a thousand times as long."""
         if self._float32_because is not None:
             try:
                 own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
@@ -205,7 +205,7 @@ class Oracle:
                 return None
             finally:
                 _copy_state(self.initial_state, self.model)
-        for place in self._places():
+        for place in [place for place in self._places() if place.type == self._double_device.type]:
             try:
                 return self._truth_on(place, inputs, tree, seed, state)
             except torch.OutOfMemoryError:

@@ -14,6 +14,7 @@ from harness.devices import open_device
 from harness.messages import CallClaim, Leaf
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload
 from harness.numerics import LIMITS, Sensitivity, limits_for
+from harness.oracle import Answer, Oracle
 from harness.precision import MOST_RMS
 from harness.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
 from harness.slicing import TEMPORARY_BYTES
@@ -362,3 +363,40 @@ def test_a_chain_of_products_that_cuts_off_its_operands_is_tf32() -> None:
     }
     assert status(judged(products, TF32, **held)) is None
     assert status(judged(lambda x: products(x) * (1 - 2**-8), TF32, **held)) is Status.low_precision
+
+
+@pytest.mark.parametrize("room", ["none", "for truth alone", "enough"])
+def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
+    room: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that lacks the memory for them: what takes it a moment takes the CPU minutes, four times over."""
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    source = PROBLEM.format(body=SOFTMAX, inputs="torch.rand(37, 91)")
+    problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
+    bench = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4))
+    exact = bench.truth(0).answer
+    tried: list[str] = []
+
+    def truth_on(self: Oracle, place: torch.device, *more: object) -> Answer:
+        tried.append(place.type)
+        self._double_device = place
+        rounded_inputs = len(more) > 3
+        if place == cuda and (room == "none" or (room == "for truth alone" and rounded_inputs)):
+            raise torch.OutOfMemoryError("all of it is taken")
+        return exact
+
+    monkeypatch.setattr(Oracle, "_truth_on", truth_on)
+    monkeypatch.setattr(Oracle, "_places", lambda self: [cuda, cuda, cpu])
+    try:
+        bench.truth(0)
+        tried.clear()
+        found = len(list(bench.nearby(0, (), FP16)))
+        every = len(Rounding)
+        if room == "none":
+            assert (found, tried) == (every, ["cpu"] * every)
+        elif room == "enough":
+            assert (found, tried) == (every, ["cuda"] * every)
+        else:
+            assert (found, tried) == (0, ["cuda", "cuda"])
+    finally:
+        bench.close()
