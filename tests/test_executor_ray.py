@@ -29,7 +29,8 @@ def test_a_node_killed_in_the_middle_costs_no_record_and_no_verdict(tmp_path: Pa
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as held:
         # A node that refuses to answer is asked again soon; how long one may take to answer stays as it is.
         often = {"RAY_health_check_period_ms": "500"}
-        own = {**os.environ, "RAY_TMPDIR": held, "RAY_USAGE_STATS_ENABLED": "0", **often}
+        # What a killed node leaves behind lies there, too.
+        own = {**os.environ, "TMPDIR": held, "RAY_TMPDIR": held, "RAY_USAGE_STATS_ENABLED": "0", **often}
         done = subprocess.run([sys.executable, script, tmp_path], env=own, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout.strip().splitlines()[-1])

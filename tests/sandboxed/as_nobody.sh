@@ -12,6 +12,8 @@ case "$prefix" in
     mount -t tmpfs -o mode=755 none "$home"
     mkdir -p "$prefix"
     mount --bind "$stage" "$prefix"
+    umount "$stage"
+    rmdir "$stage"
     ;;
 esac
 cd /
