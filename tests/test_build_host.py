@@ -6,8 +6,10 @@ The host device's libraries and headers are prepared where every run of the harn
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,7 +108,9 @@ def run(injected: tuple[dict[str, object], ...], body: str) -> list[str]:
     """Run it where a solution runs; what was noted."""
     command = [sys.executable, "-c", RUN, json.dumps(injected)]
     source = HEAD + textwrap.dedent(body)
-    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as private:  # as where a solution runs
+        own = os.environ | {"TMPDIR": private}
+        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, env=own)
     assert done.returncode == 0, done.stderr
     notes: list[str] = json.loads(done.stdout.splitlines()[-1])
     return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ SOURCE = "int f();"
 
 
 @pytest.fixture(autouse=True)
-def torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both functions are put back after each test."""
+def torchs_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both functions are put back after each test; folders to build in go with what the test wrote."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("load", "load_inline"):
         monkeypatch.setattr(extension, name, getattr(extension, name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,24 @@ def test_an_error_has_the_line_of_the_solution(headers: build.PreparedHeaders, t
     assert error is not None
     assert (error.file, error.line) == ("cuda.cu", 4)
     assert "undeclared" in error.message
+
+
+def test_what_is_built_to_be_imported_goes_with_the_process_and_not_with_its_children(tmp_path: Path) -> None:
+    script = """
+import os, tempfile
+from harness.hostcuda.loader import CompileError, load
+try:
+    load("no CUDA at all")
+except CompileError:
+    if os.fork() == 0:
+        raise SystemExit
+    os.wait()
+    print(len(os.listdir(tempfile.gettempdir())))
+"""
+    own = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", script], env=own, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_shared_variable_beyond_the_limit_does_not_compile(headers: build.PreparedHeaders, tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ given.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -74,7 +77,7 @@ def load(
         functions=tuple(functions),
         extra_cuda_cflags=tuple(flags),
     )
-    place = folder or Path(tempfile.mkdtemp(prefix="hostcuda-"))
+    place = folder or _own_folder()
     log = ""
     for command in build.prepare(spec, place, checked=checked, headers=headers):
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
@@ -87,3 +90,15 @@ def load(
     module = shim.load_module(spec.name, build.module_path(spec, place))
     _loaded[key] = module
     return module
+
+
+def _own_folder() -> Path:
+    """A folder that goes with this process, and not with one that is forked from it."""
+    place, owner = Path(tempfile.mkdtemp(prefix="hostcuda-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(place, ignore_errors=True)
+
+    atexit.register(remove)
+    return place
