@@ -70,13 +70,13 @@ class Contestant:
         return BurstDone(claims=(claim,), reports=())
 
 
-def refresh(bench: Bench, contestant: Contestant) -> Refresh:
+def refresh(bench: Bench, contestant: Contestant, required: PrecisionClass = PrecisionClass.FP32) -> Refresh:
     return Refresh(
         bench=bench,
-        verifier=Verifier(bench, required=PrecisionClass.FP32, coerce=False),
+        verifier=Verifier(bench, required=required, coerce=False),
         ask=contestant.ask,
         secret=random.Random(1),
-        required=PrecisionClass.FP32,
+        required=required,
     )
 
 
@@ -104,6 +104,18 @@ def test_an_answer_that_stays_behind_is_found(variants: list[str], changed: str)
     assert failure.status is Status.wrong_value
     assert failure.reason == f"gives an earlier call's answer when {changed} has changed"
     assert held.evidence == {"changed": [changed], "stale": True}
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_limits_that_rounding_loosens_let_no_answer_stay_behind(stale: bool) -> None:
+    """Of numbers just beyond 1,000 tf32 leaves nearly nothing of what is said here."""
+    beyond = ROW_SUMS.replace("x.sum(dim=1)", "x - 1000").replace("torch.rand(8, 512)", "1000 + torch.rand(8, 512)")
+    bench = bench_of(beyond, ["large_values"])
+    contestant = Contestant(bench, stale=stale)
+    held = refresh(bench, contestant, PrecisionClass.TF32)
+    failure = held.check(answered(bench, contestant))
+    assert (failure is not None) is stale
+    assert held.evidence.get("stale", False) is stale
 
 
 @pytest.mark.parametrize("variant", ["own", "structured"])
