@@ -88,8 +88,10 @@ def wait_in_the_gate(base: Path, *visitors: Visitor) -> None:
     """Until one stands in the gate and all of them have begun, none of which may be inside."""
     for visitor in visitors:
         assert visitor.begun.wait(LONG_S)
+    deadline_s = time.monotonic() + LONG_S
     while not _standing_in_the_gate(base):
         assert not any(visitor.inside.is_set() for visitor in visitors)
+        assert time.monotonic() < deadline_s, "nobody stands there"
         time.sleep(0.01)
 
 
