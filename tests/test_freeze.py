@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -174,11 +174,25 @@ def test_what_takes_its_time_to_stop_does_not_run_away(monkeypatch: pytest.Monke
             os.killpg(shell.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("share", "starved"), [(0.01, True), (0.9, False)])
+@pytest.mark.parametrize(
+    ("share", "rank", "starved"),
+    [
+        (0.01, lambda pid: None, True),
+        (0.9, lambda pid: None, False),
+        pytest.param(
+            *(0.01, lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19), False),
+            marks=pytest.mark.skipif(os.nice(0) == 19, reason="the tests themselves give way as far as can be"),
+        ),
+        (0.01, lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)), False),
+    ],
+    ids=["hardly any", "much", "nice", "idle"],
+)
 def test_who_had_processors_for_long_did_not_want_for_one(
-    root: int, monkeypatch: pytest.MonkeyPatch, share: float, starved: bool
+    root: int, monkeypatch: pytest.MonkeyPatch, share: float, rank: Callable[[int], None], starved: bool
 ) -> None:
-    """It has the kernel at work for it, in one call after which it would stop, or in many at once."""
+    """It has the kernel at work for it, in one call after which it would stop, or in many at once; or it lets everybody
+    else have them."""
+    rank(descendants(root)[-1])
     look, everything, now_s = freeze._threads, freeze.Below(root), itertools.count(time.perf_counter(), freeze.LOOK_S)
     begin_s = next(now_s)
 

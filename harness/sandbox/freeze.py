@@ -47,6 +47,9 @@ _STANDS = frozenset("TtZXD")
 _EXITING = 0x4
 """Among the flags in /proc of a thread: it is ending, and takes no signal any more (`PF_EXITING` of the kernel)."""
 
+_IDLE_NICE = 20
+"""For who takes idle processors only (SCHED_IDLE): below the lowest."""
+
 _SLIP_NS = 50_000
 """Processor time that a stopped thread may still get, once, where it was interrupted on its way to standing still."""
 
@@ -66,12 +69,14 @@ class StopError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """What /proc says of one thread: its state, whether it is ending, how often it got a processor, for how long."""
+    """What /proc says of one thread: its state, whether it is ending, how often it got a processor, for how long, and
+    how far it lets others go first."""
 
     state: str
     exiting: bool
     arrivals: int
     ran_ns: int
+    nice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +220,17 @@ def stop(root: int, known: Sequence[int] = ()) -> Stopped:
 
 
 def _too_late(told: Sequence[int], before: Mapping[int, Mapping[int, _Thread]], root: int) -> StopError:
-    """After `STARVED_S`. Who had processors for long since it was as `before`, all together, did not want for one: a
-    call that keeps the kernel busy for minutes must not pass for a busy machine."""
+    """After `STARVED_S`. Who had processors for long since it was as `before`, all together, did not want for one, nor
+    did who lets all others go first: a call that keeps the kernel busy for minutes must not pass for a busy machine."""
     now = _threads([pid for pid in descendants(root) if pid in before])
     ran_ns = sum(
         held.ran_ns - (earlier.ran_ns if (earlier := before[pid].get(number)) is not None else 0)
         for pid, threads in now.items()
         for number, held in threads.items()
     )
-    return StopError(told, STARVED_S, starved=ran_ns < STOP_TIMEOUT_S * 1e9)
+    usual = max((held.nice for held in _threads([root])[root].values()), default=0)
+    gave_way = any(held.nice > usual for threads in now.values() for held in threads.values() if held.state in _RUNS)
+    return StopError(told, STARVED_S, starved=ran_ns < STOP_TIMEOUT_S * 1e9 and not gave_way)
 
 
 def is_ending(pid: int) -> bool:
@@ -314,7 +321,8 @@ def _thread(folder: str) -> _Thread | None:
     ran_ns = arrivals = 0
     with suppress(OSError, ValueError), open(f"{folder}/schedstat", "rb") as file:
         ran_ns, _, arrivals = map(int, file.read().split())  # zeros where the kernel does not count
-    return _Thread(fields[0].decode("ascii"), bool(int(fields[6]) & _EXITING), arrivals, ran_ns)
+    nice = _IDLE_NICE if int(fields[38]) == os.SCHED_IDLE else int(fields[16])
+    return _Thread(fields[0].decode("ascii"), bool(int(fields[6]) & _EXITING), arrivals, ran_ns, nice)
 
 
 def _any_has_run(before: Mapping[int, Mapping[int, _Thread]], root: int) -> bool | None:
