@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and the errors that say that a disk is full or broken.
+"""Files written whole or not at all, errors that say that a disk is full or broken, and trees that other users read.
 
 Edge; imports nothing of the harness.
 """
