@@ -74,8 +74,7 @@ def limits_for(
     Where the reference's error exceeds a quarter of a limit, the limit is four times that error; so it is, up to
     `MOST_RMS`, with the error that this rounding makes, which no answer of the class can avoid (a `sensitivity` found
     for a class says nothing of more exact ones). A concentrated truth loosens fp32's rms limit (see `LIMITS`). The note
-    says which.
-    Without `reference` and `sensitivity`: the table's.
+    says which. Without `reference` and `sensitivity`: the table's.
     """
     base = LIMITS[required]
     rms, largest, notes = base.rms, base.max, []

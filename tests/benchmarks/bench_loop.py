@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import Harness, as_completed
-from harness.catalog import find_solutions, load_problems
+from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.model import Solution
 
 ROOT = Path(__file__).parent.parent.parent
@@ -67,7 +67,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--workers", type=int)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    solutions = find_solutions(options.paths, load_problems(ROOT / "problems"))[: options.count]
+    try:
+        solutions = find_solutions(options.paths, load_problems(ROOT / "problems"))[: options.count]
+    except CatalogError as error:
+        parser.error(str(error))
+    if not solutions or options.batches < 1:
+        parser.error("nothing to submit: name solutions, and at least one of --count and --batches")
     batches = []
     settings = {name: getattr(options, name) for name in ("device", "timing", "audit", "workload", "workers")}
     with Harness(problems=ROOT / "problems", **settings) as h:
