@@ -21,10 +21,11 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    # The sizes differ from draw to draw, and with them the loss.
-    size, other = 0.5 + 1.5 * torch.rand(2)
+    # The size differs from draw to draw, and with it the loss. On either side of the margin are many rows in every draw:
+    # a loss that hangs on a few rows close to it is what float32 makes of them.
+    size = 1.0 + torch.rand(1)
     anchor, positive, negative = (torch.randn(batch_size, dim) for _ in range(3))
-    return [anchor, positive * size, negative * other]
+    return [anchor, positive * size * (0.5 + torch.rand(batch_size, 1)), negative * size]
 
 
 def get_init_inputs():
