@@ -20,6 +20,7 @@ from harness.learning import learn, learn_again
 from harness.lint import Soundness
 from harness.model import DeviceKind, Problem, Workload
 from harness.quiet import NONSTOP_SETS, Known
+from harness.recall import Recall
 from harness.session import EXTRA_SETS
 from harness.standby import Standby
 from harness.tasks import RefereeConfig, Task
@@ -65,6 +66,7 @@ class AtHand:
         self._terms = terms
         self._whereabouts = whereabouts
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
+        self._recall = Recall()
         self.bench: Bench | None = None
         self.known: Known | None = None
         """What was learnt of the problem that `bench` is for."""
@@ -76,6 +78,7 @@ class AtHand:
     def close(self) -> None:
         """Have none at hand. Idempotent."""
         if self.bench is not None:
+            self._recall.leave(self.bench, self.known)
             self.bench.close()
             self.bench = None
             self.known = None
@@ -96,6 +99,7 @@ class AtHand:
                 small_sets_wanted=NONSTOP_SETS if self.config.device is DeviceKind.CUDA else 0,
                 whereabouts=self._whereabouts,
             )
+        self.known = self._recall.come_back(self.bench)
         return self.bench
 
     def has(self, task: Task) -> bool:

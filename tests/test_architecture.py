@@ -24,8 +24,8 @@ LAYERS = {
     "merging peaks reference runs shortage sketch sources split store texts whereabouts",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
     "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts prefork "
-    "quiet refresh reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally tasks "
-    "timing tracing values verification verify walls zygote",
+    "quiet recall refresh reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally "
+    "tasks timing tracing values verification verify walls zygote",
     "control": "athand conductor events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
