@@ -209,8 +209,9 @@ def test_a_contestant_whose_calls_were_slowed_beyond_all_kinds_gains_nothing(bey
 
 
 @pytest.mark.gpu
+@pytest.mark.exclusive_gpu
 def test_empty_calls_repeat_on_a_gpu() -> None:
-    """The least of some series: others may use the GPU at the same time."""
+    """The least of some series."""
     device = open_device(DeviceKind.CUDA)
     for lane in device.lanes:
         first, second = ([empty_calls(device, lane) for _ in range(4)] for _ in range(2))
