@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.authors import authors_of_runs
 from harness.model import Record, Status
 from harness.runs import Identity, StoreError
 from harness.store import SETTINGS_OF_A_RUN, RunStore, whole_run
@@ -42,7 +43,8 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     """Make one new run `into` of several. Where two hold the same identity, the one that finished later counts; a later
     `harness_error` on the same files is no answer, and does not take a verdict's place.
 
-    Logs come along. Raises `StoreError`, too where runs were judged by different rules.
+    Logs come along, and what authors say of themselves: of two runs that differ, what the later one does. Raises
+    `StoreError`, too where runs were judged by different rules.
     """
     opened = [RunStore.open(item) for item in runs]
     if not opened:
@@ -61,8 +63,12 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
                 chosen[record.identity] = (record, store)
     notes += _absent_parts(opened)
     sources = [{"run_id": item.folder.name, **item.head} for item in opened]
+    authors = authors_of_runs(sources)
+    for source in sources:
+        source.pop("authors", None)
     same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
-    with whole_run(into, config=same["config"], environment=same["environment"], merged_from=sources) as merged:
+    about = {"authors": authors, "merged_from": sources}
+    with whole_run(into, config=same["config"], environment=same["environment"], **about) as merged:
         for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
             if (log := _log(store, record)) is not None:
                 merged.log_path(record.solution).write_bytes(log)

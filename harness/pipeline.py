@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.catalog import find_authors
 from harness.conductor import AHEAD, Conductor, Kind, Work
 from harness.config import RunConfig
 from harness.disk import FULL_OR_BROKEN
@@ -68,17 +69,28 @@ def evaluate_run(
     begin = time.perf_counter()
     jobs = plan(config)
     settings = config.to_json()
+    authors, unread = find_authors([job.solution for job in jobs])
     resumed = config.resume and config.run_dir.exists()
     store = (
-        RunStore.resume(config.run_dir, config=settings, asked=[identity_of(job, config) for job in jobs])
+        RunStore.resume(
+            config.run_dir, config=settings, asked=[identity_of(job, config) for job in jobs], authors=authors
+        )
         if resumed
-        else RunStore.create(config.run_dir, config=settings, environment=environment.to_json(), solutions=len(jobs))
+        else RunStore.create(
+            config.run_dir,
+            config=settings,
+            environment=environment.to_json(),
+            authors=authors,
+            solutions=len(jobs),
+        )
     )
     with store:
         finished = store.finished() if config.resume else {}
         pending = [job for job in jobs if not is_done(job, config, finished)]
         del finished
         on_event(RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending)))
+        for finding in unread:
+            on_event(Noted(message=f"what an author says is left out: {finding}"))
         if pending:
             logs = store.folder / "logs"
             with ExitStack() as stack:

@@ -1,10 +1,10 @@
 """Results on disk: append-only records, what a run was, its logs; resume.
 
-    <out>/<run-id>/run.yaml         format, when it started, how many solutions, configuration, environment
+    <out>/<run-id>/run.yaml         format, when it started, how many solutions, configuration, environment, authors
     <out>/<run-id>/records.jsonl    one record a line, flushed to the disk before the next solution's is written
     <out>/<run-id>/logs/            one file a solution
 
-Imports the vocabulary and `runs`; trusted side, and no submission can write here. Lines are never changed or
+Imports the vocabulary, `authors` and `runs`; trusted side, and no submission can write here. Lines are never changed or
 removed, except that a last line cut short by a kill is dropped when the run is resumed. Where one identity
 (problem, solution, device, workload) stands in several lines, the last one counts: that is how a solution
 edited between a run and its resumption gets its new verdict. One process at a time writes a run; readers need
@@ -26,6 +26,7 @@ from typing import Any, Self
 
 import yaml
 
+from harness.authors import Author, authors_in
 from harness.disk import FULL_OR_BROKEN, replace_whole
 from harness.model import RUN_FORMAT, Record, Status
 from harness.runs import (
@@ -68,15 +69,23 @@ class RunStore:
 
     @classmethod
     def create(
-        cls, folder: Path, *, config: Mapping[str, Any], environment: Mapping[str, Any], **also: Any
+        cls,
+        folder: Path,
+        *,
+        config: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        authors: Mapping[str, Author] | None = None,
+        **also: Any,
     ) -> RunStore:
         """Start a new run in `folder`, which must not hold one yet. Raises `StoreError`.
 
         `also` goes into `run.yaml`: `solutions`, how many the run is about; `merged_from`, what other runs were.
+        What `authors` say goes there too.
         """
         if is_run(folder):
             raise StoreError(f"{folder}: holds a run already; name another, or continue the run with eval --resume")
         head = {"config": dict(config), "environment": dict(environment), **also}
+        _introduce(head, authors or {})
         made, descriptor = not folder.exists(), None
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -95,9 +104,16 @@ class RunStore:
         return cls(folder, lines=[], notes=(), descriptor=descriptor, made=made)
 
     @classmethod
-    def resume(cls, folder: Path, *, config: Mapping[str, Any], asked: Collection[Identity] | None = None) -> RunStore:
+    def resume(
+        cls,
+        folder: Path,
+        *,
+        config: Mapping[str, Any],
+        asked: Collection[Identity] | None = None,
+        authors: Mapping[str, Author] | None = None,
+    ) -> RunStore:
         """Continue the run in `folder`. `asked` are the solutions that this call is about, which the run is then about
-        as well: `solutions` in `run.yaml` counts them.
+        as well: `solutions` in `run.yaml` counts them. What `authors` say takes the place of what they said before.
 
         Raises `StoreError` where there is none, where another process is writing it, or where a setting that decides
         verdicts differs from the run's.
@@ -123,6 +139,7 @@ class RunStore:
             head.setdefault("format", RUN_FORMAT)
             if asked is not None:
                 head["solutions"] = _solutions(head, config, {record.identity for record in records}, asked)
+            _introduce(head, authors or {})
             head["resumed_at"] = [*_entries(head, "resumed_at"), timestamp()]
             _write_run_yaml(folder, head)
         except BaseException as error:
@@ -207,6 +224,17 @@ class RunStore:
         head = self.head
         try:
             head["sessions"] = [*_entries(head, "sessions"), {"ended_at": timestamp(), **value}]
+            _write_run_yaml(self.folder, head)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
+
+    def note_author(self, author: Author) -> None:
+        """Write what an author says into `run.yaml`, if it does not stand there. Raises `StoreUnavailable`."""
+        head = self.head
+        if authors_in(head).get(author.name) == author:
+            return
+        _introduce(head, {author.name: author})
+        try:
             _write_run_yaml(self.folder, head)
         except OSError as error:
             raise StoreUnavailable(f"{self.folder}: can't be written: {error.strerror or error}") from error
@@ -320,6 +348,13 @@ def _entries(head: Mapping[str, Any], name: str) -> list[Any]:
     """The list below a key of `run.yaml`; empty where something else stands there."""
     held = head.get(name)
     return list(held) if isinstance(held, list) else []
+
+
+def _introduce(head: dict[str, Any], authors: Mapping[str, Author]) -> None:
+    """Add to a `run.yaml` what these authors say; without any it stays as it is."""
+    if authors:
+        held = {**authors_in(head), **authors}
+        head["authors"] = {name: held[name].to_json() for name in sorted(held)}
 
 
 def _solutions(

@@ -182,6 +182,26 @@ def test_results_are_kept_where_asked_for_and_continued(tmp_path: Path) -> None:
     assert RunStore.open(run).log_path(records[1].solution).is_file()
 
 
+def test_what_an_author_says_is_kept_with_the_results(tmp_path: Path) -> None:
+    for name, text in (("ann", "model: m-1\n"), ("bob", "model: [\n")):
+        file = tmp_path / "solutions" / name / "level1" / "19_broken.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(BROKEN)
+        (file.parent.parent / "author.yaml").write_text(text)
+    run = tmp_path / "run"
+    with Harness(device="host", results=run) as mine:
+        mine.evaluate(PROBLEM, tmp_path / "solutions/ann/level1/19_broken.py", author="ann", name="a")
+        mine.evaluate(PROBLEM, tmp_path / "solutions/ann/level1/19_broken.py", author="cid", name="a")
+        mine.evaluate(PROBLEM, BROKEN, author="dan", name="a")
+        with pytest.warns(UserWarning, match=r"bob/author\.yaml: not valid YAML"):
+            mine.evaluate(PROBLEM, tmp_path / "solutions/bob/level1/19_broken.py", author="bob", name="a")
+        # Told once: warnings are errors in these tests.
+        mine.evaluate(PROBLEM, tmp_path / "solutions/bob/level1/19_broken.py", author="bob", name="b")
+    held = RunStore.open(run)
+    assert {record.author for record in held.records()} == {"ann", "bob", "cid", "dan"}
+    assert held.head["authors"] == {"ann": {"display_name": None, "model": "m-1", "notes": None}}
+
+
 def test_a_result_that_comes_while_it_is_closed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delivering, go_on = threading.Event(), threading.Event()
     tail = session._tail

@@ -16,8 +16,8 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "calibration census claims comparing comparison comparison_kernel comparison_real datasheets defences "
-    "digest digest_kernel disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy "
+    "pure": "authors calibration census claims comparing comparison comparison_kernel comparison_real datasheets "
+    "defences digest digest_kernel disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy "
     "parsing patterns policies precision queues readings reports rewards roofline rounding sanitizers scoring screen "
     "sizes slicing stats stopping structure trees variants wire work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "

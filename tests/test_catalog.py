@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from harness.authors import Author
 from harness.catalog import (
     Catalog,
     CatalogError,
@@ -17,6 +18,7 @@ from harness.catalog import (
     load_problems,
     solution_path,
 )
+from harness.catalog.solutions import MAX_AUTHOR_BYTES
 from harness.model import PrecisionClass, Status
 
 PROBLEM = """\
@@ -499,26 +501,52 @@ class TestAuthors:
         write(tmp_path / "s/ann/level1/16_a.py")
         write(tmp_path / "s/bob/level1/16_a.py")
         write(tmp_path / "s/ann/author.yaml", "display_name: Ann B.\nmodel: m-1\n")
-        authors = find_authors(find_solutions([tmp_path / "s"], catalog))
-        assert (authors["ann"].display_name, authors["ann"].model) == ("Ann B.", "m-1")
-        assert authors["bob"].display_name == "bob"
+        authors, wrong = find_authors(find_solutions([tmp_path / "s"], catalog))
+        assert authors == {"ann": Author(name="ann", display_name="Ann B.", model="m-1")}, "bob has no file"
+        assert not wrong
 
-    @pytest.mark.parametrize("text", ["- a\n", "model: 3\n", "name: x\n", "{", "model: !!python/name:os\n"])
+    def test_the_folder_of_a_kernelbench_run_may_have_one(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "runs/my_model/level_1_problem_16_sample_0_kernel.py")
+        write(tmp_path / "runs/my_model/author.yaml", "model: m-1\nnotes:\n")
+        authors, _ = find_authors(find_solutions([tmp_path / "runs"], catalog))
+        assert authors == {"my_model": Author(name="my_model", model="m-1")}
+
+    def test_whose_folder_it_is_says_it(self, tmp_path: Path, catalog: Catalog) -> None:
+        write(tmp_path / "s/ann/level1/16_a.py")
+        write(tmp_path / "s/ann/author.yaml", "model: m-1\n")
+        assert find_authors(find_solutions([tmp_path / "s"], catalog, author="bob")) == ({}, [])
+
+    def test_what_is_no_small_file_of_the_folder_is_not_read(self, tmp_path: Path, catalog: Catalog) -> None:
+        for name in ("ann", "bob", "cid", "dan"):
+            write(tmp_path / f"s/{name}/level1/16_a.py")
+        (tmp_path / "s/ann/author.yaml").symlink_to(write(tmp_path / "secret.yaml", "model: m-1\n"))
+        write(tmp_path / "s/bob/author.yaml", "notes: " + "x" * MAX_AUTHOR_BYTES)
+        os.mkfifo(tmp_path / "s/cid/author.yaml")
+        (tmp_path / "s/dan/author.yaml").symlink_to("author.yaml")
+        authors, wrong = find_authors(find_solutions([tmp_path / "s"], catalog))
+        assert not authors
+        assert [line.split("/")[-2] for line in wrong] == ["ann", "bob", "cid", "dan"]
+        assert "a link that leads elsewhere" in wrong[0]
+        assert f"more than {MAX_AUTHOR_BYTES} bytes" in wrong[1]
+
+    @pytest.mark.parametrize("text", ["", "- a\n", "model: 3\n", "name: x\n", "{", "model: !!python/name:os\n"])
     def test_wrong_files_are_named(self, tmp_path: Path, catalog: Catalog, text: str) -> None:
         write(tmp_path / "s/ann/level1/16_a.py")
         write(tmp_path / "s/ann/author.yaml", text)
         write(tmp_path / "s/bob/level1/16_a.py")
         found = find_solutions([tmp_path / "s"], catalog)
         assert [item.author for item in found] == ["ann", "bob"], "it stops nobody's evaluation"
-        assert "author.yaml" in findings(find_authors, found)[0]
+        authors, (told,) = find_authors(found)
+        assert "author.yaml: " in told
+        assert not authors
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
 def test_yaml_that_nests_without_end_ends_no_process(root: Path, tmp_path: Path, opening: str) -> None:
     """libyaml's parser would use up the stack."""
     write(tmp_path / "s/ann/level1/16_a.py")
-    write(tmp_path / "s/ann/author.yaml", opening * 200_000)
-    (told,) = findings(find_authors, find_solutions([tmp_path / "s"], load_problems(root)))
+    write(tmp_path / "s/ann/author.yaml", opening * 15_000)
+    _, (told,) = find_authors(find_solutions([tmp_path / "s"], load_problems(root)))
     assert "author.yaml: not valid YAML: " in told
 
 
@@ -527,7 +555,7 @@ def test_yaml_whose_merges_multiply_is_refused(root: Path, tmp_path: Path) -> No
     lines = ["m0: &m0 {x: 1}"]
     lines += [f"m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * 10)}]}}" for level in range(1, 8)]
     write(tmp_path / "s/ann/author.yaml", "\n".join(lines))
-    (finding,) = findings(find_authors, find_solutions([tmp_path / "s"], load_problems(root)))
+    _, (finding,) = find_authors(find_solutions([tmp_path / "s"], load_problems(root)))
     assert "author.yaml: not valid YAML: more than 100000 keys" in finding
 
 

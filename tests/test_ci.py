@@ -167,6 +167,28 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
     assert item["compared_with_base"]["before"] == "passed"
 
 
+def test_what_authors_say_is_taken_from_the_base(repo: Repo, call: Call, tmp_path: Path) -> None:
+    repo.write("solutions/ann/author.yaml", "display_name: Ann B.\nmodel: m-1\n")
+    repo.commit()
+    repo.branch("renamed")
+    repo.write("solutions/ann/author.yaml", "display_name: Somebody else\n")
+    repo.write("solutions/ann/level1/19_new.py", BROKEN)
+    repo.write("solutions/bob/author.yaml", "display_name: Ann B.\n")
+    repo.write("solutions/bob/level1/19_new.py", BROKEN)
+    repo.commit()
+    assert call() == 1
+    assert document(tmp_path)["ignored"] == ["solutions/ann/author.yaml", "solutions/bob/author.yaml"]
+    with (tmp_path / "out" / "leaderboard.csv").open() as stream:
+        said = {row["author"]: (row["display_name"], row["model"]) for row in csv.DictReader(stream)}
+    assert said == {"ann": ("Ann B.", "m-1"), "bob": ("", "")}
+    assert "| ann | Ann B. | m-1 |" in (tmp_path / "out" / "summary.md").read_text()
+
+    repo.git("rm", "-qf", "solutions/ann/author.yaml")
+    repo.write("solutions/ann/author.yaml/level1/19_odd.py", BROKEN)
+    repo.commit()
+    assert call(out="folder") == 1, "a folder of that name is in nobody's way"
+
+
 def test_a_branch_without_solutions_has_nothing_to_score(repo: Repo, call: Call, tmp_path: Path) -> None:
     repo.branch("docs")
     repo.write("README.md", "words\n")

@@ -46,7 +46,8 @@ def test_the_problems_of_the_examples_have_a_solution_that_is_not_broken() -> No
 
 
 def test_authors_introduce_themselves() -> None:
-    authors = find_authors(list(EXAMPLES.values()))
+    authors, findings = find_authors(list(EXAMPLES.values()))
+    assert not findings
     assert set(authors) == {"naive", "optimised", "broken"}
     assert all(held.notes for held in authors.values())
 

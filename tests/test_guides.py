@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from harness import Harness
+from harness.authors import AUTHOR_TEXTS
 from harness.catalog import load_problems
 from harness.ci import read_gates
 from harness.cli import main
@@ -440,6 +441,7 @@ def test_what_the_guides_say_in_yaml_is_read(place: Path) -> None:
     assert (gates.minimum_speedup, gates.regression_tolerance) == (1.0, 0.02)
     problem = load_problems(place / "my_problems")["level1/7"]
     assert {"full", "small", "odd"} == set(problem.workloads)
+    assert set(yaml.safe_load(code_in("results.md", "yaml")[0])) == set(AUTHOR_TEXTS)
 
 
 def test_the_example_for_a_solution_is_judged_right_by_the_guide_about_problems(place: Path) -> None:

@@ -19,7 +19,7 @@ from harness.build import BuildOutcome, default_root
 from harness.catalog import CatalogError
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
-from harness.events import SolutionFinished
+from harness.events import Noted, SolutionFinished
 from harness.executors import Built, ExecutorError, Order, Slot
 from harness.executors.local import LocalExecutor
 from harness.judging import where_unjudged
@@ -111,6 +111,34 @@ def test_each_has_its_record_and_resume_evaluates_only_what_is_missing(config: R
             Status.runtime_error,
         }
         assert len(store.records()) == store.head["solutions"] == len(EXPECTED)
+
+
+def test_what_authors_say_is_in_the_run_and_a_broken_file_is_told_once(config: RunConfig, tmp_path: Path) -> None:
+    said = {"ann": "model: m-1\n", "bob": "model: [\n", "cid": None}
+    for name, text in said.items():
+        folder = tmp_path / "more" / name
+        (folder / "level1").mkdir(parents=True)
+        (folder / "level1" / "19_torn.py").write_text("class ModelNew(\n")
+        (folder / "level1" / "19_torn_too.py").write_text("class ModelNew(\n")
+        if text is not None:
+            (folder / "author.yaml").write_text(text)
+    events: list[object] = []
+    asked = replace(config, paths=(tmp_path / "more",))
+    summary = evaluate_run(asked, environment=collect(), on_event=events.append)
+    assert {record.status for record in summary.records} == {Status.syntax_error}
+    assert {record.author for record in summary.records} == set(said)
+    assert RunStore.open(config.run_dir).head["authors"] == {
+        "ann": {"display_name": None, "model": "m-1", "notes": None}
+    }
+    (note,) = [event for event in events if isinstance(event, Noted)]
+    assert str(tmp_path / "more" / "bob" / "author.yaml") in note.message
+
+    (tmp_path / "more" / "bob" / "author.yaml").write_text("display_name: Bob\n")
+    (tmp_path / "more" / "ann" / "author.yaml").write_text("- \n")
+    resumed = evaluate_run(replace(asked, resume=True), environment=collect())
+    assert resumed.skipped == len(summary.records)
+    held = RunStore.open(config.run_dir).head["authors"]
+    assert (held["ann"]["model"], held["bob"]["display_name"]) == ("m-1", "Bob")
 
 
 class _Noting(LocalExecutor):

@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 import threading
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,7 +25,7 @@ from typing import Literal, Self
 
 from harness.api.flow import Flow
 from harness.api.result import Result
-from harness.catalog import Catalog, CatalogError, load_problems, solution_text
+from harness.catalog import Catalog, CatalogError, find_authors, load_problems, solution_text
 from harness.catalog.solutions import MAX_SOURCE_BYTES
 from harness.conductor import Work
 from harness.config import AuditMode, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
@@ -42,7 +43,7 @@ from harness.model import (
     digest_text,
 )
 from harness.planning import Job
-from harness.runs import is_run, new_run_id
+from harness.runs import StoreError, is_run, new_run_id
 from harness.store import RunStore
 
 Timing = Literal["quick", "full"]
@@ -150,6 +151,7 @@ class Harness:
         self._flow: Flow | None = None
         self._folder: Path | None = None
         self._store: RunStore | None = None
+        self._introduced: set[str] = set()
         self._catalog: Catalog | None = None
         self._closed = False
 
@@ -193,6 +195,8 @@ class Harness:
             workload=sizes,
         )
         flow, folder = self._started()
+        if isinstance(source, Path):
+            self._introduce(replace(job.solution, path=source))
         work = Work(job=job, log_path=folder / f"{next(self._numbers)}.log")
         future: Future[Result] = Future()
         try:
@@ -291,6 +295,20 @@ class Harness:
         if is_run(folder):
             return RunStore.resume(folder, config=settings)
         return RunStore.create(folder, config=settings, environment=self._environment.to_json())
+
+    def _introduce(self, solution: Solution) -> None:
+        """Note in the run that is kept, once an author, what the `author.yaml` beside a solution's file says."""
+        with self._lock:
+            if self._store is None or solution.author in self._introduced:
+                return
+            self._introduced.add(solution.author)
+            authors, findings = find_authors([solution])
+            # Nobody's solution waits for it; what is wrong with the disk, the first record will tell.
+            with suppress(StoreError):
+                for author in authors.values():
+                    self._store.note_author(author)
+        for finding in findings:
+            warnings.warn(f"what an author says is left out: {finding}", stacklevel=3)
 
     def _delivered(self, work: Work, record: Record) -> Result:
         log = _tail(work.log_path)

@@ -7,10 +7,9 @@ Trusted side. Files are read as text: nothing of a problem or a solution is impo
 
 from harness.catalog.needs import unmet_need
 from harness.catalog.problems import Catalog, CatalogError, UnreadableProblem, load_problems
-from harness.catalog.solutions import Author, find_authors, find_solutions, solution_path, solution_text
+from harness.catalog.solutions import find_authors, find_solutions, solution_path, solution_text
 
 __all__ = [
-    "Author",
     "Catalog",
     "CatalogError",
     "UnreadableProblem",

@@ -1,7 +1,7 @@
 """Solution files and folders, read into `Solution` values, with problem and author taken from the path.
 
-Imports the vocabulary and `catalog.problems`; trusted side, reading untrusted files: as bounded text, never through a
-link that leaves the folder that was asked for, and with names that are safe to print and to use in a path.
+Imports the vocabulary, `authors` and `catalog.problems`; trusted side, reading untrusted files: as bounded text, never
+through a link that leaves the folder that was asked for, and with names that are safe to print and to use in a path.
 
 What a path says:
 
@@ -10,7 +10,7 @@ What a path says:
     <folder>/<run>/level_1_problem_16_sample_0_kernel.py    KernelBench's name: level1/16, sample 0, author <run>
     anything.py                                         `--problem` says which; the author is "local" unless given
 
-`<author>/author.yaml` is optional: `display_name`, `model`, `notes`, all texts.
+`<author>/author.yaml` (`<run>/author.yaml`) is optional: `display_name`, `model`, `notes`, all texts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.authors import AUTHOR_TEXTS, Author, author_of
 from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
-from harness.model import Failure, Solution, Status
+from harness.model import Failure, Solution, Status, one_line
 from harness.texts import NotText, as_text, read_yaml, reason_of
 
 MAX_SOURCE_BYTES = 4 * 2**20
@@ -33,22 +34,14 @@ LOCAL_AUTHOR = "local"
 """Author of a file whose path names none."""
 
 AUTHOR_FILE = "author.yaml"
-_AUTHOR_KEYS = ("display_name", "model", "notes")
+MAX_AUTHOR_BYTES = 64 * 2**10
+"""Largest `author.yaml` that is read; real ones have a few lines."""
+
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,99}")
 _KERNELBENCH_FILE = re.compile(r"level_?(\d+)_problem_(\d+)_sample_(\d+)(?:_kernel)?\.py")
 _SAMPLE = re.compile(r"(?:^|[_-])sample[_-]?(\d{1,9})(?=$|[_-])")
 _SKIPPED = re.compile(r"[._].*|conftest\.py")
 _SHAPES = "<author>/level1/16_name.py or level_1_problem_16_sample_0_kernel.py"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
-    """What an `author.yaml` says. `name` is the folder's."""
-
-    name: str
-    display_name: str
-    model: str = ""
-    notes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +97,22 @@ def find_solutions(
     return solutions
 
 
-def find_authors(solutions: Sequence[Solution]) -> dict[str, Author]:
-    """What the `author.yaml` files beside these solutions say, by author; a plain entry for those without one.
+def find_authors(solutions: Sequence[Solution]) -> tuple[dict[str, Author], list[str]]:
+    """What the `author.yaml` files of these solutions' authors say, by author, and what is wrong with those that can't
+    be read, one line each; an author without a (readable) one is in neither. Never raises: what an author wrote there
+    must not keep solutions from being judged.
 
-    Raises `CatalogError` for a file that can't be read. Not looked at by `find_solutions`: what an author wrote there
-    must not keep the solutions of others from being judged.
+    Where two folders of one name say different things, that counts whose solution comes later.
     """
-    authors = {held.author: Author(name=held.author, display_name=held.author) for held in solutions}
-    for held in solutions:
-        folder = Path(os.path.abspath(held.path)).parent.parent
-        if folder.name == held.author and (folder / AUTHOR_FILE).is_file():
-            authors[held.author] = _read_author(folder / AUTHOR_FILE, held.author)
-    return authors
+    places = {place: held.author for held in solutions if (place := _author_file(held)) is not None}
+    authors: dict[str, Author] = {}
+    findings = []
+    for path, name in places.items():
+        try:
+            authors[name] = _read_author(path, name)
+        except (OSError, ValueError, RuntimeError) as error:  # the last: a link that leads to itself
+            findings.append(f"{_printable(path)}: {one_line(reason_of(error))}")
+    return authors, findings
 
 
 def solution_path(folder: Path, author: str, problem: str, *, name: str, sample: int | None = None) -> Path:
@@ -244,23 +241,28 @@ def _clashes(solutions: Sequence[Solution]) -> list[str]:
     return findings
 
 
+def _author_file(solution: Solution) -> Path | None:
+    """The `author.yaml` in the folder that this solution's author is named after, where there is one."""
+    # <author>/level1/16_naive.py, or <run>/level_1_problem_16_sample_0_kernel.py
+    nearest = list(Path(os.path.abspath(solution.path)).parents)[:2]
+    named = [folder / AUTHOR_FILE for folder in reversed(nearest) if folder.name == solution.author]
+    return next((path for path in named if os.path.lexists(path)), None)
+
+
 def _read_author(path: Path, name: str) -> Author:
-    try:
-        if path.stat().st_size > MAX_SOURCE_BYTES or not path.resolve().is_relative_to(path.parent.resolve()):
-            raise ValueError("too large, or a link that leads elsewhere")
-        held = read_yaml(path)
-    except (OSError, ValueError) as error:
-        raise CatalogError([f"{path}: {reason_of(error)}"]) from error
+    """Raises `OSError`, and `ValueError` saying what is wrong."""
+    if not path.resolve().is_relative_to(path.parent.resolve()):
+        raise ValueError("a link that leads elsewhere")
+    if not path.is_file():
+        raise ValueError("it is not a regular file")
+    if path.stat().st_size > MAX_AUTHOR_BYTES:
+        raise ValueError(f"it has more than {MAX_AUTHOR_BYTES} bytes")
+    held = read_yaml(path)
     if not isinstance(held, dict) or any(
-        key not in _AUTHOR_KEYS or not isinstance(text, str) for key, text in held.items()
+        key not in AUTHOR_TEXTS or not isinstance(text, str | None) for key, text in held.items()
     ):
-        raise CatalogError([f"{path}: it has texts under {', '.join(_AUTHOR_KEYS)} and nothing else"])
-    return Author(
-        name=name,
-        display_name=held.get("display_name", name),
-        model=held.get("model", ""),
-        notes=held.get("notes", ""),
-    )
+        raise ValueError(f"it has texts under {', '.join(AUTHOR_TEXTS)} and nothing else")
+    return author_of(name, held)
 
 
 def _within(path: Path, given: Path) -> bool:

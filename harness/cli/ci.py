@@ -20,17 +20,18 @@ import typer
 
 from harness import ci, environment
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
-from harness.catalog.solutions import MAX_SOURCE_BYTES
+from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
 from harness.ci.revision import REGULAR, Entry
 from harness.cli.evaluate import Evaluate, carry_out
 from harness.cli.output import Json, option, print_json, print_text, put, ready_cache, say
+from harness.cli.results import known_authors
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import MachineError
 from harness.model import Baseline, DeviceKind, Record, Solution
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.runs import StoreError, find_runs, new_run_id
-from harness.scoring import By, leaderboard
+from harness.scoring import By, LeaderboardRow, leaderboard
 from harness.store import RunStore, write_whole
 
 GATES = ".ci/gates.yaml"
@@ -101,6 +102,7 @@ def ci_command(
         # Results know a solution by the end of its path: none may take the name of another that is there already.
         taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
         found, rejected = _submitted(repo, entries, submitted, catalog, taken)
+        _write_introductions(repo, base_commit, found, submitted)
         settled = _settled(
             rules,
             trusted / problems,
@@ -124,7 +126,7 @@ def ci_command(
             except MachineError as error:
                 fault = str(error)
                 say(f"harness: {fault}")
-        base_records = _records_below(trusted / results)
+        base_records, before = _records_below(trusted / results)
         verdict = ci.give_verdict(
             records,
             paths={
@@ -142,7 +144,9 @@ def ci_command(
             ignored=ignored,
             fault=fault,
         )
-    _publish(verdict, base_records, records, out, settled)
+    authors = known_authors([*before, *([RunStore.open(settled.run_dir)] if records else [])])
+    rows = leaderboard([*base_records, *records], by=By.author, authors=authors)
+    _publish(verdict, rows, records, out, settled)
     if in_actions:
         # Where standard output holds JSON for a program, the messages' stream, which GitHub reads as well.
         (sys.stderr if as_json else sys.stdout).write("".join(f"{line}\n" for line in ci.github_annotations(verdict)))
@@ -230,6 +234,14 @@ def _submitted(
     return found, rejected
 
 
+def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solution], into: Path) -> None:
+    """What the authors of submitted solutions say of themselves, from the base, to where the run looks for it."""
+    folders = {folder for item in found for folder in item.path.relative_to(into).parents[:2]}
+    entries = repo.entries(base, sorted((folder / AUTHOR_FILE).as_posix() for folder in folders)) if folders else []
+    # The branch may hold a folder of that name.
+    repo.write([entry for entry in entries if not (into / entry.path).exists()], into)
+
+
 def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
     """The run's configuration. Where the device times, the baseline that the rules name is measured beside eager."""
     found = environment.collect()
@@ -270,9 +282,10 @@ def _evaluated(run: Evaluate | None, settled: RunConfig, *, quiet: bool) -> list
     return list(RunStore.open(settled.run_dir).records())
 
 
-def _records_below(folder: Path) -> list[Record]:
-    """The records of the base's committed runs. One that can't be read is told and left out."""
+def _records_below(folder: Path) -> tuple[list[Record], list[RunStore]]:
+    """The records of the base's committed runs, and the runs. One that can't be read is told and left out."""
     records: list[Record] = []
+    stores = []
     for run in find_runs(folder):
         try:
             store = RunStore.open(run)
@@ -280,19 +293,19 @@ def _records_below(folder: Path) -> list[Record]:
         except StoreError as error:
             say(f"note: {run.name} of the base's results is left out: {error}")
             continue
+        stores.append(store)
         for note in store.notes:
             say(f"note: {run.name} of the base's results: {note}")
-    return records
+    return records, stores
 
 
 def _publish(
     verdict: ci.Verdict,
-    before: Sequence[Record],
+    rows: Sequence[LeaderboardRow],
     records: Sequence[Record],
     out: Path,
     settled: RunConfig,
 ) -> None:
-    rows = leaderboard([*before, *records], by=By.author)
     page = ci.summary(verdict, board.markdown(rows, By.author) if rows else "")
     document = {**verdict.to_json(), "run": f"runs/{settled.run_id}" if records else None}
     for name, text in (

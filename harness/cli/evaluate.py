@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from harness import environment
+from harness.authors import authors_in
 from harness.cli.output import (
     INTERRUPTED,
     UNABLE,
@@ -232,10 +233,11 @@ def _show_summary(settled: RunConfig, done: Ran) -> None:
     from harness.scoring import By, leaderboard
 
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
-    records = RunStore.open(settled.run_dir).records()
+    store = RunStore.open(settled.run_dir)
+    records, authors = store.records(), authors_in(store.head)
     # One author's rows would be one row.
     by = By.author if len({item.author for item in records}) > 1 else By.solution
-    put("Leaderboard", board.table(leaderboard(records, by=by), by, most=CLOSING_ROWS))
+    put("Leaderboard", board.table(leaderboard(records, by=by, authors=authors), by, most=CLOSING_ROWS))
     say(f"everything about one of them: harness show {shlex.quote(str(settled.run_dir))} SOLUTION")
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
-from harness.cli.results import find, log_of, recorded_baseline, source_roots
+from harness.cli.results import find, known_authors, log_of, recorded_baseline, source_roots
 from harness.comparing import compare_runs
 from harness.feedback import feedback
 from harness.report import figures
@@ -82,7 +82,13 @@ def report_command(
         say(f"no figures in the page: {figures.MissingPlots()}")
         no_figures = True
     page = render(
-        items, title=title, made_at=timestamp(), changes=changes, baseline=baseline, with_figures=not no_figures
+        items,
+        title=title,
+        made_at=timestamp(),
+        changes=changes,
+        baseline=baseline,
+        with_figures=not no_figures,
+        authors=known_authors(stores),
     )
     write_whole(output, page.encode("utf-8"))
     if as_json:

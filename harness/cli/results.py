@@ -6,13 +6,14 @@ Outside layer; trusted side. Reads results, starts nothing.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.authors import Author, authors_of_runs
 from harness.cli.output import Json, one_form, opened, option, print_json, print_text, put, say
 from harness.feedback import feedback as feedback_text
 from harness.merging import merge
@@ -67,7 +68,8 @@ def show_command(
     if as_json:
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
-        put(*(terminal.record_page(item, log) for item, log in chosen))
+        authors = known_authors([store])
+        put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in chosen))
 
 
 def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None, as_json: bool) -> None:
@@ -147,11 +149,12 @@ def leaderboard_command(
     """
     to_stdout = csv is not None and csv == Path("-")
     one_form({"--json": as_json, "--markdown": markdown, "--csv -": to_stdout})
-    records: list[Record] = []
-    for run in find(runs):
-        records += opened(run).records()
+    stores = [opened(run) for run in find(runs)]
+    records = [record for store in stores for record in store.records()]
     baseline = recorded_baseline(baseline, records)
-    rows = leaderboard(records, by=by, metric=metric, baseline=baseline, selection=samples)
+    rows = leaderboard(
+        records, by=by, metric=metric, baseline=baseline, selection=samples, authors=known_authors(stores)
+    )
     if csv is not None and not to_stdout:
         write_whole(csv, report_csv.leaderboard(rows).encode("utf-8"))
         say(f"{len(rows)} rows written to {csv}")
@@ -163,6 +166,18 @@ def leaderboard_command(
         print_text(board.markdown(rows, by))
     else:
         put(board.table(rows, by))
+
+
+def known_authors(stores: Iterable[RunStore]) -> dict[str, Author]:
+    """What the authors of these runs say of themselves. A `run.yaml` that can't be read is told, and stops nothing:
+    records stand for themselves."""
+    heads = []
+    for store in stores:
+        try:
+            heads.append(store.head)
+        except StoreError as error:
+            say(f"what its authors say is left out: {error}")
+    return authors_of_runs(heads)
 
 
 def recorded_baseline(typed: str, records: Sequence[Record]) -> str:

@@ -2,6 +2,10 @@
 
 Pure; imports `scoring`, the vocabulary and `report`. Both forms show the same cells, group after group: device,
 processor, workload and baseline are the heading, so that no reader compares across them. Texts are a submission's.
+
+What authors say of themselves (display name, model) has columns of its own where any said it, on pages that scroll. A
+terminal has no room for more columns: there it stands in brackets behind the author, or, where rows are not authors',
+in lines below the table.
 """
 
 from __future__ import annotations
@@ -101,6 +105,46 @@ CELLS: Mapping[By, Mapping[str, Cell]] = {
 """Heading -> cell, for each kind of row."""
 
 
+SAID: Mapping[str, str] = {"author's name": "display_name", "model": "model"}
+"""Heading -> field of what authors say of themselves."""
+
+WHOSE: Mapping[By, str] = {By.author: "author", By.problem: "best solution", By.solution: "solution"}
+"""The cell that what an author says stands behind."""
+
+MAX_INTRODUCED = 10
+"""Authors with a line of their own below a table on the terminal."""
+
+
+def columns(by: By, rows: Sequence[LeaderboardRow]) -> dict[str, Cell]:
+    """Heading -> cell for these rows on a page that scrolls: those of `SAID` only where an author said it."""
+    said = {name: _text(field) for name, field in SAID.items() if any(getattr(row, field) for row in rows)}
+    held: dict[str, Cell] = {}
+    for name, cell in CELLS[by].items():
+        held |= {name: cell, **(said if name == WHOSE[by] else {})}
+    return held
+
+
+def _introduction(row: LeaderboardRow) -> str:
+    """What the author of a row says, in a few words; empty where that is no more than the author's name."""
+    called = row.display_name
+    if called is not None and called.casefold() == (row.author or "").casefold():
+        called = None
+    return "; ".join(show.line(text, 40) for text in (called, row.model) if text)
+
+
+def _introduced_author(row: LeaderboardRow) -> str:
+    said = "" if row.status is Status.disqualified else _introduction(row)
+    return f"{_author(row)} ({said})" if said else _author(row)
+
+
+def _introductions(rows: Sequence[LeaderboardRow]) -> list[str]:
+    """A line for each author of these rows who said anything."""
+    said = {row.author: said for row in rows if row.author and (said := _introduction(row))}
+    lines = [f"{show.line(author, 100)}: {text}" for author, text in said.items()]
+    more = [f"… {len(lines) - MAX_INTRODUCED} more: --by author has them"] if len(lines) > MAX_INTRODUCED else []
+    return lines[:MAX_INTRODUCED] + more
+
+
 def heading(group: LikeGroup) -> str:
     """What the rows below it share."""
     processor = show.line(group.processor, 80)
@@ -123,9 +167,12 @@ def table(rows: Sequence[LeaderboardRow], by: By, *, most: int = MAX_ROWS) -> Re
         made = Table(box=SIMPLE_HEAD, title=Text(heading(group)), title_justify="left", pad_edge=False)
         for name in CELLS[by]:
             made.add_column(name, overflow="fold", justify="right" if name == "rank" else "left")
+        cells = {**CELLS[by], "author": _introduced_author} if by is By.author else CELLS[by]
         for row in held[:most]:
-            made.add_row(*(Text(cell(row)) for cell in CELLS[by].values()))
+            made.add_row(*(Text(cell(row)) for cell in cells.values()))
         parts.append(Fitting(made))
+        if by is not By.author:
+            parts += [Text(line, style="dim") for line in _introductions(held[:most])]
         if len(held) > most:
             whole = f"harness leaderboard --by {by.value}, with --csv or --json, has them"
             parts.append(Text(f"… {len(held) - most} more rows: {whole}"))
@@ -136,9 +183,11 @@ def markdown(rows: Sequence[LeaderboardRow], by: By) -> str:
     """As GitHub's Markdown tables."""
     parts = []
     for group, members in groupby(rows, key=lambda row: row.group):
-        names = list(CELLS[by])
+        held = list(members)
+        cells = columns(by, held)
+        names = list(cells)
         lines = [f"**{escape_markdown(heading(group))}**", "", markdown_row(names), markdown_row(["---"] * len(names))]
-        lines += [markdown_row([escape_markdown(cell(row)) for cell in CELLS[by].values()]) for row in members]
+        lines += [markdown_row([escape_markdown(cell(row)) for cell in cells.values()]) for row in held]
         parts.append("\n".join(lines))
     return "\n\n".join(parts or ["no records to rank"]) + "\n"
 

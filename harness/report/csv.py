@@ -18,6 +18,8 @@ as everywhere, and can't be taken for formulas by a spreadsheet.
     same_within                             filled where the speedup, widened by its noise floor, is none: the share
                                             within which solution and baseline are as fast (0.005 is 0.5 %)
     driver                                  of the GPU; rows that differ here are never ranked together
+    display_name, model                     what the author says of itself (author.yaml), where the runs tell of it;
+                                            `author` alone tells authors apart
 
 `author` rows have neither problem nor solution, `problem` rows have their best solution's author and name. Boards by
 author and by problem end, in each group, with one row a disqualified solution: status `disqualified`, no rank.
@@ -62,6 +64,8 @@ COLUMNS = (
     "precision",
     "same_within",
     "driver",
+    "display_name",
+    "model",
 )
 
 

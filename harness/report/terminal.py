@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from harness.authors import Author, authors_in
 from harness.doctor import Diagnosis
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.report import format as show
@@ -124,17 +125,37 @@ def records_table(records: Sequence[Record]) -> Table:
     return table
 
 
+def authors_table(authors: Sequence[Author]) -> Table:
+    """What authors say of themselves, one a row; no column that all leave empty."""
+    held: dict[str, list[str | None]] = {
+        "author": [author.name for author in authors],
+        "author's name": [author.display_name for author in authors],
+        "model": [author.model for author in authors],
+        "notes": [author.notes for author in authors],
+    }
+    held = {name: texts for name, texts in held.items() if any(texts)}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in held:
+        table.add_column(name, overflow="fold")
+    for texts in zip(*held.values(), strict=True):
+        table.add_row(*(Text(show.line(text or show.ABSENT, 600)) for text in texts))
+    return table
+
+
 def run_page(head: Mapping[str, Any], records: Sequence[Record], notes: Sequence[str]) -> RenderableType:
     """What a run was and how each of its solutions ended."""
     parts: list[RenderableType] = [Text(f"run {show.line(head.get('run_id', '(no run.yaml)'))}", style="bold")]
-    plain = {name: held for name, held in head.items() if name not in ("format", "run_id")}
+    plain = {name: held for name, held in head.items() if name not in ("format", "run_id", "authors")}
     parts += [Padding(details(plain), (0, 0, 0, 2))]
+    if authors := authors_in(head):
+        parts.append(Fitting(authors_table(list(authors.values())), named=1))
     parts += [Text(f"note: {show.line(note)}", style=NO_VERDICT) for note in notes]
     return Group(*parts, Fitting(records_table(records)))
 
 
-def record_page(record: Record, log: str | None) -> RenderableType:
-    """Everything known about one record; `log` is the text of its log file, compiler output included."""
+def record_page(record: Record, log: str | None, author: Author | None = None) -> RenderableType:
+    """Everything known about one record; `log` is the text of its log file, compiler output included, `author` what its
+    author says."""
     style = style_of(record.status)
     where = "host (CUDA sources on the CPU; no GPU time)" if record.device is DeviceKind.HOST else "cuda"
     heading = Text.assemble((f"{mark_of(record.status)} {record.status.value}", f"bold {style}"), "  ")
@@ -142,7 +163,11 @@ def record_page(record: Record, log: str | None) -> RenderableType:
     facts: dict[str, Any] = {"reason": record.reason, "meaning": show.explain(record.status)}
     if record.status is Status.passed:
         facts["speedup"] = result_of(record)
-    facts |= {"problem": record.problem, "author": record.author, "sample": record.sample}
+    facts |= {"problem": record.problem, "author": record.author}
+    if author is not None:
+        texts = {"author's name": author.display_name, "model": author.model}
+        facts |= {name: text for name, text in texts.items() if text}
+    facts["sample"] = record.sample
     facts |= {"device": where, "workload": record.workload, "labels": list(record.labels)}
     facts |= {"finished_at": record.finished_at, "wall_s": record.wall_s}
     facts |= {"solution_digest": record.solution_digest, "problem_digest": record.problem_digest}

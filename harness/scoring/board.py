@@ -1,6 +1,6 @@
 """Leaderboard rows: who is ranked, by what, who shares a rank, who is listed without one.
 
-Imports `model` and `scoring.scores`, which says what is compared with what. Pure.
+Imports `model`, `authors` and `scoring.scores`, which says what is compared with what. Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from harness.authors import Author
 from harness.model import Record, Status
 from harness.scoring.scores import EAGER, THRESHOLDS, Entry, LikeGroup, Selection, entries_of, merit, score, shares
 
@@ -39,8 +40,9 @@ class LeaderboardRow:
     Boards of authors and of problems end with a row for each disqualified solution, with its name, status and reason.
     For an author `speedup` is the geometric mean over the problems solved; for a problem it is its best solution's,
     whose author and name stand beside it. `floor` is its noise floor (a difference of logs), `same_within` the share
-    within which it is as fast as the baseline, where it is. `to_json` gives the columns of the CSV, in order; they are
-    a promise.
+    within which it is as fast as the baseline, where it is. `display_name` and `model` are what the author says of
+    itself, where that is known; `author` alone tells authors apart. `to_json` gives the columns of the CSV, in order;
+    they are a promise.
     """
 
     group: LikeGroup
@@ -62,6 +64,8 @@ class LeaderboardRow:
     unjudged: int
     fast_p: Mapping[float, float | None] = field(default_factory=dict)
     reason: str = ""
+    display_name: str | None = None
+    model: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -88,6 +92,8 @@ class LeaderboardRow:
             "precision": self.group.precision,
             "same_within": self.same_within,
             "driver": self.group.driver or None,
+            "display_name": self.display_name,
+            "model": self.model,
         }
 
 
@@ -99,6 +105,7 @@ def leaderboard(
     baseline: str = EAGER,
     selection: Selection = Selection.best,
     problems: Sequence[str] = (),
+    authors: Mapping[str, Author] | None = None,
 ) -> tuple[LeaderboardRow, ...]:
     """Rows over all groups, group after group, the ranked ones first.
 
@@ -106,7 +113,7 @@ def leaderboard(
     end with the disqualified solutions, a row each, unranked, with their reasons. By solution: one row a record, ranked
     within its problem, by the share of the speed of light where that is the `metric`, else by speedup. Rows whose
     intervals, widened by their noise floors, overlap that of the first of their rank share it ("1, 1, 3"); fast_1 and
-    sol tie on equal values.
+    sol tie on equal values. What `authors` (by name) say stands beside theirs, and changes no rank.
     """
     groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
@@ -123,7 +130,11 @@ def leaderboard(
             rows += _problem_rows(group, held)
         cheated = sorted((e for e in held if e.status is Status.disqualified), key=lambda e: (e.author, e.solution))
         rows += [_solution_row(group, entry) for entry in cheated]
-    return tuple(rows)
+    return tuple(_introduced(row, (authors or {}).get(row.author or "")) for row in rows)
+
+
+def _introduced(row: LeaderboardRow, author: Author | None) -> LeaderboardRow:
+    return row if author is None else replace(row, display_name=author.display_name, model=author.model)
 
 
 def _author_rows(

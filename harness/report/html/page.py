@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.authors import Author
 from harness.comparing import Differences
 from harness.model import Record, Status
 from harness.report import differences as report_differences
@@ -60,8 +61,10 @@ def render(
     changes: Changes | None = None,
     baseline: str = EAGER,
     with_figures: bool = True,
+    authors: Mapping[str, Author] | None = None,
 ) -> str:
-    """The page. `made_at` is told as it is given. Raises `MissingPlots` where figures can't be drawn."""
+    """The page. `made_at` is told as it is given; `authors` (by name) are what is known of them. Raises
+    `MissingPlots` where figures can't be drawn."""
     anchors = {id(item.record): f"s{number}" for number, item in enumerate(items)}
     records = [item.record for item in items]
     links = _links(items, anchors, baseline)
@@ -90,7 +93,7 @@ def render(
         groups=[
             {
                 "heading": heading(group),
-                "tables": boards(group, own, links, number),
+                "tables": boards(group, own, links, number, authors),
                 "figures": _figures(group, own, baseline, anchors, number) if with_figures else [],
             }
             for number, (group, own) in enumerate(groups.items())
@@ -104,6 +107,7 @@ def render(
                 source=item.source,
                 log=item.log,
                 feedback=item.feedback,
+                author=(authors or {}).get(item.record.author),
                 others=[
                     held
                     for held in others[item.record.problem, item.record.solution]

@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness.authors import Author
 from harness.model import Record
 from harness.report import format as show
 from harness.report.details import shown, unit_inside
@@ -36,8 +37,10 @@ def section(
     log: str | None,
     feedback: str,
     others: Sequence[tuple[str, str]],
+    author: Author | None = None,
 ) -> dict[str, Any]:
-    """What the template shows of one record. `others` are anchors and run names of the solution's other records."""
+    """What the template shows of one record. `author` is what its author says; `others` are anchors and run names
+    of the solution's other records."""
     return {
         "anchor": anchor,
         "name": show.line(record.solution, 200),
@@ -48,6 +51,7 @@ def section(
         "facts": [
             ("problem", show.line(record.problem, 60)),
             ("author", show.line(record.author, 100)),
+            *_said(author),
             ("run", show.line(run, 120)),
             ("where", _where(record)),
             ("finished", show.line(record.finished_at or show.ABSENT, 40)),
@@ -63,6 +67,12 @@ def section(
         "source": show.block(source, MAX_SOURCE_CHARS) if source is not None else None,
         "log": show.block(log, MAX_LOG_CHARS).strip("\n") if log else "",
     }
+
+
+def _said(author: Author | None) -> list[tuple[str, str]]:
+    """What an author says that belongs beside the name."""
+    texts = {} if author is None else {"author's name": author.display_name, "model": author.model}
+    return [(name, show.line(text, 100)) for name, text in texts.items() if text]
 
 
 def _where(record: Record) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.authors import Author
 from harness.comparing import Difference, Differences
 from harness.model import Record, Status
 from harness.report import differences as report_differences
 from harness.report import format as show
-from harness.report.board import CELLS
+from harness.report.board import Cell as Shown
+from harness.report.board import columns
 from harness.scoring import By, LeaderboardRow, LikeGroup, leaderboard
 
 
@@ -58,24 +60,32 @@ def tone_of(status: Status | None) -> str:
 
 
 def boards(
-    group: LikeGroup, records: Sequence[Record], links: Mapping[tuple[object, ...], str], number: int
+    group: LikeGroup,
+    records: Sequence[Record],
+    links: Mapping[tuple[object, ...], str],
+    number: int,
+    authors: Mapping[str, Author] | None = None,
 ) -> list[Table]:
-    """The leaderboards of one group of like records, by author, problem and solution."""
-    return [
-        Table(
-            id=f"g{number}-{by.value}",
-            title=TITLES[by],
-            columns=[(name, name in KEYS) for name in CELLS[by]],
-            rows=[_row(row, by, links) for row in leaderboard(records, by=by, baseline=group.baseline)],
+    """The leaderboards of one group of like records, by author, problem and solution, with what `authors` say."""
+    made = []
+    for by in By:
+        rows = leaderboard(records, by=by, baseline=group.baseline, authors=authors)
+        cells = columns(by, rows)
+        made.append(
+            Table(
+                id=f"g{number}-{by.value}",
+                title=TITLES[by],
+                columns=[(name, name in KEYS) for name in cells],
+                rows=[_row(row, cells, links) for row in rows],
+            )
         )
-        for by in By
-    ]
+    return made
 
 
-def _row(row: LeaderboardRow, by: By, links: Mapping[tuple[object, ...], str]) -> list[Cell]:
+def _row(row: LeaderboardRow, shown: Mapping[str, Shown], links: Mapping[tuple[object, ...], str]) -> list[Cell]:
     link = links.get((row.group, row.problem, row.author, row.solution), "")
     cells = []
-    for name, text in CELLS[by].items():
+    for name, text in shown.items():
         value = KEYS[name](row) if name in KEYS else None
         here = link if name in ("solution", "best solution") or (name == "author" and row.solution) else ""
         tone = tone_of(row.status) if name == "status" else ""
