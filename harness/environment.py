@@ -267,8 +267,12 @@ def find_nvcc() -> Path | None:
 
 
 def find_gxx() -> Path | None:
-    """The C++ compiler: what CXX names, else `g++` or `c++` on PATH."""
-    names: Sequence[str] = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++"]
+    """The C++ compiler: what CXX names (without a `ccache` before it: `build.attempt`), else `g++` or `c++` on PATH."""
+    named = os.environ.get("CXX", "")
+    launcher, _, behind = named.partition(" ")
+    if behind.strip() and Path(launcher).name == "ccache":
+        named = behind.strip()
+    names: Sequence[str] = [named] if named else ["g++", "c++"]
     return next((Path(found) for name in names if (found := shutil.which(name))), None)
 
 

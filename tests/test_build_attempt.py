@@ -47,6 +47,23 @@ def test_waiting_for_what_processes_are_forked_from_is_none_of_the_compilers_tim
     assert (ended.late, ended.exit_code, ended.load_error, ended.second_try) == (False, 0, None, True)
 
 
+def test_a_ccache_before_the_compilers_is_switched_off(folder: Path, tmp_path: Path) -> None:
+    """Its folder would be the build's own, and empty."""
+    asks: Command = ("sh", "-c", 'echo "disabled: $CCACHE_DISABLE"; exit 1')
+    with BuilderZygotes() as zygotes:
+        Attempt(
+            zygotes=zygotes,
+            sandbox="auto",
+            timeout_s=LIMIT_S,
+            spec=ExtensionSpec(name="tiny", cpp_sources=(WHOLE,)),
+            plan=Plan(commands=(asks,), product="tiny.so"),
+            folder=folder,
+            log_path=tmp_path / "log",
+            abandon=Abandon(),
+        ).run()
+    assert "disabled: 1" in (tmp_path / "log").read_text()
+
+
 def test_both_tries_share_one_limit(folder: Path, tmp_path: Path) -> None:
     ends: Command = ("sleep", "600")
     with BuilderZygotes() as zygotes:

@@ -186,6 +186,17 @@ def test_nvcc_is_looked_for_where_torch_looks(tmp_path: Path, monkeypatch: pytes
     assert env.nvcc_version(None) is None
 
 
+def test_the_compiler_behind_ccache_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "my-g++"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    for named in (str(compiler), f"ccache {compiler}", f"/usr/bin/ccache  {compiler}"):
+        monkeypatch.setenv("CXX", named)
+        assert env.find_gxx() == compiler
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert env.find_gxx() is None
+
+
 def test_limits_of_the_control_group_count(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     assert env._cgroup_values("memory.max", tmp_path)[-1] == "max"

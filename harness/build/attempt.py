@@ -1,6 +1,12 @@
 """The processes of one build: compilers, then the loader, and both once more where lean headers lacked something.
 
 Trusted side. Imports the toolchain's interface, `build.zygotes` and the vocabulary. What the processes say is a claim.
+
+Decision: no ccache. Flags and sources of a submission command the compilers here, so a folder of ccache's that builds
+share could be filled by one submission with objects that another is then scored by; a folder to each build is always
+empty. A shared one would find little anyway: of 92 CUDA sources in `solutions` no two are equal (whole modules that
+are, `build.cache` keeps), and g++ with precompiled headers is nothing that ccache keeps unless it is told to be lax.
+So a ccache that stands before the compilers is switched off: it would only copy into a folder that goes with the build.
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ _LOAD_S = 30.0
 _END_S = 5.0
 MEMORY_BYTES = 12 * 2**30
 DISK_BYTES = 4 * 2**30
+_NO_CCACHE = {"CCACHE_DISABLE": "1"}
 _LEAN_MAY_LACK = re.compile(r"undefined symbol: (?:\w+ for )?(?:at|c10|torch|pybind11)::")
 """A missing inline function of torch's own may come of lean headers; a missing function of the author's does not."""
 
@@ -165,5 +172,5 @@ class Attempt:
             max_memory_bytes=MEMORY_BYTES,
             max_disk_bytes=DISK_BYTES,
             max_log_bytes=MAX_LOG_CHARS,
-            env=self.plan.environ,
+            env={**_NO_CCACHE, **self.plan.environ},
         )
