@@ -7,7 +7,7 @@ the supervisor and never returns.
 Decision: own namespaces by system call, not bubblewrap, even where that is installed. bwrap starts its program by
 exec, which throws away the imported torch (3 to 5 s) that forking from a zygote exists for. The walls are the same
 (user, mount, pid, ipc, network and uts namespaces, a private root, no_new_privs, a seccomp filter), and as root this
-adds another user id, which bwrap does not. `probe` reports whether bwrap is there; nothing uses it.
+adds another user id, which bwrap does not.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Cause = Literal["exited", "signalled", "killed", "memory_limit", "machine_memory
 GIB = 1024**3
 MIB = 1024**2
 
-OPTIONAL_MECHANISMS = frozenset({"memory_cgroup", "cgroup_namespace", "landlock", "bubblewrap"})
+OPTIONAL_MECHANISMS = frozenset({"memory_cgroup", "cgroup_namespace", "landlock"})
 """Mechanisms whose absence leaves the sandbox at full strength: the cgroup has the memory watchdog as its stand-in,
 and Landlock is a second layer behind the mount namespace. Everything else that is missing makes it partial."""
 

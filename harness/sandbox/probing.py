@@ -6,9 +6,7 @@ Imports the policy, the wire and how a zygote is started. Trusted code.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 from harness.sandbox import process
@@ -38,7 +36,7 @@ def probe(*, gpu: bool = False) -> SandboxReport:
         channel.close()
         if started is not None:
             started.wait()
-    return replace(report, missing=dict(report.missing) | {"bubblewrap": _bubblewrap()})
+    return report
 
 
 def nothing(channel: Channel, fds: tuple[int, ...]) -> None:
@@ -69,10 +67,3 @@ def _await(channel: Channel, event: str) -> dict[str, Any]:
     if message["event"] != event:
         raise OSError(str(message.get("reason") or message))
     return message
-
-
-def _bubblewrap() -> str:
-    found = shutil.which("bwrap")
-    if found is None:
-        return "not installed, and not needed"
-    return f"{found} is installed but not used: it can't take over a fork, so torch would be imported every time"
