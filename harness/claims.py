@@ -79,15 +79,16 @@ unnoticed is
 
     u = burst_s / N + per_call_s + 3 s + relative (t + c) + k
 
-per call (`hidden_s`) by rule 3, and by rule 6 the same with `QUEUED` and the c of queued calls, which is all that k can
-be: what copying a call's outputs takes (11 to 306 us in 68 runs on an H200), for code that writes them to where
-they are copied to. Where calls count by the clock it is c' (42 to 95 us for three problems on an H200), for a liar that
-does not wait there, spares itself what the harness does for a call in its process, and so has W = N t. A device that
-tells the end of queued calls too early gains what copying them aside may differ by, divided by N. The largest false
-speedup is t / (t - u). At t much above u the rule is tight: with the defaults, N = 8, c = 0.2 ms and s = 10 us, u is
-0.26 ms + 3 % of t: at t = 9 ms a lie of 6 % is caught. Longer calls are made four at a time, for which u is 0.39 ms +
-3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us it proves nothing, and rules 2, 4,
-5 and 6 have to do the work. (`calls_needed` says how many calls a burst would need; for short ones no number suffices.)
+per call (`hidden_per_call_s` of the evidence, and k) by rule 3, and by rule 6 the same with `QUEUED` and the c of
+queued calls, which is all that k can be: what copying a call's outputs takes (11 to 306 us in 68 runs on an H200), for
+code that writes them to where they are copied to. Where calls count by the clock it is c' (42 to 95 us for three
+problems on an H200), for a liar that does not wait there, spares itself what the harness does for a call in its
+process, and so has W = N t. A device that tells the end of queued calls too early gains what copying them aside may
+differ by, divided by N. The largest false speedup is t / (t - u). At t much above u the rule is tight: with the
+defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 9 ms a lie of 6 % is caught. Longer calls are
+made four at a time, for which u is 0.39 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us it proves
+nothing, and rules 2, 4, 5 and 6 have to do the work. (More calls a burst shrink burst_s / N alone: for short ones no
+number suffices.)
 """
 
 from __future__ import annotations
@@ -245,25 +246,6 @@ def judge_claims(
         reason=f"the wall clock explains the claims up to {_show(max(unexplained_s, 0.0))} of {_show(wall_s)}",
         evidence=evidence,
     )
-
-
-def hidden_s(
-    calibration: Calibration, *, calls: int, device_s: float, tolerance: Tolerance | None = None, skipped_s: float = 0.0
-) -> float:
-    """The largest understatement per call that rule 3 lets pass, for calls that claim `device_s` (seconds).
-
-    `skipped_s` is how much of the calibrated cost a dishonest process is thought to be able to leave out per call.
-    """
-    return _hidden_per_call(calibration, calls, device_s, tolerance or Tolerance()) + skipped_s
-
-
-def calls_needed(
-    calibration: Calibration, *, device_s: float, share: float = 0.1, tolerance: Tolerance | None = None
-) -> int | None:
-    """The fewest calls a burst by which a lie of `share` of `device_s` shows; None where no number does."""
-    allowed = tolerance or Tolerance()
-    room_s = share * device_s - (_hidden_per_call(calibration, 1, device_s, allowed) - allowed.burst_s)
-    return max(1, math.ceil(allowed.burst_s / room_s)) if room_s > 0.0 else None
 
 
 def _hidden_per_call(calibration: Calibration, calls: int, device_s: float, tolerance: Tolerance) -> float:

@@ -1,7 +1,7 @@
 """From errors to a verdict: which precision class an answer reaches, and what is said of one that falls short.
 
-Imports `model`, `slicing`, `comparison_kernel`, and `precision`, `comparison` and `patterns`, whose public names it
-passes on: this is the module that the rest of the harness uses. Pure; trusted side.
+Imports `model`, `slicing`, `comparison_kernel`, and `precision` and `comparison`, whose public names it passes on:
+this is the module that the rest of the harness uses. Pure; trusted side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 from harness import comparison_kernel
 from harness.comparison import Pending, compare, enqueue, is_real
 from harness.model import Failure, PrecisionClass, Status, one_line
-from harness.patterns import describe_pattern
 from harness.precision import (
     CONCENTRATED,
     CONCENTRATED_RMS,
@@ -40,8 +39,6 @@ __all__ = [
     "Sensitivity",
     "TensorComparison",
     "compare",
-    "decide",
-    "describe_pattern",
     "enqueue",
     "judge",
     "kernelbench_far",
@@ -238,17 +235,6 @@ def judge(
     status, reason = min(failures, key=lambda item: order.index(item[0]))
     failure = Failure(status=status, reason=one_line(reason), evidence=evidence)
     return Judgement(failure=failure, required=required, reached=reached, evidence=evidence)
-
-
-def decide(
-    comparisons: Sequence[TensorComparison],
-    required: PrecisionClass,
-    reference: Sequence[TensorComparison] | None = None,
-    *,
-    names: Sequence[str] | None = None,
-) -> Failure | None:
-    """`judge`, the failure alone; None is a pass."""
-    return judge(comparisons, required, references=reference, names=names).failure
 
 
 def _explain(

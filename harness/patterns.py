@@ -96,13 +96,6 @@ class Marginals:
         )
 
 
-def describe_pattern(mask: torch.Tensor) -> str:
-    """The pattern of a bool tensor of any shape in which True is wrong; empty where none is seen."""
-    marginals = Marginals(mask.shape)
-    marginals.add(mask.contiguous().view(-1), 0)
-    return marginals.describe()
-
-
 def describe_counts(
     shape: Sequence[int],
     counts: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None],

@@ -15,13 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray.cluster_utils import Cluster
 from test_survival import descendants
 
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.events import Event, Noted, SolutionFinished
-from harness.executors import Order
+from harness.executors import Order, Slot
 from harness.executors.ray import RayExecutor
 from harness.judging import Open, begin
 from harness.model import DeviceKind
@@ -40,6 +41,12 @@ def kill_machine(cluster: Cluster, node: Any) -> int:
             os.kill(pid, signal.SIGKILL)
     cluster.remove_node(node, allow_graceful=False)
     return len(doomed)
+
+
+def node_of(executor: RayExecutor, slot: Slot) -> str:
+    """Ray's id of the node that judges for a slot, asked of the actor there."""
+    actor = executor._ready(slot)
+    return str(ray.get(actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())))
 
 
 def built_anew(executor: RayExecutor, config: RunConfig, log_path: Path) -> dict[str, Any]:
@@ -78,7 +85,7 @@ def main(folder: Path) -> None:
 
     with RayExecutor(config) as executor:
         # Asked before anything is judged: an actor answers one question after another.
-        at = {slot.title: executor.node_of(slot) for slot in executor.slots}
+        at = {slot.title: node_of(executor, slot) for slot in executor.slots}
 
         def watch(event: Event) -> None:
             if isinstance(event, Noted):
@@ -92,7 +99,7 @@ def main(folder: Path) -> None:
                     processes.append(kill_machine(cluster, next(node for node in nodes if node.node_id == busy)))
 
         summary = evaluate_run(config, environment=collect(), on_event=watch, executor=executor)
-        left = sorted({executor.node_of(slot) for slot in executor.slots})
+        left = sorted({node_of(executor, slot) for slot in executor.slots})
         anew = built_anew(executor, config, folder / "anew.log")
     cluster.shutdown()
     said = {"records": len(summary.records), "at": sorted(set(at.values())), "killed": killed, "left": left}

@@ -605,12 +605,6 @@ class TestFiles:
         assert pages.number(found[3], "device_s") == pytest.approx(20e-3)
         assert pages.number(found[2], "device_s") is None
 
-    def test_what_lies_outside_the_wanted_times_is_named(self) -> None:
-        assert pages.outside(pages.from_csv(pages.to_csv(self.rows()))) == [
-            ("level1/9", pytest.approx(0.04e-3)),
-            ("level1/16", pytest.approx(20e-3)),
-        ]
-
     def test_a_ratio_to_eager_inside_the_noise_is_the_same(self) -> None:
         for over, said in ((1.003, "same (within 1.3 %)"), (1.2, "1.20x (1.19 to 1.21)")):
             row = pages.row_of(problem(number=16), FULL, entry(over=over), None)

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from harness.calibration import Calibration, calibrate
-from harness.claims import (
-    ClaimVerdict,
-    Tolerance,
-    calls_needed,
-    hidden_s,
-    judge_claims,
-)
+from harness.claims import ClaimVerdict, Tolerance, judge_claims
 from harness.model import Status
 
 CALLS = 8
@@ -47,6 +41,15 @@ def judge(claims: list[float], wall_s: float, calibration: Calibration, **more: 
     return judge_claims(claims, calls=more.pop("calls", CALLS), wall_s=wall_s, calibration=calibration, **more)  # type: ignore[arg-type]
 
 
+def hidden_s(
+    calibration: Calibration, *, each_s: float, calls: int = CALLS, tolerance: Tolerance | None = None
+) -> float:
+    """The largest lie a call that passes, as a record says it of calls that claim `each_s`."""
+    wall_s = calls * (each_s + calibration.per_call_s)
+    evidence = judge([each_s] * calls, wall_s, calibration, calls=calls, tolerance=tolerance).evidence
+    return float(evidence["hidden_per_call_s"])
+
+
 @pytest.mark.parametrize("each_s", [5e-6, 100e-6, 3e-3, 0.1])
 def test_honest_claims_are_accepted_as_they_are(each_s: float) -> None:
     machine = Machine(1)
@@ -65,7 +68,7 @@ def test_a_lie_beyond_the_power_is_charged_what_the_wall_clock_saw(each_s: float
     machine = Machine(2)
     calibration = machine.calibration(each_s)
     lie_s = each_s * (1 - claimed_share)
-    assert lie_s > 1.3 * hidden_s(calibration, calls=CALLS, device_s=each_s)
+    assert lie_s > 1.3 * hidden_s(calibration, each_s=each_s)
     for _ in range(200):
         times = machine.times(each_s)
         verdict = judge([t * claimed_share for t in times], machine.wall(times), calibration)
@@ -78,7 +81,7 @@ def test_a_lie_beyond_the_power_is_charged_what_the_wall_clock_saw(each_s: float
 def test_the_power_formula_is_where_acceptance_ends() -> None:
     calibration = Calibration(per_call_s=OVERHEAD_S, spread_s=10e-6, bursts=8)
     claimed_s = 5e-3
-    edge_s = hidden_s(calibration, calls=CALLS, device_s=claimed_s)
+    edge_s = hidden_s(calibration, each_s=claimed_s)
     expected_s = 1e-3 / CALLS + 100e-6 + 30e-6 + 0.03 * (claimed_s + OVERHEAD_S)
     assert edge_s == pytest.approx(expected_s)
     for factor, accepted in ((0.99, True), (1.01, False)):
@@ -89,22 +92,23 @@ def test_the_power_formula_is_where_acceptance_ends() -> None:
 def test_a_process_that_skips_its_overhead_hides_just_that_much_more() -> None:
     calibration = Calibration(per_call_s=OVERHEAD_S, spread_s=0.0, bursts=8)
     skipped_s = 150e-6
-    u = hidden_s(calibration, calls=CALLS, device_s=1e-3, skipped_s=skipped_s)
+    u = hidden_s(calibration, each_s=1e-3) + skipped_s
     wall_s = CALLS * (1e-3 + u + OVERHEAD_S - skipped_s)
     assert judge([1e-3] * CALLS, wall_s * 0.9999, calibration).accepted
     assert not judge([1e-3] * CALLS, wall_s * 1.001, calibration).accepted
 
 
-def test_calls_needed_is_the_fewest_that_catch_the_lie() -> None:
+def test_a_small_lie_needs_many_calls_a_burst_to_show() -> None:
     calibration = Calibration(per_call_s=20e-6, spread_s=1e-6, bursts=8)
     tolerance = Tolerance(burst_s=1e-3, per_call_s=2e-6, relative=0.01)
-    calls = calls_needed(calibration, device_s=100e-6, share=0.1, tolerance=tolerance)
-    assert calls is not None
+    lie_s = 10e-6
+    calls = next(n for n in range(1, 1000) if hidden_s(calibration, each_s=1e-4, calls=n, tolerance=tolerance) < lie_s)
+    assert calls == 264  # 1 ms / (10 us - 2 us - 3 us - 1 % of 120 us), rounded up
     for count, caught in ((calls, True), (calls - 2, False)):
-        wall_s = count * (100e-6 + 10e-6 + 20e-6)
+        wall_s = count * (100e-6 + lie_s + 20e-6)
         verdict = judge([100e-6] * count, wall_s * (1 + 1e-9), calibration, calls=count, tolerance=tolerance)
         assert verdict.accepted is not caught
-    assert calls_needed(calibration, device_s=5e-6, share=0.1) is None
+    assert hidden_s(calibration, each_s=5e-6, calls=10**5) > 0.1 * 5e-6, "where calls are short no number suffices"
 
 
 IMPOSSIBLE = {

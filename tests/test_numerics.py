@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from harness import comparison_real, slicing
-from harness.model import InputRules, PrecisionClass, Status
+from harness.model import Failure, InputRules, PrecisionClass, Status
 from harness.numerics import (
     LIMITS,
     TensorComparison,
     compare,
-    decide,
     judge,
     kernelbench_rule,
     limits_for,
@@ -25,6 +24,13 @@ from harness.numerics import (
 from harness.variants import transform
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass
+
+
+def failure_of(
+    comparisons: list[TensorComparison], required: PrecisionClass, references: list[TensorComparison] | None = None
+) -> Failure | None:
+    """The verdict on one call; None is a pass."""
+    return judge(comparisons, required, references=references).failure
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -94,7 +100,7 @@ def test_one_float32_accumulator_over_long_sums_is_fp32(draw, terms: int) -> Non
     reference = compare((a * b).sum(dim=1), truth)
     limits = limits_for(FP32, reference)
     found = compare(one_accumulator(a, b), truth, limits=limits)
-    assert decide([found], FP32, [reference]) is None
+    assert failure_of([found], FP32, [reference]) is None
     assert found.rms_error is not None
     assert found.rms_error < limits.rms / 1.5
 
@@ -130,9 +136,9 @@ def test_plain_float32_code_passes_on_every_variant_and_tf32_fails_where_it_show
         reference = compare(own, truth)
         limits = limits_for(FP32, reference)
         found = compare(mine, truth, limits=limits)
-        assert decide([found], FP32, [reference]) is None, name
+        assert failure_of([found], FP32, [reference]) is None, name
     reference = compare(cases["dot"][1], cases["dot"][2])
-    narrow = decide([compare(dots(tf32(a), tf32(b)).float(), cases["dot"][2])], FP32, [reference])
+    narrow = failure_of([compare(dots(tf32(a), tf32(b)).float(), cases["dot"][2])], FP32, [reference])
     assert (narrow is not None) is (variant in ("zero_mean", "structured"))
 
 
@@ -144,7 +150,7 @@ def test_a_concentrated_truth_loosens_the_limit_and_says_so_but_not_for_a_consta
     assert limits.rms > LIMITS[FP32].rms
     assert "spread" in limits.note
     constant = torch.full_like(truth, float(truth.mean())).float()
-    failure = decide([compare(constant, truth, limits=limits)], FP32, [reference])
+    failure = failure_of([compare(constant, truth, limits=limits)], FP32, [reference])
     assert failure is not None
     assert "same value everywhere" in failure.evidence["outputs"][0]["pattern"]
 
@@ -173,7 +179,7 @@ def test_one_wrong_value_among_many_fails_by_a_fraction_of_the_spread() -> None:
         actual = truth.float()
         actual[700, 33] = truth[700, 33] + off
         found = compare(actual, truth)
-        failure = decide([found], FP32)
+        failure = failure_of([found], FP32)
         assert (failure is None) is passes
         if failure is not None:
             assert found.wrong == 1
@@ -188,7 +194,7 @@ def test_the_reason_names_count_place_and_size_but_not_the_expected_digits() -> 
     actual = truth.float()
     actual[0, 33] = 1.25
     actual[5, 5] = actual[7, 7] = 3.0
-    failure = decide([compare(actual, truth)], FP32)
+    failure = failure_of([compare(actual, truth)], FP32)
     assert failure is not None
     assert failure.status is Status.wrong_value
     assert failure.reason.startswith(
@@ -211,13 +217,13 @@ def test_what_turns_nan_between_two_passes_is_wrong_and_can_be_written_down(monk
 def test_low_precision_is_told_from_wrong_values() -> None:
     truth = normal(512, 512).double()
     rounded = through(torch.bfloat16)(truth)
-    failure = decide([compare(rounded, truth)], FP32)
+    failure = failure_of([compare(rounded, truth)], FP32)
     assert failure is not None
     assert failure.status is Status.low_precision
     assert "right only at bf16 precision, fp32 is asked for" in failure.reason
-    assert decide([compare(rounded, truth)], BF16) is None
+    assert failure_of([compare(rounded, truth)], BF16) is None
     rounded[3, 4] += 5.0
-    failure = decide([compare(rounded, truth)], FP32)
+    failure = failure_of([compare(rounded, truth)], FP32)
     assert failure is not None
     assert failure.status is Status.wrong_value
     assert failure.reason.startswith("1 of 262144 values wrong, first at [3, 4]")
@@ -228,7 +234,7 @@ def test_few_gross_errors_are_no_low_precision_even_where_they_would_fit_the_coa
     actual = truth.float()
     actual[[5, 9, 77]] += 0.5
     assert reached_class([compare(actual, truth)]) is FP8
-    failure = decide([compare(actual, truth)], FP32)
+    failure = failure_of([compare(actual, truth)], FP32)
     assert failure is not None
     assert failure.status is Status.wrong_value
     assert failure.reason.startswith("3 of 100000 values wrong, first at [5]")
@@ -238,7 +244,7 @@ def test_zeros_noise_and_the_previous_answer_are_wrong_at_every_class() -> None:
     truth = normal(300, 300).double()
     for actual in (torch.zeros(300, 300), normal(300, 300, seed=9), -truth.float()):
         for required in PrecisionClass:
-            failure = decide([compare(actual, truth)], required)
+            failure = failure_of([compare(actual, truth)], required)
             assert failure is not None
             assert failure.status is Status.wrong_value
 
@@ -276,7 +282,7 @@ def test_poison_left_behind_is_counted_as_never_written() -> None:
     actual[60:].view(torch.uint8).fill_(0xFF)
     found = compare(actual, truth, poison_byte=0xFF)
     assert found.unwritten == 4 * 64
-    failure = decide([found], FP32)
+    failure = failure_of([found], FP32)
     assert failure is not None
     assert failure.status is Status.non_finite
     assert "256 of 4096 values are NaN or infinite" in failure.reason
@@ -303,7 +309,7 @@ class TestNonFinite:
         assert found.non_finite_mismatches == 1
         assert found.first is not None
         assert found.first.index == (place,)
-        failure = decide([found], FP8)
+        failure = failure_of([found], FP8)
         assert failure is not None
         assert failure.status is Status.non_finite
         json.dumps(failure.to_json(), allow_nan=False)
@@ -357,8 +363,8 @@ class TestZeroTruth:
 
     def test_the_reference_s_own_noise_is_allowed(self) -> None:
         reference = compare(torch.full((1000,), 1e-5), self.truth)
-        assert decide([compare(torch.full((1000,), -2e-5), self.truth)], FP32, [reference]) is None
-        assert decide([compare(torch.full((1000,), 1e-3), self.truth)], FP32, [reference]) is not None
+        assert failure_of([compare(torch.full((1000,), -2e-5), self.truth)], FP32, [reference]) is None
+        assert failure_of([compare(torch.full((1000,), 1e-3), self.truth)], FP32, [reference]) is not None
 
 
 class TestOutputDtypes:
@@ -424,7 +430,7 @@ class TestExact:
         actual = truth.clone()
         actual[2, 3] = 2**40
         found = compare(actual, truth)
-        failure = decide([found], FP8)
+        failure = failure_of([found], FP8)
         assert failure is not None
         assert failure.status is Status.wrong_value
         assert "1 of 100 values wrong, first at [2, 3]: got 1099511627776, expected 23" in failure.reason
@@ -513,7 +519,7 @@ class TestVerdict:
         verdict = judge([compare(alike, truth, limits=limits)], FP32, references=[reference])
         assert verdict.failure is None
         assert "four times the float32 reference's own error" in verdict.evidence["outputs"][0]["limits"]["note"]
-        assert decide([compare(alike, truth)], FP32) is not None
+        assert failure_of([compare(alike, truth)], FP32) is not None
 
     def test_a_comparison_survives_json(self) -> None:
         truth = normal(8, 8).double()

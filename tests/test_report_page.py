@@ -16,6 +16,7 @@ import pytest
 
 from harness.census import KernelRow, Sources, conclude
 from harness.cli import main
+from harness.cli.reports import Form
 from harness.comparing import compare_runs
 from harness.feedback import feedback
 from harness.model import DeviceKind, Record, Status, digest_text
@@ -225,8 +226,8 @@ class TestFigures:
     def test_the_same_records_give_the_same_bytes(self) -> None:
         entries = entries_of(RECORDS)
         drawing = figures.drawings(entries[0].group, entries, points_of(RECORDS))[-1]
-        for form in figures.FORMATS:
-            assert figures.drawn(drawing, form) == figures.drawn(drawing, form)
+        for form in Form:
+            assert figures.drawn(drawing, form.value) == figures.drawn(drawing, form.value)
 
     def test_a_formula_in_a_name_is_not_interpreted(self) -> None:
         name = "$\\frac{1}{$ _hidden"

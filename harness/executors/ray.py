@@ -116,13 +116,6 @@ def _told(error: ray_exceptions.RayError) -> Exception:
     return cause if isinstance(cause, Exception) else error
 
 
-class _Judge(Judge):
-    """A judge that knows which node of the cluster it is on."""
-
-    def node(self) -> str:
-        return str(ray.get_runtime_context().get_node_id())
-
-
 class RayExecutor:
     """Builders and judges of a cluster, as many judges as it has GPUs (host device: nodes). A context manager."""
 
@@ -236,10 +229,6 @@ class RayExecutor:
         """`judge` leaves nothing open."""
         raise LookupError(f"{task.filename}: its verdict was given")
 
-    def node_of(self, slot: Slot) -> str:
-        """Ray's id of the node that judges for a slot."""
-        return str(ray.get(self._ready(slot).node.remote()))
-
     def close(self) -> None:
         """End every actor, and the connection where this made it. Idempotent."""
         with self._lock:
@@ -263,7 +252,7 @@ class RayExecutor:
                 options["num_gpus"] = 1
                 if self._config.accelerator_type is not None:
                     options["accelerator_type"] = self._config.accelerator_type
-            actor = ray.remote(_Judge).options(**options).remote(self._config, self._own_cache)
+            actor = ray.remote(Judge).options(**options).remote(self._config, self._own_cache)
             self._actors[name] = actor
             return actor
 

@@ -75,9 +75,6 @@ COLUMNS = (
 LOST = "lost"
 """Outcome of a baseline of which nothing is known: its process died, or the problem did not load."""
 
-SHORTEST_S, LONGEST_S = 0.05e-3, 10e-3
-"""Where eager should lie at full size: above, launches hide in noise; below, GPU time is wasted."""
-
 Row = Mapping[str, str]
 Identity = tuple[str, str, str]
 
@@ -186,17 +183,6 @@ def number(row: Row, column: str) -> float | None:
     """The number in a column; None where it is empty."""
     text = row.get(column, "")
     return float(text) if text else None
-
-
-def outside(rows: Iterable[Row], *, workload: str = "full") -> list[tuple[str, float]]:
-    """Problems whose eager takes less than `SHORTEST_S` or more than `LONGEST_S` at this workload, with that time."""
-    found = []
-    for row in rows:
-        time_s = number(row, "device_s")
-        of_eager = row["workload"] == workload and row["baseline"] == Baseline.EAGER.value
-        if of_eager and time_s is not None and not SHORTEST_S <= time_s <= LONGEST_S:
-            found.append((row["problem"], time_s))
-    return found
 
 
 def table(rows: Sequence[Row]) -> Table:

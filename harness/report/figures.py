@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("svg", "png", "pdf")
-
 MAX_AUTHORS = 10
 """Authors with a line or row of their own, those with most results first; the others share one."""
 
@@ -107,7 +105,7 @@ def drawings(group: LikeGroup, entries: Sequence[Entry], points: Sequence[Point]
 
 
 def drawn(drawing: Drawing, form: str, *, dpi: int = 150) -> bytes:
-    """The figure as a file's bytes; `form` is one of `FORMATS`. The same input gives the same bytes.
+    """The figure as a file's bytes; `form` is svg, png or pdf. The same input gives the same bytes.
 
     Raises `MissingPlots`.
     """
