@@ -690,6 +690,14 @@ def test_every_command_has_help_with_an_example(call: Call, command: list[str]) 
     assert f"harness {' '.join(command)}" in done.out.partition("Example")[2]
 
 
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_has_an_example_too(call: Call, group: str) -> None:
+    shown = call(group, "--help").out
+    assert f"\n    harness {group} " in shown.partition("Example")[2]
+    summary = GROUPS[group][0].partition("\n")[0]
+    assert f"  {group:12} {summary}\n" in call("--help").out, "the list of commands has the summary alone"
+
+
 def test_the_list_of_commands_is_short_enough_to_be_shown_whole(call: Call) -> None:
     shown = call("--help").out
     for name, lazy in COMMANDS.items():

@@ -71,9 +71,34 @@ EXPORT_COMMANDS: Mapping[str, Lazy] = {
 }
 
 GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
-    "problems": ("The problems there are.", PROBLEMS_COMMANDS),
-    "import": ("Other tools' results into runs.", IMPORT_COMMANDS),
-    "export": ("Runs into other tools' files.", EXPORT_COMMANDS),
+    "problems": (
+        """The problems there are.
+
+        \b
+        Examples:
+          harness problems list level2 --gpu H100
+          harness problems show level1/19
+        """,
+        PROBLEMS_COMMANDS,
+    ),
+    "import": (
+        """Other tools' results into runs.
+
+        \b
+        Example:
+          harness import kernelbench runs/x/eval_results.json --baseline baseline_time_torch.json --out results/x
+        """,
+        IMPORT_COMMANDS,
+    ),
+    "export": (
+        """Runs into other tools' files.
+
+        \b
+        Example:
+          harness export kernelbench results/nightly --out runs/nightly
+        """,
+        EXPORT_COMMANDS,
+    ),
 }
 """Command with sub-commands -> its help and these."""
 
