@@ -26,6 +26,8 @@ from harness.catalog import load_problems
 from harness.ci import read_gates
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
+from harness.config import KEYS, TIMING_KEYS
+from harness.report.csv import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 GUIDES = ROOT / "harness" / "guides"
@@ -448,6 +450,36 @@ def test_the_example_for_a_solution_is_judged_right_by_the_guide_about_problems(
     """The two guides' files work together with the API, too."""
     with Harness(device="host", problems=place / "my_problems") as h:
         assert h.evaluate("level1/7", (place / "row_scale.py").read_text(encoding="utf-8")).passed
+
+
+def rows_of(guide: str, heading: str) -> list[list[str]]:
+    """The cells of the first table after `heading`, without those of its head."""
+    behind = (GUIDES / guide).read_text(encoding="utf-8").partition(heading)[2]
+    lines = [line for line in behind.split("\n\n| ")[1].splitlines() if "|" in line]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:] if line.startswith("|")]
+
+
+def test_the_table_of_settings_is_that_of_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("long_runs.md", "## Settings")}
+    known = {**KEYS, **{f"timing.{name}": held for name, held in TIMING_KEYS.items()}}
+    assert list(rows) == list(known)
+    for name, (_, default, _) in rows.items():
+        parse, held = known[name]
+        given = re.fullmatch(r"`([^`]+)`", default)
+        assert (given is not None) == (held is not None), f"{name}: a default in code is that of all machines"
+        assert given is None or parse(yaml.safe_load(given[1])) == held, name
+    assert main(["eval", "--help"]) == 0
+    options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE))
+    shown = {option for row in rows.values() for option in re.findall(r"--[a-z-]+", row[0])}
+    assert shown == options - {"--config", "--json"}
+
+
+def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:
+    cells = [cells[0] for cells in rows_of("results.md", "The CSV's columns are a promise")]
+    named = {name for cell in cells for name in re.findall(r"`([a-z_0-9]+)`", cell)}
+    fast = {name for name in COLUMNS if name.startswith("fast_")}
+    assert named - fast == set(COLUMNS) - fast
+    assert "`fast_0` … `fast_2`" in cells
 
 
 def test_the_readmes_statuses_are_all_there_are() -> None:
