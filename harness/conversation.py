@@ -7,11 +7,12 @@ arena and the referee's own clock. Nothing is judged here but that the outputs l
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from harness.bench import Bench
+from harness.breakage import explained
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
 from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
@@ -85,18 +86,19 @@ class Conversation:
         self._guest.attach(attach_request(self._config, bench), bench.arena.fd, config.load_timeout_s)
         if empty:
             self._empty = self._guest.empty_calls(config.load_timeout_s)
-        loaded = self._guest.load(
-            Load(
-                source=self._task.source,
-                filename=self._task.filename,
-                modules=self._task.modules,
-                init_tree=bench.init_tree.to_json(),
-                init_slots=bench.init_slots,
-                state=bench.state_slots,
-                seed=bench.model_seed,
-            ),
-            min(config.load_timeout_s, self._left_s()),
+        request = Load(
+            source=self._task.source,
+            filename=self._task.filename,
+            modules=self._task.modules,
+            init_tree=bench.init_tree.to_json(),
+            init_slots=bench.init_slots,
+            state=bench.state_slots,
+            seed=bench.model_seed,
         )
+        try:
+            loaded = self._guest.load(request, min(config.load_timeout_s, self._left_s()))
+        except GuestFailed as error:
+            raise self._explained(error) from error
         if not {*loaded.unmatched, *loaded.copied} <= set(bench.state_slots):
             raise GuestFailed(OTHER_STATE)
         self._unmatched = loaded.unmatched
@@ -160,7 +162,7 @@ class Conversation:
             done, wall_s = self._guest.burst(self._request(calls, schedule), min(calls_s, left_s))
         except GuestFailed as error:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
-                raise
+                raise self._explained(error) from error
             # What was left is no limit that anybody set: the earlier calls took the rest.
             limit = f"the {self._config.solution_timeout_s:.4g} s for all its calls and checks"
             reason = f"{limit} were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
@@ -170,7 +172,14 @@ class Conversation:
             self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
         return self._placed(done), wall_s
 
+    def _explained(self, error: GuestFailed) -> GuestFailed:
+        """`error` with what the checks had found by then as its cause."""
+        return GuestFailed(explained(error.failure, self._places(error.reports)))
+
     def _placed(self, done: BurstDone) -> BurstDone:
         """`done` with its reports' lines counted in the solution's file."""
+        return replace(done, reports=self._places(done.reports))
+
+    def _places(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         task = self._task
-        return replace(done, reports=all_placed(done.reports, task.parts, source=task.source, filename=task.filename))
+        return all_placed(reports, task.parts, source=task.source, filename=task.filename)

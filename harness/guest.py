@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from harness.breakage import failure_of
 from harness.census import CensusTaken
 from harness.messages import (
     Attach,
@@ -71,11 +74,12 @@ MOVED = Failure(
 
 
 class GuestFailed(Exception):
-    """Ends the conversation; carries the verdict on the submission."""
+    """Ends the conversation; carries the verdict on the submission, and the `reports` that came with what it is of."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, reports: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(failure.reason)
         self.failure = failure
+        self.reports = tuple(reports)
 
 
 class Guest:
@@ -263,10 +267,14 @@ class Guest:
                 self._exit = self._child.kill()
                 raise GuestFailed(_protocol(stage.value, error)) from error
             raise GuestFailed(self._died(stage)) from error
+        if isinstance(reply, Broken | BurstDone) and reply.reports and not self._emulated:
+            # Only the host device has such checks, and one of their findings ("not emulated") counts nowhere.
+            raise GuestFailed(_protocol(stage.value, "findings of checks that are not there"))
         if isinstance(reply, Broken):
             if reply.stage not in _REACHED_FROM[stage]:
                 raise GuestFailed(_protocol(stage.value, f"a failure while {_STAGE_WORDS[reply.stage]}"))
-            raise GuestFailed(failure_of(reply, emulated=self._emulated))
+            # What goes wrong before any of its code is there is the harness's: no finding is the submission's then.
+            raise GuestFailed(failure_of(reply), () if reply.stage is Stage.ATTACH else reply.reports)
         return reply
 
     def _wait_for_end(self) -> ExitReport | None:
@@ -340,57 +348,3 @@ def _protocol(what: str, got: object) -> Failure:
         reason=one_line(f"the process answered {what} with something that the harness's own code never sends: {got}"),
         evidence={"rule": "protocol"},
     )
-
-
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "cudaerrormemoryallocation",
-    "cannot allocate memory",
-    "can't allocate memory",
-    "status_alloc_failed",
-)
-_CUDA = ("cuda error", "cudaerror", "cublas_status", "cudnn_status", "device-side assert", "cuda driver error")
-
-
-def failure_of(broken: Broken, *, emulated: bool = True) -> Failure:
-    """The verdict on an exception that the contestant reported. Its words are claims: they only pick a status.
-
-    Where nothing is `emulated`, a submission's own exception of that name is an exception like any other.
-    """
-    message = one_line(f"{broken.kind}: {broken.message}", limit=300)
-    lowered = message.lower()
-    evidence: dict[str, object] = {
-        "stage": broken.stage.value,
-        "exception": broken.kind[:200],
-        "call": broken.call,
-    }
-    short = broken.kind in ("OutOfMemoryError", "MemoryError") or any(mark in lowered for mark in _OUT_OF_MEMORY)
-    if short or "cublas_status_not_initialized" in lowered:  # which is what a handle says that found no memory
-        evidence["short_of_memory"] = True
-    if broken.stage is Stage.ATTACH:
-        status, reason = Status.harness_error, f"the contestant could not be prepared: {message}"
-    elif short:
-        status, reason = Status.out_of_memory, message
-    elif broken.kind == "AcceleratorError" or any(mark in lowered for mark in _CUDA):
-        status, reason = Status.cuda_error, _first_sentence(message)
-    elif "error building extension" in lowered or ("ninja" in lowered and "build" in lowered):
-        status, reason = Status.compile_error, message
-    elif broken.kind == "NoModelNew":
-        status, reason = Status.no_model_new, broken.message
-    elif broken.kind == "NotEmulated" and emulated:
-        status, reason = Status.not_emulated, broken.message
-    elif broken.kind in ("SyntaxError", "IndentationError", "TabError") and broken.stage is Stage.IMPORT:
-        status, reason = Status.syntax_error, message
-    elif broken.stage is Stage.IMPORT:
-        status, reason = Status.import_error, message
-    elif broken.stage is Stage.CONSTRUCT:
-        status, reason = Status.bad_constructor, message
-    else:
-        status, reason = Status.runtime_error, message
-    return Failure(status=status, reason=one_line(reason), evidence=evidence, detail=broken.trace)
-
-
-def _first_sentence(message: str) -> str:
-    for mark in (" CUDA kernel errors might", " Compile with `TORCH_USE_CUDA_DSA`", " For debugging"):
-        message = message.split(mark)[0]
-    return message

@@ -64,6 +64,7 @@ class RewardPolicy:
         correct + speed_weight * shape(speedup)     passed; `correct` alone where it was not timed
         None                       harness_error, unsupported, not_emulated: says nothing, leave the sample out
 
+    Where findings of the host device came with an exception, the lower step of the two counts.
     `cautious` takes the lower end of the speedup's interval in place of the estimate, so that luck is not rewarded.
     A pass that carries one of `refused_labels` counts as `low_precision` does: right, and no speed. Raises
     `ValueError` where the steps are not in rising order.
@@ -110,6 +111,22 @@ def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | 
     status = record.status
     if status in VERDICT_FREE:
         return None
+    if status is not Status.passed:
+        # A finding says more of a failure than the exception that ended it, but it is the submission's process that
+        # says so: calls that raised are never worth more for what was found before.
+        ended_as = record.evidence.get("ended_as")
+        told = (status, Status(ended_as)) if isinstance(ended_as, str) and ended_as in set(Status) else (status,)
+        return min(_step(item, policy) for item in told)
+    if policy.refused_labels.intersection(record.labels):
+        return policy.low_precision
+    if record.speedup is None:
+        return policy.correct
+    low = _lower_end(record.timing) if policy.cautious else None
+    return policy.correct + policy.speed_weight * policy.of_speedup(low or record.speedup)
+
+
+def _step(status: Status, policy: RewardPolicy) -> float:
+    """What a status is worth that is no pass."""
     if status is Status.disqualified:
         return policy.disqualified
     if status in NOT_BUILT:
@@ -118,14 +135,7 @@ def reward_of(record: Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | 
         return policy.not_run
     if status is Status.low_precision:
         return policy.low_precision
-    if status is not Status.passed:
-        return policy.wrong
-    if policy.refused_labels.intersection(record.labels):
-        return policy.low_precision
-    if record.speedup is None:
-        return policy.correct
-    low = _lower_end(record.timing) if policy.cautious else None
-    return policy.correct + policy.speed_weight * policy.of_speedup(low or record.speedup)
+    return policy.wrong
 
 
 def _lower_end(timing: Mapping[str, Any] | None) -> float | None:

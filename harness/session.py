@@ -36,6 +36,7 @@ from harness.messages import BurstDone, CallMode, EmptyTimed
 from harness.model import DeviceKind, Failure, Status
 from harness.nonstop import Figures, Nonstops
 from harness.quiet import Known
+from harness.reports import labels_of_reports
 from harness.retrial import judge_fairly
 from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
@@ -293,11 +294,13 @@ def failed(
     labels: Sequence[str] = (),
     timing: Mapping[str, Any] | None = None,
 ) -> Outcome:
+    """The outcome of a solution that did not pass. Reports that came with the failure may ask for labels, too."""
+    asked = labels_of_reports(failure.evidence.get("reports", ()))
     return Outcome(
         status=failure.status,
         reason=failure.reason,
         evidence={**evidence, **failure.evidence},
         timing=timing,
-        labels=tuple(labels),
+        labels=tuple(dict.fromkeys((*labels, *asked))),
         detail=failure.detail,
     )

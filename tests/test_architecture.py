@@ -16,10 +16,10 @@ PACKAGE = ROOT / "harness"
 
 LAYERS = {
     "vocabulary": "model",
-    "pure": "authors calibration census claims comparing comparison comparison_kernel comparison_real datasheets "
-    "defences digest digest_kernel disturbance extract holdback kernel_names labels messages numerics nvrtc occupancy "
-    "parsing patterns policies precision queues readings reports rewards roofline rounding sanitizers scoring screen "
-    "sizes slicing stats stopping structure trees variants wire work",
+    "pure": "authors breakage calibration census claims comparing comparison comparison_kernel comparison_real "
+    "datasheets defences digest digest_kernel disturbance extract holdback kernel_names labels messages "
+    "numerics nvrtc occupancy parsing patterns policies precision queues readings reports rewards roofline "
+    "rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks reference runs shortage sketch sources split store texts whereabouts",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "

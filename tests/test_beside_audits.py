@@ -18,7 +18,8 @@ from test_sidecheck import RIGHT, Court, Retried, a_court
 from harness.athand import variants
 from harness.audit import Subject
 from harness.auditor import Auditor
-from harness.guest import Guest, GuestFailed, failure_of
+from harness.breakage import failure_of
+from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.messages import Attach, Broken, Stage
 from harness.model import Status, Workload

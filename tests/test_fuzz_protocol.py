@@ -21,8 +21,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from harness.breakage import MAX_REASON
 from harness.census import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, Sources, conclude
-from harness.guest import Guest
+from harness.guest import Guest, GuestFailed
+from harness.messages import Burst
 from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_text, one_line
 from harness.referee import Referee
 from harness.runs import timestamp
@@ -374,6 +376,15 @@ def test_a_record_has_room_for_little_of_what_a_peer_says(referee: Referee, stag
 
     stage.lies = [talkative] * 8
     assert len(json.dumps(judge(referee).evidence)) < 200_000
+    finding = {"kind": "memory_error", "kernel": "k" * 3000}
+    broken = {"type": "broken", "stage": "call", "kind": "E", "message": "", "trace": "", "call": 0}
+    stage.lies = [
+        lambda request: frame(broken | {"reports": [finding] * 4000} if request["type"] == "burst" else honest(request))
+    ] * 8
+    outcome = judge(referee)
+    assert outcome.status is Status.memory_error
+    assert len(outcome.reason) <= MAX_REASON
+    assert len(json.dumps(outcome.evidence)) < 200_000
     loaded |= {"notes": [], "unmatched": long}
     stage.lies = [talkative] * 8
     outcome = judge(referee)
@@ -396,6 +407,33 @@ def test_no_lie_about_kernels_harms_the_referee(referee: Referee, stage: Stage, 
     concluded = conclude(noted, Sources.of("import torch", None))
     json.dumps(concluded.evidence, allow_nan=False)
     assert set(concluded.labels) <= {TORCH_ONLY, NO_CUSTOM_KERNEL, LIBRARY_ONLY}
+
+
+@pytest.mark.parametrize("kind", ["not_emulated", "memory_error"])
+@pytest.mark.parametrize("reply", ["burst_done", "broken"])
+def test_on_a_gpu_findings_of_the_host_device_are_a_lie(stage: Stage, kind: str, reply: str) -> None:
+    """There are no such checks there, and one of their findings would count nowhere."""
+    held = {
+        "broken": {"type": "broken", "stage": "call", "kind": "E", "message": "", "trace": "", "call": None},
+        "burst_done": {"type": "burst_done", "claims": [], "peak_bytes": None},
+    }
+    stage.lies = [whole(held[reply] | {"reports": [{"kind": kind, "message": "", "kernel": "k"}]})]
+    nothing = Burst(calls=(), input_tree={}, state_names=(), restore_state=False, coerce_device=False)
+    policy = SandboxPolicy(gpu=True)
+    with (
+        Guest(cast("Zygote", stage), policy, Path(os.devnull), memory_limit_bytes=2**30) as guest,
+        pytest.raises(GuestFailed) as refused,
+    ):
+        guest.burst(nothing, 5.0)
+    assert refused.value.failure.status is Status.disqualified
+
+
+def test_a_failure_of_the_harness_s_own_code_is_no_finding_of_a_submission(referee: Referee, stage: Stage) -> None:
+    broken = {"type": "broken", "stage": "attach", "kind": "E", "message": "", "trace": "", "call": None}
+    stage.lies = [whole(broken | {"reports": [{"kind": "data_race"}]})]
+    outcome = judge(referee)
+    assert outcome.status is Status.harness_error
+    assert "reports" not in outcome.evidence
 
 
 def test_descriptors_sent_along_are_not_kept(referee: Referee, stage: Stage) -> None:

@@ -1,13 +1,12 @@
 """`torch.cuda` on the host device: one device with an H200's limits, streams and events that have always happened.
 
-Charter: contestant process only; replaces attributes of torch for good. Imports torch, and `triton_interpreter` beside
-it.
+Charter: contestant process only; replaces attributes of torch for good. Imports torch, and beside it `torch_factories`
+(other ways to make tensors), `torch_lacking` (what can't be done) and `triton_interpreter`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import time
@@ -16,6 +15,8 @@ from typing import Any
 
 import torch
 
+from .torch_factories import patch_factories
+from .torch_lacking import refuse_absent
 from .triton_interpreter import interpret_triton
 
 __all__ = ["patch"]
@@ -152,10 +153,6 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         if error is not None:
             raise RuntimeError(f"CUDA error: {error}")
 
-    def graph(*_: Any, **__: Any) -> Any:
-        not_emulated("CUDA graphs (torch.cuda.CUDAGraph)")
-        raise NotImplementedError("CUDA graphs are not emulated on the host device")
-
     silent = constant(None)
     replacements: dict[str, Any] = {
         "is_available": constant(True),
@@ -178,8 +175,6 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         "Event": _Event,
         "device": _DeviceContext,
         "device_of": _DeviceContext,
-        "CUDAGraph": graph,
-        "graph": graph,
         "empty_cache": silent,
         "memory_allocated": constant(0),
         "max_memory_allocated": constant(0),
@@ -206,7 +201,6 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         "utilization": constant(0),
         "_is_compiled": constant(True),
         "_sleep": silent,
-        "cudart": constant(None),
         "is_exchange_enabled": constant(False),
         "_device_count_nvml": constant(1),
     }
@@ -216,12 +210,14 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
         for name, value in replacements.items():
             if owner is not None and hasattr(owner, name):
                 setattr(owner, name, value)
-    _patch_pinning()
-    _patch_numbers()
+    patch_factories()
     for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
         setattr(torch.cuda.nvtx, name, constant(0))
     torch.cuda.nvtx.range = _nothing
     _patch_accelerator(synchronize)
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # what torch._dynamo imports, and checkpoints import that
+        torch._C._cuda_getCurrentRawStream = constant(0)  # type: ignore[attr-defined]
+    refuse_absent(not_emulated)
     if torch.version.cuda is None:
         torch.version.cuda = _TOOLKIT
     torch.Tensor.record_stream = silent  # type: ignore[method-assign]
@@ -237,39 +233,6 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
             return generator(device="cpu")
 
     torch.Generator = Generator  # type: ignore[misc]
-
-
-def _patch_pinning() -> None:
-    """Pinned memory is ordinary memory that says so."""
-
-    def pin_memory(self: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        if self.is_cuda:
-            raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
-        self._hostcuda_pinned = True  # type: ignore[attr-defined]
-        return self
-
-    torch.Tensor.pin_memory = pin_memory  # type: ignore[method-assign,assignment]
-    torch.Tensor.is_pinned = lambda self, *_, **__: hasattr(self, "_hostcuda_pinned")  # type: ignore[method-assign]
-
-
-def _patch_numbers() -> None:
-    """`.cuda(0)` and `.to(0)`: of a bare number torch asks its CUDA part what device that is."""
-
-    def named(value: Any) -> Any:
-        return torch.device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-    def patched(owner: Any, name: str) -> None:
-        plain = getattr(owner, name)
-
-        def moved(self: Any, *given: Any, **options: Any) -> Any:
-            if "device" in options:
-                options["device"] = named(options["device"])
-            return plain(self, *(named(given[0]), *given[1:]) if given else (), **options)
-
-        setattr(owner, name, functools.wraps(plain)(moved))
-
-    for owner, name in ((torch.Tensor, "cuda"), (torch.Tensor, "to"), (torch.nn.Module, "to")):
-        patched(owner, name)
 
 
 def _patch_accelerator(synchronize: Callable[[], None]) -> None:

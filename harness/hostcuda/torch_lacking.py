@@ -1,0 +1,154 @@
+"""What of torch the host device can't do: each is refused by one exception, and noted as not emulated.
+
+Charter: contestant process only; replaces attributes of torch for good. Imports torch. Without a note such code would
+fail with whatever torch says where there is no driver, and be convicted for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+__all__ = ["refuse", "refuse_absent"]
+
+_GRAPHS = "CUDA graphs (torch.cuda.CUDAGraph)"
+
+_NAMES = {
+    "torch.cuda": {
+        "make_graphed_callables": _GRAPHS,
+        "graph_pool_handle": _GRAPHS,
+        "MemPool": "memory pools (torch.cuda.MemPool)",
+        "use_mem_pool": "memory pools (torch.cuda.MemPool)",
+        "caching_allocator_alloc": "raw device memory (torch.cuda.caching_allocator_alloc)",
+        "_compile_kernel": "kernels compiled while running (torch.cuda._compile_kernel)",
+    },
+    "torch.cuda.graphs": {"make_graphed_callables": _GRAPHS, "graph_pool_handle": _GRAPHS},
+    "torch.cuda.jiterator": {
+        "_create_jit_fn": "kernels compiled while running (torch.cuda.jiterator)",
+        "_create_multi_output_jit_fn": "kernels compiled while running (torch.cuda.jiterator)",
+    },
+}
+"""Functions that are refused whatever they are given."""
+
+_BACKWARD = "backward passes of tensors on the device (backward, torch.autograd.grad)"
+_DLPACK = "device memory by DLPack (torch.from_dlpack)"
+_SPARSE = "sparse tensors on the device"
+_CUDART = "the CUDA runtime through torch (torch.cuda.cudart)"
+
+
+def refuse(construct: str, note: Callable[[str], None]) -> NoReturn:
+    """Note that `construct` is asked for, and raise `NotImplementedError`.
+
+    The referee knows the exception again by its words (`breakage.REFUSAL`).
+    """
+    note(construct)
+    raise NotImplementedError(f"not emulated on the host device: {construct}")
+
+
+def refuse_absent(note: Callable[[str], None]) -> None:
+    """Replace what can't be done. `note` takes the name of something that was asked for."""
+    for module, names in _NAMES.items():
+        owner = importlib.import_module(module)
+        for name, construct in names.items():
+            if hasattr(owner, name):
+                setattr(owner, name, _refusing(construct, note))
+    _refuse_graphs(note)
+    _refuse_backward(note)
+    _refuse_dlpack(note)
+    _refuse_sparse(note)
+    torch.cuda.cudart = lambda: _Runtime(note)
+
+
+def _refusing(construct: str, note: Callable[[str], None]) -> Callable[..., NoReturn]:
+    def refusing(*_: Any, **__: Any) -> NoReturn:
+        refuse(construct, note)
+
+    return refusing
+
+
+def _refuse_graphs(note: Callable[[str], None]) -> None:
+    """Classes, as they are elsewhere: code names them in annotations, and asks whether something is one."""
+
+    class CUDAGraph:
+        def __new__(cls, *_: Any, **__: Any) -> Any:
+            refuse(_GRAPHS, note)
+
+    class graph:
+        def __new__(cls, *_: Any, **__: Any) -> Any:
+            refuse(_GRAPHS, note)
+
+    for owner in (torch.cuda, torch.cuda.graphs):
+        owner.CUDAGraph = CUDAGraph  # type: ignore[misc, assignment]
+        owner.graph = graph  # type: ignore[misc, assignment]
+
+
+def _refuse_backward(note: Callable[[str], None]) -> None:
+    """The engine asks for a driver's streams for tensors of this device."""
+
+    def patched(owner: Any, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def backward(tensors: Any, *given: Any, **options: Any) -> Any:
+            several = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+            if any(isinstance(item, torch.Tensor) and item.is_cuda for item in several):
+                refuse(_BACKWARD, note)
+            return plain(several if not isinstance(tensors, torch.Tensor) else tensors, *given, **options)
+
+        setattr(owner, name, functools.wraps(plain)(backward))
+
+    patched(torch.autograd, "backward")
+    patched(torch.autograd, "grad")
+
+
+def _refuse_dlpack(note: Callable[[str], None]) -> None:
+    """A tensor is its own view. Other device memory would come as a tensor whose very storage is on the device, which
+    no operator here could use."""
+    plain = torch.from_dlpack
+
+    def from_dlpack(ext_tensor: Any, *given: Any, **options: Any) -> torch.Tensor:
+        on_device = isinstance(ext_tensor, torch.Tensor) and ext_tensor.is_cuda
+        if on_device and options.get("device") is None:
+            return ext_tensor.clone() if options.get("copy") else ext_tensor.detach()  # type: ignore[no-any-return]
+        if on_device or (made := plain(ext_tensor, *given, **options)).is_cuda:
+            refuse(_DLPACK, note)
+        return made
+
+    torch.from_dlpack = functools.wraps(plain)(from_dlpack)
+    torch.utils.dlpack.from_dlpack = torch.from_dlpack
+
+
+def _refuse_sparse(note: Callable[[str], None]) -> None:
+    """What torch makes sparse of a tensor on the device would be one of the CPU."""
+
+    def patched(owner: Any, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def sparse(*given: Any, **options: Any) -> Any:
+            device = options.get("device")
+            on_device = device is not None and torch.device(device).type == "cuda"
+            if on_device or any(isinstance(item, torch.Tensor) and item.is_cuda for item in given):
+                refuse(_SPARSE, note)
+            return plain(*given, **options)
+
+        setattr(owner, name, functools.wraps(plain)(sparse))
+
+    for layout in ("", "_coo", "_csr", "_csc", "_bsr", "_bsc"):
+        for owner, name in ((torch.Tensor, f"to_sparse{layout}"), (torch, f"sparse{layout}_tensor")):
+            if hasattr(owner, name):
+                patched(owner, name)
+
+
+class _Runtime:
+    """What stands where `torch.cuda.cudart()` has the runtime's functions."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _refusing(_CUDART, self._note)

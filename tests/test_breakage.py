@@ -1,0 +1,113 @@
+"""What an exception means, alone and with findings: the cause is told, and a report is worth nothing to its sender."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.breakage import REFUSAL, explained, failure_of
+from harness.messages import Broken, Stage
+from harness.model import VERDICT_FREE, DeviceKind, Failure, Record, Status
+from harness.reports import STATUS_OF_KIND
+from harness.rewards import reward_of
+from harness.session import failed
+
+BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
+GRAPH = {"kind": "not_emulated", "message": "CUDA graphs", "line": None, "count": 1}
+KERNEL = {"kind": "not_emulated", "message": "inline PTX: wgmma", "kernel": "matmul", "line": 7}
+FAILED = Failure(
+    status=Status.cuda_error,
+    reason="RuntimeError: CUDA error: an illegal memory access was encountered",
+    evidence={"stage": "call", "call": 0},
+    detail="Traceback ...",
+)
+
+
+def ended(status: Status, detail: str = "") -> Failure:
+    return replace(FAILED, status=status, detail=detail)
+
+
+def record(failure: Failure) -> Record:
+    return Record(
+        problem="level1/19",
+        author="a",
+        solution="a/level1/19_a.py",
+        device=DeviceKind.HOST,
+        workload="small",
+        status=failure.status,
+        reason=failure.reason,
+        evidence=failure.evidence,
+        finished_at="2026-01-01T00:00:00Z",
+    )
+
+
+def test_a_finding_is_the_verdict_and_the_exception_is_told_behind_it() -> None:
+    failure = explained(FAILED, [BAD_ACCESS])
+    assert failure.status is Status.memory_error
+    assert failure.reason == f"relu, line 14: out of bounds; it ended with {FAILED.reason}"
+    assert failure.evidence == {**FAILED.evidence, "reports": [BAD_ACCESS], "ended_as": "cuda_error"}
+    assert failure.detail == FAILED.detail
+
+
+def test_without_findings_nothing_is_changed() -> None:
+    assert explained(FAILED, []) is FAILED
+
+
+def test_findings_that_decide_nothing_are_kept_and_make_their_labels() -> None:
+    leak = {"kind": "leak", "message": "1 allocation of device memory"}
+    failure = explained(FAILED, [leak])
+    assert (failure.status, failure.reason) == (FAILED.status, FAILED.reason)
+    assert failure.evidence["reports"] == [leak]
+    assert "ended_as" not in failure.evidence
+    assert failed(failure, {}, ("static_buffer",)).labels == ("static_buffer", "leaks_memory")
+
+
+@pytest.mark.parametrize("status", [Status.runtime_error, Status.bad_constructor, Status.import_error])
+def test_what_the_host_device_refused_is_no_fault(status: Status) -> None:
+    trace = f"NotImplementedError: {REFUSAL}CUDA graphs\n\nThe above exception ...\n\nRuntimeError: no graph\n"
+    assert explained(ended(status, trace), [GRAPH]).status is Status.not_emulated
+
+
+def test_a_kernel_that_was_ended_by_what_it_lacks_is_no_fault() -> None:
+    assert explained(FAILED, [KERNEL]).status is Status.not_emulated
+
+
+def test_a_refusal_that_was_caught_hides_no_other_mistake() -> None:
+    failure = explained(ended(Status.runtime_error, "ValueError: on purpose"), [GRAPH])
+    assert failure.status is Status.runtime_error
+    assert failure.evidence["reports"] == [GRAPH]
+    assert explained(FAILED, [GRAPH, BAD_ACCESS]).status is Status.memory_error
+
+
+@pytest.mark.parametrize("status", [Status.syntax_error, Status.no_model_new, Status.compile_error])
+def test_what_is_wrong_on_any_device_is_never_unjudged(status: Status) -> None:
+    told = ended(status, f"NotImplementedError: {REFUSAL}CUDA graphs")
+    assert explained(told, [GRAPH, KERNEL]).status is status
+
+
+@pytest.mark.parametrize("status", sorted(set(Status) - VERDICT_FREE - {Status.passed, Status.disqualified}))
+@pytest.mark.parametrize("kind", sorted(STATUS_OF_KIND))
+def test_no_report_makes_a_failure_worth_more(status: Status, kind: str) -> None:
+    """Rewards know steps: a race counts more than a file that can't be imported."""
+    alone = ended(status)
+    together = explained(alone, [{"kind": kind, "message": "made up"}])
+    before, after = reward_of(record(alone)), reward_of(record(together))
+    assert before is not None
+    assert after is not None
+    assert after <= before
+
+
+@pytest.mark.parametrize("kind", ["NotEmulated", "Unsupported", "HarnessError"])
+def test_no_exception_of_a_submission_s_own_counts_nowhere(kind: str) -> None:
+    for stage in (Stage.IMPORT, Stage.CONSTRUCT, Stage.CALL):
+        broken = Broken(stage=stage, kind=kind, message="tensor cores that nobody has", trace="", call=0)
+        assert failure_of(broken).status not in VERDICT_FREE
+
+
+def test_ended_as_of_any_shape_is_read(tmp_path: Path) -> None:
+    odd: list[Any] = [None, 3, ["runtime_error"], "nothing known"]
+    for held in odd:
+        assert reward_of(record(replace(FAILED, evidence={"ended_as": held}))) == reward_of(record(FAILED))

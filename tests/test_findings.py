@@ -1,0 +1,196 @@
+"""Calls that end in an exception on the host device: what the checks found before is the verdict, in real contestants.
+
+Everything goes the whole way: built, run in a sandbox, judged, and told to its author.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.build import default_root
+from harness.config import Machine, resolve
+from harness.environment import collect
+from harness.feedback import feedback
+from harness.model import DeviceKind, Record, Status
+from harness.pipeline import evaluate_run
+from harness.rewards import reward_of
+
+PROBLEM = """
+import torch
+SIZE = 64
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.rand(SIZE, SIZE) - 0.5]
+def get_init_inputs():
+    return []
+"""
+
+KERNELS = '''import torch
+from torch.utils.cpp_extension import load_inline
+CUDA = r"""
+#include <torch/extension.h>
+#include <c10/cuda/CUDAException.h>
+#include <cassert>
+__global__ void past(const float* x, float* y, int64_t n) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    y[i < n ? i : 0] = fmaxf(x[i < n ? i : i + (1 << 28)], 0.0f);  // PAST
+}
+__global__ void racing(const float* x, float* y, int64_t n) {
+    __shared__ float tile[256];
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0.0f;
+    if (i < n) y[i] = fmaxf(tile[(threadIdx.x + 1) % 256], 0.0f);  // RACING
+}
+__global__ void asserting(const float* x, float* y, int64_t n) {
+    assert(n < 0);  // ASSERTING
+}
+__global__ void refused(const float* x, float* y, int64_t n) {
+    asm volatile("wgmma.fence.sync.aligned;");  // REFUSED
+}
+#define RUN(kernel)                                                                       \\
+    torch::Tensor run_##kernel(torch::Tensor x, bool check) {                             \\
+        auto y = torch::empty_like(x);                                                    \\
+        int64_t n = x.numel();                                                            \\
+        kernel<<<n / 256 + 1, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);        \\
+        if (check) C10_CUDA_KERNEL_LAUNCH_CHECK();                                        \\
+        return y;                                                                         \\
+    }
+RUN(past) RUN(racing) RUN(asserting) RUN(refused)
+"""
+NAMES = ["run_past", "run_racing", "run_asserting", "run_refused"]
+module = load_inline(
+    name="findings",
+    cpp_sources="\\n".join(f"torch::Tensor {name}(torch::Tensor x, bool check);" for name in NAMES),
+    cuda_sources=CUDA,
+    functions=NAMES,
+)
+'''
+
+PLAIN = "import torch\n"
+TRY_A_GRAPH = """try:
+            torch.cuda.CUDAGraph()
+        except NotImplementedError:
+            pass
+        """
+
+
+def model(body: str, *, head: str = KERNELS, construct: str = "pass") -> str:
+    return f"""{head}
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {construct}
+    def forward(self, x):
+        {body}
+"""
+
+
+SOLUTIONS = {
+    "launch_check": model("return module.run_past(x, True)"),
+    "synchronize": model("y = module.run_past(x, False); torch.cuda.synchronize(); return y"),
+    "asserted": model("y = module.run_asserting(x, False); torch.cuda.synchronize(); return y"),
+    "race_and_raise": model("module.run_racing(x, True); raise ValueError('on purpose')"),
+    "refused_kernel": model("return module.run_refused(x, True)"),
+    "at_import": model("return x", head=KERNELS + "module.run_past(torch.zeros(512, device='cuda'), True)\n"),
+    "graph": model("torch.cuda.CUDAGraph(); return torch.relu(x)", head=PLAIN),
+    "graph_constructed": model("return x", head=PLAIN, construct="self.graph = torch.cuda.CUDAGraph()"),
+    "graph_wrapped": model("return x", head=PLAIN, construct=TRY_A_GRAPH.replace("pass", "raise KeyError('graph')")),
+    "graph_then_raise": model(TRY_A_GRAPH + "raise ValueError('on purpose')", head=PLAIN),
+    "graph_then_right": model(TRY_A_GRAPH + "return torch.relu(x)", head=PLAIN),
+    "backward": model(
+        "with torch.enable_grad():\n            y = x.clone().requires_grad_(); torch.relu(y).sum().backward()\n"
+        "        return y.grad * y",
+        head=PLAIN,
+    ),
+    "forged": model(
+        "from harness.hostcuda import shim; shim.note_not_emulated('everything'); raise ValueError('on purpose')",
+        head=PLAIN,
+    ),
+    "own_name": model("raise type('NotEmulated', (Exception,), {})('nobody has it')", head=PLAIN),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    if shutil.which("g++") is None:
+        pytest.skip("the host device needs g++")
+    folder = tmp_path_factory.mktemp("findings")
+    for part in ("problems/level1", "solutions/a/level1"):
+        (folder / part).mkdir(parents=True)
+    (folder / "problems/level1/19_relu.py").write_text(PROBLEM)
+    for name, source in SOLUTIONS.items():
+        (folder / f"solutions/a/level1/19_{name}.py").write_text(source)
+    config = resolve(
+        machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
+        run_id="run",
+        options={
+            "paths": [folder / "solutions"],
+            "problems": folder / "problems",
+            "out": folder / "results",
+            "workload": "full",
+            "cache_dir": default_root(),
+            "min_samples": 4,
+            "relative_half_width": 0.9,
+            "budget_s": 2.0,
+        },
+    )
+    found = evaluate_run(config, environment=collect()).records
+    return {Path(record.solution).stem.removeprefix("19_"): record for record in found}
+
+
+def line(name: str, mark: str) -> int:
+    return next(n for n, text in enumerate(SOLUTIONS[name].splitlines(), 1) if text.endswith(f"// {mark}"))
+
+
+@pytest.mark.parametrize("name", ["launch_check", "synchronize", "at_import"])
+def test_a_bad_access_keeps_its_place_when_the_call_raises(records: dict[str, Record], name: str) -> None:
+    record = records[name]
+    assert record.status is Status.memory_error, record
+    assert record.reason.startswith(f"past, line {line(name, 'PAST')}: ")
+    assert "; it ended with " in record.reason
+    assert "illegal memory access" in record.reason
+    assert record.evidence["ended_as"] == "cuda_error"
+    assert record.evidence["reports"][0]["line"] == line(name, "PAST")
+    text = feedback(record, source=SOLUTIONS[name])
+    assert f"memory error in past, line {line(name, 'PAST')} of the solution" in text
+
+
+def test_an_assertion_keeps_its_place(records: dict[str, Record]) -> None:
+    record = records["asserted"]
+    assert record.status is Status.cuda_error
+    assert record.reason.startswith(f"asserting, line {line('asserted', 'ASSERTING')}: ")
+
+
+def test_a_race_is_told_beside_the_exception_that_follows_and_earns_no_more(records: dict[str, Record]) -> None:
+    record = records["race_and_raise"]
+    assert record.status is Status.data_race, record
+    assert record.reason.endswith("it ended with ValueError: on purpose")
+    plain = records["forged"]
+    assert plain.status is Status.runtime_error
+    assert reward_of(record) == reward_of(plain)
+
+
+@pytest.mark.parametrize("name", ["graph", "graph_constructed", "graph_wrapped", "backward", "refused_kernel"])
+def test_what_the_host_device_can_not_do_is_not_emulated(records: dict[str, Record], name: str) -> None:
+    record = records[name]
+    assert record.status is Status.not_emulated, record
+    assert "; it ended with " in record.reason
+
+
+def test_the_line_of_a_refused_kernel_is_told(records: dict[str, Record]) -> None:
+    assert f"line {line('refused_kernel', 'REFUSED')}" in records["refused_kernel"].reason
+
+
+@pytest.mark.parametrize("name", ["graph_then_raise", "forged", "own_name"])
+def test_a_mistake_stays_one_whatever_was_not_emulated_before(records: dict[str, Record], name: str) -> None:
+    assert records[name].status is Status.runtime_error, records[name]
+
+
+def test_a_submission_that_notes_something_and_answers_is_unjudged(records: dict[str, Record]) -> None:
+    """The limit that the guide on trust tells of."""
+    assert records["graph_then_right"].status is Status.not_emulated

@@ -1,0 +1,108 @@
+"""torch on the host device: the ways to name the device that work, and what is refused and noted as not emulated.
+
+In a process of its own: activating the device changes torch for good.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.breakage import REFUSAL
+
+ROOT = Path(__file__).resolve().parent.parent
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
+
+WORKS = {
+    "torch.empty(3, device=0)": "cuda:0 torch.float32",
+    "torch.tensor([1], device=0)": "cuda:0 torch.int64",
+    "torch.full([2], 3.0, device=torch.device(0))": "cuda:0 torch.float32",
+    "torch.zeros_like(torch.ones(2), device=0)": "cuda:0 torch.float32",
+    "torch.ones(2).new_empty(3, device=0)": "cuda:0 torch.float32",
+    "torch.nn.Linear(2, 2, device=0).weight": "cuda:0 torch.float32",
+    "torch.ones(2).to(0)": "cuda:0 torch.float32",
+    "torch.ones(2, device=torch.device('cpu'))": "cpu torch.float32",
+    "torch.empty(3, pin_memory=True)": "cpu torch.float32",
+    "torch.cuda.FloatTensor(2, 3)": "cuda:0 torch.float32",
+    "torch.cuda.HalfTensor([1.0, 2.0])": "cuda:0 torch.float16",
+    "torch.ones(2).type(torch.cuda.LongTensor)": "cuda:0 torch.int64",
+    "torch.ones(2).type('torch.cuda.HalfTensor')": "cuda:0 torch.float16",
+    "torch.ones(2).type(torch.float64)": "cpu torch.float64",
+    "torch.from_dlpack(torch.ones(2, device='cuda')) + 1": "cuda:0 torch.float32",
+    "torch.from_dlpack(torch.ones(2, device='cuda'), copy=True) + 1": "cuda:0 torch.float32",
+    "torch.from_dlpack(torch.ones(2))": "cpu torch.float32",
+    "torch.jit.script(scripted)(torch.ones(2, device='cuda'))": "cuda:0 torch.float32",
+    "torch.utils.checkpoint.checkpoint(torch.relu, torch.ones(2, device='cuda'), use_reentrant=False)": (
+        "cuda:0 torch.float32"
+    ),
+    "learnt_on_the_cpu()": "cpu torch.float32",
+    "under(torch.device(0))": "cuda:0 torch.float32",
+}
+"""Expressions, and what the tensors they make are."""
+
+HOLDS = [
+    "isinstance(torch.device(0), torch.device) and not isinstance('cuda', torch.device)",
+    "torch.device(0) == torch.device('cuda', 0) == torch.device(index=0)",
+    "pickle.loads(pickle.dumps(torch.device(0))) == torch.device('cuda:0')",
+    "torch.empty(3, pin_memory=True).is_pinned() and not torch.empty(3).is_pinned()",
+    "isinstance(torch.ones(2, device='cuda'), torch.cuda.FloatTensor)",
+    "not isinstance(torch.ones(2), torch.cuda.FloatTensor)",
+    "torch.library.infer_schema(on, mutates_args=()) == '(Tensor x, Device device) -> Tensor'",
+    "(torch.cuda.CUDAGraph | None) and (torch.device | None)",
+]
+
+REFUSED = {
+    "torch.cuda.CUDAGraph()": "CUDA graphs",
+    "torch.cuda.graphs.CUDAGraph()": "CUDA graphs",
+    "torch.cuda.graph(None)": "CUDA graphs",
+    "torch.cuda.graph_pool_handle()": "CUDA graphs",
+    "torch.cuda.make_graphed_callables(torch.relu, (torch.ones(2, device='cuda'),))": "CUDA graphs",
+    "torch.ones(2, device='cuda', requires_grad=True).sum().backward()": "backward",
+    "torch.func.grad(lambda x: x.sum())(torch.ones(2, device='cuda'))": "backward",
+    "torch.from_dlpack(torch.ones(2, device='cuda').__dlpack__())": "DLPack",
+    "torch.ones(2, 2, device='cuda').to_sparse()": "sparse",
+    "torch.cuda.MemPool()": "memory pools",
+    "torch.cuda.cudart().cudaHostRegister(0, 0, 0)": "cudart",
+    "torch.cuda.jiterator._create_jit_fn('template <typename T> T f(T x) { return x; }')": "jiterator",
+}
+
+
+@cache
+def results() -> dict[str, Any]:
+    texts = json.dumps([*WORKS, *HOLDS, *REFUSED])
+    folder = ROOT / "tests"
+    script = folder / "hostcuda_torch.py"
+    done = subprocess.run(
+        [sys.executable, str(script), texts], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    held: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return held
+
+
+@pytest.mark.parametrize("text", WORKS)
+def test_the_device_is_found_by_any_of_its_names(text: str) -> None:
+    assert results()[text] == [WORKS[text], []]
+
+
+@pytest.mark.parametrize("text", HOLDS)
+def test_what_stands_for_torch_s_classes_is_known_as_them(text: str) -> None:
+    assert results()[text] == [True, []]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_can_not_be_done_is_refused_and_noted(text: str) -> None:
+    said, notes = results()[text]
+    assert said.startswith("NotImplementedError: ")
+    assert len(notes) == 1
+    assert REFUSED[text] in notes[0]
+    # By these words a failure is known to come of it.
+    assert f"{REFUSAL}{notes[0]}" in said
