@@ -216,7 +216,7 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
     torch.cuda.nvtx.range = _nothing
     _patch_accelerator(synchronize)
     if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # what torch._dynamo imports, and checkpoints import that
-        torch._C._cuda_getCurrentRawStream = constant(0)  # type: ignore[attr-defined]
+        torch._C._cuda_getCurrentRawStream = constant(0)
     refuse_absent(not_emulated)
     if torch.version.cuda is None:
         torch.version.cuda = _TOOLKIT

@@ -81,9 +81,9 @@ def _refuse_graphs(note: Callable[[str], None]) -> None:
         def __new__(cls, *_: Any, **__: Any) -> Any:
             refuse(_GRAPHS, note)
 
-    for owner in (torch.cuda, torch.cuda.graphs):
-        owner.CUDAGraph = CUDAGraph  # type: ignore[misc, assignment]
-        owner.graph = graph  # type: ignore[misc, assignment]
+    for module in ("torch.cuda", "torch.cuda.graphs"):
+        owner: Any = importlib.import_module(module)
+        owner.CUDAGraph, owner.graph = CUDAGraph, graph
 
 
 def _refuse_backward(note: Callable[[str], None]) -> None:
@@ -107,18 +107,18 @@ def _refuse_backward(note: Callable[[str], None]) -> None:
 def _refuse_dlpack(note: Callable[[str], None]) -> None:
     """A tensor is its own view. Other device memory would come as a tensor whose very storage is on the device, which
     no operator here could use."""
-    plain = torch.from_dlpack
+    owner: Any = torch
+    plain = owner.from_dlpack
 
-    def from_dlpack(ext_tensor: Any, *given: Any, **options: Any) -> torch.Tensor:
+    def from_dlpack(ext_tensor: Any, *given: Any, **options: Any) -> Any:
         on_device = isinstance(ext_tensor, torch.Tensor) and ext_tensor.is_cuda
         if on_device and options.get("device") is None:
-            return ext_tensor.clone() if options.get("copy") else ext_tensor.detach()  # type: ignore[no-any-return]
+            return ext_tensor.clone() if options.get("copy") else ext_tensor.detach()
         if on_device or (made := plain(ext_tensor, *given, **options)).is_cuda:
             refuse(_DLPACK, note)
         return made
 
-    torch.from_dlpack = functools.wraps(plain)(from_dlpack)
-    torch.utils.dlpack.from_dlpack = torch.from_dlpack
+    owner.from_dlpack = owner.utils.dlpack.from_dlpack = functools.wraps(plain)(from_dlpack)
 
 
 def _refuse_sparse(note: Callable[[str], None]) -> None:
