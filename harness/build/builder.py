@@ -217,7 +217,7 @@ class _Build:
                 arguments=self.arguments,
                 refused=sentences,
                 seed=self.seed,
-                zygote=self.zygotes.torch,
+                zygote=self.zygotes.for_harvest(),
                 sandbox=self.sandbox,
                 log_path=log_path,
                 timeout_s=self.import_timeout_s,
