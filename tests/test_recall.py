@@ -82,6 +82,23 @@ def test_it_counts_for_some_minutes() -> None:
     assert recall.come_back(bench("b")) is None
 
 
+def test_coming_back_does_not_make_it_new() -> None:
+    """A loop whose batches are a minute apart would go by the first one's for as long as it runs."""
+    now = [0.0]
+    recall = Recall(lambda: now[0])
+    recall.leave(bench(), KNOWN)
+    while now[0] < RECALLED_S:
+        now[0] += RECALLED_S / 4
+        assert recall.come_back(bench()) is KNOWN
+        recall.leave(bench(), KNOWN)
+    now[0] += RECALLED_S / 4
+    assert recall.come_back(bench()) is None
+    anew: Any = SimpleNamespace(calm=True)
+    recall.leave(bench(), anew)
+    now[0] += RECALLED_S
+    assert recall.come_back(bench()) is anew
+
+
 def test_those_that_were_left_first_are_forgotten() -> None:
     recall = Recall()
     for number in range(MOST_RECALLED + 1):
