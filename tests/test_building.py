@@ -19,7 +19,7 @@ import pytest
 from harness.build import BuilderZygotes
 from harness.build.zygotes import LateZygote
 from harness.catalog import load_problems
-from harness.model import Problem, digest_text
+from harness.model import Problem, Workload, digest_text
 from harness.signature import Signatures
 from harness.zygote import ZygoteError
 
@@ -91,6 +91,20 @@ def test_every_build_that_waits_for_shapes_is_expected_before_it_waits(problem: 
         found = list(pool.map(lambda _: signatures.of(problem, on_miss=lambda: together.wait() and None), range(4)))
     assert found[0] is not None
     assert found == [found[0]] * 4
+
+
+def test_inputs_of_a_small_workload_may_look_at_their_values(problem: Problem, tmp_path: Path) -> None:
+    """They are drawn with contents; those of other workloads may be too large to be."""
+    drawn = "    x = torch.rand(8, 3)\n    assert x.min() >= 0\n    return [x]"
+    source = PROBLEM.replace("    return [torch.rand(8, 3)]", drawn)
+    looks = replace(problem, source=source, digest=digest_text(source))
+    small = replace(looks, workloads={"small": Workload(name="small")})
+    with Signatures(tmp_path / "cache", 2**20) as signatures:
+        assert signatures.of(looks) is None
+    with Signatures(tmp_path / "other", 2**20) as signatures:
+        found = signatures.of(small)
+    assert found is not None
+    assert found["inputs"]["leaves"] == [[[8, 3], "float32"]]
 
 
 ASK = """
