@@ -13,7 +13,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -143,6 +143,21 @@ def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterato
             yield name, next(following[name])
     while True:
         yield OWN_INPUTS
+
+
+def stressed_turns(
+    turns: Sequence[Turn], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
+) -> dict[int, tuple[str, int]]:
+    """Input sets of a round that are not drawn as the problem's own, with variant and part: one of the calls of each
+    mode that `following` names, nobody knows which, the mode's next. A round without such calls takes none.
+
+    Each mode has its own: the process sees a call's mode, and might be right where its time does not count.
+    """
+    chosen = {}
+    for mode, variants in following.items():
+        if held := [turn.index for turn in turns if turn.mode is mode]:
+            chosen[secret.choice(held)] = next(variants)
+    return chosen
 
 
 def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
@@ -297,9 +312,10 @@ def run_rounds(
 ) -> Rounds:
     """Alternate bursts until enough is known.
 
-    One call of each round, nobody knows which, is over a variant (and its part) of `stress`, like those that values
-    were verified on before: who could tell timed bursts from others would else need to be right on the problem's own
-    inputs alone in them. It is timed like any other, for both sides over the same inputs.
+    One call of each round of those timed cold, nobody knows which, is over a variant (and its part) of `stress`, like
+    those that values were verified on before: who could tell timed bursts from others would else need to be right on
+    the problem's own inputs alone in them. So is the one timed for latency. They are timed like any other, for both
+    sides over the same inputs.
 
     `call_s` is what a call of the solution took so far, flush included; 0 where that is not known.
 
@@ -311,8 +327,8 @@ def run_rounds(
     rounds = Rounds()
     begin = time.perf_counter()
     redraw = bench.traits.mutates_inputs
-    variants = in_turn(stress, secret)
-    names = len({name for name, _ in stress})
+    following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
+    lacking = len({name for name, _ in stress})  # variants that no call that was timed cold has had yet
     while True:
         # The least of all: who is slow once does not get by with fewer calls to prove its times on (`claims`, rule 4).
         call_s = min((held.call_wall_s for held in rounds.held), default=call_s)
@@ -323,9 +339,9 @@ def run_rounds(
         turns = reference_turns = plan_turns(sets, secret, len(rounds.held))
         if sparing:
             turns = plan_turns(LONG_SETS, secret, len(rounds.held), sparing=True)
-        stressed, variant = secret.choice(turns).index, next(variants)
+        stressed = stressed_turns(turns, following, secret)
         for index in indices:
-            name, part = variant if index == stressed else OWN_INPUTS
+            name, part = stressed.get(index, OWN_INPUTS)
             bench.draw(index, name, part=part)
         runner.hold_back(indices)
         reference_first = len(rounds.held) % 2 == 0
@@ -361,6 +377,7 @@ def run_rounds(
                 reference_first=reference_first,
             )
         )
+        lacking -= lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
         disturbed = not counts()
         rounds.spent_s = time.perf_counter() - begin
         if not right:
@@ -374,11 +391,11 @@ def run_rounds(
             rounds.stopped_by = "deadline"
             return rounds
         rule = settled(rounds)
-        if rule == "budget" and len(rounds.held) >= max(2, names):
+        if rule == "budget" and len(rounds.held) >= 2 and not lacking:
             rounds.stopped_by = rule
             return rounds
         # An even number of rounds, so that each order stands as often as the other.
-        if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and len(rounds.held) >= names:
+        if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and not lacking:
             rounds.stopped_by = rule
             return rounds
         if len(rounds.held) >= limits.max_rounds:
