@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from harness import Harness, Result, as_completed, reward
@@ -168,6 +170,90 @@ def test_a_wrong_setting_is_named_as_python_callers_know_it() -> None:
     with pytest.raises(ConfigError) as caught:
         Harness(device="host", load_timeout_s=-1.0)
     assert str(caught.value) == "Harness: `load_timeout_s` must be a number above 0, not -1.0"
+
+
+@pytest.mark.parametrize("timing", ["slow", 3, None])
+def test_a_timing_that_there_is_none_of_is_refused(timing: Any) -> None:
+    with pytest.raises(ConfigError, match=r"`timing` must be quick, full or a TimingConfig, not"):
+        Harness(device="host", timing=timing)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"source": None}, "not NoneType"),
+        ({"source": b"x"}, "not bytes"),
+        ({"author": None}, "`author` is a text, not None"),
+        ({"name": 5}, "`name` is a text, not 5"),
+        ({"sample": "x"}, "`sample` is a whole number or None, not 'x'"),
+        ({"sample": 1.5}, "`sample` is a whole number or None, not 1.5"),
+    ],
+)
+def test_what_is_handed_over_in_another_kind_is_refused_at_once(h: Harness, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        h.submit("level1/19", **{"source": RIGHT, **wrong})
+
+
+def test_files_and_authors_that_can_not_be_are_refused_at_once(h: Harness, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    for path, said in ((tmp_path / "pipe.py", "not a regular file"), (Path("/dev/zero"), "not a regular file")):
+        with pytest.raises(CatalogError, match=said):
+            h.submit("level1/19", path)
+    for author in ("", "two\nlines"):
+        with pytest.raises(CatalogError, match="can't be an author"):
+            h.submit("level1/19", RIGHT, author=author)
+
+
+def test_numbers_of_samples_from_arrays_are_kept_as_plain_ones(tmp_path: Path) -> None:
+    with Harness(device="host", results=tmp_path / "run") as mine:
+        assert mine.evaluate(PROBLEM, BROKEN, sample=np.int64(7)).record.sample == 7  # type: ignore[arg-type]
+    assert [item.sample for item in RunStore.open(tmp_path / "run").records()] == [7]
+
+
+FORKS = """
+import os, sys
+from harness import Harness
+from harness.api import HarnessClosed
+
+def forked(do):
+    if (child := os.fork()) == 0:
+        do()
+    else:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+def work():
+    try:
+        h.evaluate({problem!r}, {source!r})
+    except HarnessClosed as error:
+        print(error, flush=True)
+        os._exit(0)
+
+def close():
+    h.close()
+    os._exit(0)
+
+with Harness(device="host") as h:
+    h.evaluate({problem!r}, {source!r})
+    with h._lock:  # as another thread may, at a fork
+        forked(work)
+        forked(close)
+    forked(sys.exit)
+    print(h.evaluate({problem!r}, {source!r} + "# another").status)
+"""
+
+
+def test_a_forked_process_is_refused_and_takes_nothing_from_its_parent(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS.format(problem=PROBLEM, source=RIGHT)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "a forked process can't use this Harness; make one in each process, after the fork\npassed\n"
+    assert list(tmp_path.glob("harness-*")) == []
 
 
 def test_results_are_kept_where_asked_for_and_continued(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ them share nothing but the build cache on disk, which is safe to share.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
+import os
 import shutil
 import tempfile
 import threading
@@ -24,11 +23,11 @@ from types import TracebackType
 from typing import Literal, Self
 
 from harness.api.flow import Flow
+from harness.api.given import given_solution, portable
 from harness.api.result import Result
-from harness.catalog import Catalog, CatalogError, find_authors, load_problems, solution_text
-from harness.catalog.solutions import MAX_SOURCE_BYTES
+from harness.catalog import Catalog, CatalogError, find_authors, load_problems
 from harness.conductor import Work
-from harness.config import AuditMode, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
+from harness.config import AuditMode, ConfigError, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
 from harness.model import (
@@ -57,7 +56,7 @@ MAX_LOG_BYTES = 2**20
 
 
 class HarnessClosed(RuntimeError):
-    """Asked for work after `close`."""
+    """Asked for work after `close`, or in a process that was forked from the one that made it."""
 
 
 class Harness:
@@ -144,6 +143,8 @@ class Harness:
             settled = replace(settled, timing=QUICK)
         elif isinstance(timing, TimingConfig):
             settled = replace(settled, timing=timing)
+        elif timing != "full":
+            raise ConfigError(f"Harness: `timing` must be quick, full or a TimingConfig, not {timing!r:.60}")
         self._config: RunConfig = settled
         self._named_workload = workload
         self._lock = threading.RLock()
@@ -154,6 +155,7 @@ class Harness:
         self._introduced: set[str] = set()
         self._catalog: Catalog | None = None
         self._closed = False
+        self._process = os.getpid()
 
     @property
     def device(self) -> DeviceKind:
@@ -175,7 +177,7 @@ class Harness:
         name: str | None = None,
         sample: int | None = None,
     ) -> Future[Result]:
-        """Start evaluating `source` (the text of a solution, or the path of one) and return at once.
+        """Start evaluating `source` (a `str` is a solution's text, a `Path` its file) and return at once.
 
         `problem` is an id ("level1/19"), the path of a problem file, the text of one (more than one line), or a
         `Problem`. `workload` is a name that it declares, or a `Workload` of other sizes. The future's `result()` is a
@@ -184,13 +186,16 @@ class Harness:
         begins.
 
         Raises `CatalogError` where the problem, workload or file can't be found, or the problem can't be read,
-        `HarnessClosed` after `close`.
+        `TypeError` for a source, author, name or sample of another kind, `HarnessClosed` after `close` and in a forked
+        process, which makes a `Harness` of its own.
         """
+        if os.getpid() != self._process:  # no thread came along, and a lock may be held for ever
+            raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
         held = self._problem(problem)
         sizes = self._workload(held, workload)
         precision = self._config.precision or sizes.precision
         job = Job(
-            solution=self._solution(held, source, author=author, name=name, sample=sample),
+            solution=given_solution(held, source, author=author, name=name, sample=sample),
             problem=replace(held, precision=precision) if precision is not None else held,
             workload=sizes,
         )
@@ -240,7 +245,10 @@ class Harness:
             yield await done
 
     def close(self) -> None:
-        """End every process. What has not begun is cancelled; what is under way fails with `ExecutorError`."""
+        """End every process. What has not begun is cancelled; what is under way fails with `ExecutorError`. In a forked
+        process nothing: they are its parent's."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -285,7 +293,7 @@ class Harness:
                 except BaseException:
                     shutil.rmtree(folder, ignore_errors=True)
                     raise
-                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # also where nobody calls `close`
+                weakref.finalize(self, _remove, folder, self._process)  # also where nobody calls `close`
                 self._folder = folder
                 self._flow = Flow(executor, self._config, self._environment, self._delivered)
             return self._flow, self._folder
@@ -344,7 +352,7 @@ class Harness:
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):
-            return _portable(wanted)
+            return portable(wanted)
         name = wanted or self._config.workload
         held = problem.workloads.get(name)
         if held is None and wanted is None and self._named_workload is None:
@@ -352,42 +360,13 @@ class Harness:
         if held is None:
             known = ", ".join(problem.workloads)
             raise CatalogError([f"{problem.id} declares no workload {name!r}; it has {known}"])
-        return _portable(held)
-
-    def _solution(
-        self, problem: Problem, source: str | Path, *, author: str, name: str | None, sample: int | None
-    ) -> Solution:
-        failure = None
-        if isinstance(source, Path):
-            try:
-                text, failure = solution_text(source)
-            except OSError as error:
-                raise CatalogError([f"{source}: can't be read: {error}"]) from error
-        else:
-            text = source
-        if len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
-            raise CatalogError([f"a solution of {problem.id} has more than {MAX_SOURCE_BYTES} bytes"])
-        level, _, number = problem.id.partition("/")
-        file = f"{number}_{re.sub(r'[^A-Za-z0-9._-]+', '_', name or digest_text(text)[:12])[:80]}.py"
-        return Solution(
-            problem_id=problem.id,
-            author=author,
-            label=f"{author}/{level}/{file}",
-            path=Path(file),
-            source=text,
-            sample=sample,
-            failure=failure,
-        )
+        return portable(held)
 
 
-def _portable(workload: Workload) -> Workload:
-    """`workload`, if a referee can be told of it. Raises `CatalogError`."""
-    try:
-        json.dumps(dict(workload.sizes), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        why = f"{error}; sizes are plain numbers, truth values or texts"
-        raise CatalogError([f"workload {workload.name!r} can't be used: {why}"]) from error
-    return workload
+def _remove(folder: Path, owner: int) -> None:
+    """The folder of the process `owner`, if this is that one and no fork of it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tail(path: Path) -> str:

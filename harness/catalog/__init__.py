@@ -7,16 +7,16 @@ Trusted side. Files are read as text: nothing of a problem or a solution is impo
 
 from harness.catalog.needs import unmet_need
 from harness.catalog.problems import Catalog, CatalogError, UnreadableProblem, load_problems
-from harness.catalog.solutions import find_authors, find_solutions, solution_path, solution_text
+from harness.catalog.solutions import bounded_source, find_authors, find_solutions, solution_path
 
 __all__ = [
     "Catalog",
     "CatalogError",
     "UnreadableProblem",
+    "bounded_source",
     "find_authors",
     "find_solutions",
     "load_problems",
     "solution_path",
-    "solution_text",
     "unmet_need",
 ]

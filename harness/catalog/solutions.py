@@ -187,7 +187,7 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
         raise ValueError(_bad_author(name))
     if not place.label.isprintable():
         raise ValueError("its name holds characters that can't be printed")
-    source, failure = _bounded_source(path)
+    source, failure = bounded_source(path)
     return Solution(
         problem_id=problem,
         author=name,
@@ -199,10 +199,19 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
     )
 
 
-def solution_text(path: Path) -> tuple[str, Failure | None]:
+def bounded_source(path: Path) -> tuple[str, Failure | None]:
     """The source in a solution's file, and where it is not UTF-8, the verdict on that: the source then stands for its
-    bytes and equals no text. Raises `OSError`."""
-    data = path.read_bytes()
+    bytes and equals no text. Raises `ValueError` saying what is wrong with a file that can't be read, is none, or is
+    too large."""
+    try:
+        held = path.stat()
+        if not stat.S_ISREG(held.st_mode):
+            raise ValueError("it is not a regular file")
+        if held.st_size > MAX_SOURCE_BYTES:
+            raise ValueError(f"it has {held.st_size} bytes, more than {MAX_SOURCE_BYTES}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"can't be read: {error.strerror}") from error
     try:
         return as_text(data), None
     except NotText as error:
@@ -210,18 +219,6 @@ def solution_text(path: Path) -> tuple[str, Failure | None]:
         evidence = {"phase": "read", "line": error.line, "byte": error.byte}
         failure = Failure(status=Status.syntax_error, reason=reason, evidence=evidence)
         return data.decode("utf-8", "surrogateescape"), failure
-
-
-def _bounded_source(path: Path) -> tuple[str, Failure | None]:
-    try:
-        held = path.stat()
-        if not stat.S_ISREG(held.st_mode):
-            raise ValueError("it is not a regular file")
-        if held.st_size > MAX_SOURCE_BYTES:
-            raise ValueError(f"it has {held.st_size} bytes, more than {MAX_SOURCE_BYTES}")
-        return solution_text(path)
-    except OSError as error:
-        raise ValueError(f"can't be read: {error.strerror}") from error
 
 
 def _clashes(solutions: Sequence[Solution]) -> list[str]:
