@@ -110,6 +110,19 @@ def test_a_sound_problem_is_judged_as_ever(zygote: Zygote, tmp_path: Path) -> No
     assert "taken_for_right" not in right.evidence
 
 
+def test_a_reference_that_gives_two_answers_to_one_call_blames_no_solution(zygote: Zygote, tmp_path: Path) -> None:
+    # Another answer with every call, without chance: what it counts is no module's state that would be restored.
+    counting = problem("x * next(COUNT)")
+    text = counting.source.replace("import torch\n", "import itertools\nimport torch\nCOUNT = itertools.count(1)\n")
+    held = replace(counting, source=text, digest=digest_text(text))
+    outcome = judge(zygote, held, "x", tmp_path, allow=False)
+    assert outcome.status is Status.harness_error
+    assert "the reference is not deterministic" in outcome.reason
+    drawing = problem("torch.nn.functional.dropout(x, 0.5, training=True)")
+    right = judge(zygote, drawing, "torch.nn.functional.dropout(x, 0.5, training=True)", tmp_path, allow=False)
+    assert right.status is Status.passed, right.reason
+
+
 @pytest.mark.parametrize(
     ("forward", "inputs", "variants", "word"),
     [

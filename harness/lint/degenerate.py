@@ -7,6 +7,7 @@ Decision: a problem that takes zeros, a constant, another call's output or half 
 call its solutions `passed` would be a verdict that nothing stands behind, and to call them wrong would blame them for
 the problem; so they end as `harness_error` with the reason, unless somebody asks for the score knowingly
 (`--allow-degenerate`, which leaves a label). `harness problems lint` says more. Pinned by `tests/test_degenerate.py`.
+So do those of a problem whose reference gives two answers to one call: no solution can match both.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from harness.lint.blind import blind
 from harness.lint.samples import Leaves, Sample, make_sample, variants_of
 from harness.lint.wrong import run_trials
 from harness.model import PrecisionClass
+from harness.numerics import UNLIMITED, compare
 from harness.reference import ProblemError
 
 HERE, ELSEWHERE = 0, 1
 """Sets of the bench: the call that is answered, and the one whose output is given instead."""
+
+APART = 0.05
+"""Scaled error between two answers of the reference to one call from which they are two. Sums that are added in
+another order each time (atomics) differ by rounding alone, far less than this."""
 
 
 class Soundness:
@@ -35,10 +41,15 @@ class Soundness:
 
     def check(self, bench: Bench) -> tuple[str, ...]:
         """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
-        allowed."""
+        allowed, or where the reference differs from itself."""
         problem = bench.problem
         key = (problem.digest, problem.precision, bench.workload.name, str(sorted(bench.workload.sizes.items())))
         if key not in self._found:
+            if not self._allow and (apart := _apart_from_itself(bench)) > APART:
+                raise ProblemError(
+                    f"the reference is not deterministic: two calls on the same inputs, seeded alike, are {apart:.2g} "
+                    "of the output's size apart; draw random numbers with torch's generators only"
+                )
             self._found[key] = taken_for_right(bench, problem.precision)
         found = self._found[key]
         if found and not self._allow:
@@ -48,6 +59,24 @@ class Soundness:
                 "harness problems lint says more, --allow-degenerate scores it all the same"
             )
         return found
+
+
+def _apart_from_itself(bench: Bench) -> float:
+    """The largest scaled error between two answers of the reference to one call, of outputs that are real numbers and
+    finite. Draws into the first set of `bench`. Where the device lacks the memory to look, 0."""
+    bench.draw(HERE, "own")
+    inputs = bench.tensors(bench.sets[HERE].inputs)
+    try:
+        one, other = (bench.oracle.answer(inputs, bench.tree, bench.call_seed(HERE)).leaves for _ in range(2))
+        pairs = [(a.contiguous(), b.contiguous()) for a, b in zip(one, other, strict=True) if a.is_floating_point()]
+        return max(
+            (compare(a, b, limits=UNLIMITED).rms_error or 0.0 for a, b in pairs if a.shape == b.shape), default=0.0
+        )
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return 0.0
+    finally:
+        bench.oracle.restore_state()
 
 
 def taken_for_right(bench: Bench, required: PrecisionClass) -> tuple[str, ...]:
