@@ -57,6 +57,16 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ("'cudaTextureObject_t' has not been declared", "textures (cudaTextureObject_t)"),
         ("'thrust' has not been declared", "Thrust (thrust)"),
         ("'BlockRadixSort' is not a member of 'cub'", "CUB (cub::BlockRadixSort)"),
+        ("‘WarpMergeSort’ in namespace ‘cub’ does not name a template type", "CUB (cub::WarpMergeSort)"),
+        ("‘SegmentedSum’ is not a member of ‘cub::DeviceReduce’", "CUB (cub::SegmentedSum)"),
+        (
+            "no matching function for call to ‘cub::BlockReduce<float, 256>::Reduce(float&, int&)’",
+            "CUB (cub::BlockReduce::Reduce with these arguments)",
+        ),
+        (
+            "‘using W = class cub::WarpReduce<int>’ {aka ‘class cub::WarpReduce<int>’} has no member named ‘TailSum’",
+            "CUB (cub::WarpReduce::TailSum with these arguments)",
+        ),
         ("'cluster_group' is not a member of 'cg'", "thread block clusters (cluster_group)"),
         (
             "‘cudaStreamSetAttribute’ was not declared in this scope",
@@ -82,6 +92,9 @@ def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
         "'curl' was not declared in this scope",
         "'__shfl_down' was not declared in this scope",
         "expected ';' before 'cublasSgemm'",
+        "‘Pair’ in namespace ‘mine’ does not name a type",
+        "‘struct Pair’ has no member named ‘third’",
+        "no matching function for call to ‘Pair::sum(int)’",
     ],
 )
 def test_names_that_cuda_does_not_have_are_errors(message: str) -> None:

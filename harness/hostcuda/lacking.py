@@ -115,9 +115,16 @@ _MISSING_HEADER = re.compile(r"^(cuda\.cu|main\.cpp):(\d+):\d+: fatal error: ([^
 _UNKNOWN_NAME = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: ['‘](?:\w+::)*(\w+)['’] "
     r"(?:was not declared|has not been declared|does not name a|is not a member of ['‘](\w+)(?:::\w+)*['’]"
+    r"|in namespace ['‘](\w+)(?:::\w+)*['’] does not name a"
     r"|is not a class, namespace)",
     re.M,
 )
+_PARTIAL = re.compile(
+    r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: (?:no matching function for call to ['‘]cub::(\w+)\b.*::(~?\w+)\("
+    r"|['‘].*?\bcub::(\w+)\b.* has no (?:non-static data )?member named ['‘](\w+)['’])",
+    re.M,
+)
+"""Calls of classes that are here in part: whether CUB itself has that member or overload is not known."""
 
 
 def among_includes(file: str, text: str, available: Path) -> Iterator[Lack]:
@@ -136,13 +143,16 @@ def in_log(log: str) -> Iterator[Lack]:
         if family := _family(match[3], _HEADER_FAMILIES):
             yield Lack(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
     for match in _UNKNOWN_NAME.finditer(log):
-        owner = match[4]
+        owner = match[4] or match[5]
         if owner in ("cub", "cuda", "thrust", "cutlass", "cute"):
             family, name = _family(owner, _NAME_FAMILIES), f"{owner}::{match[3]}"
         else:
             family, name = _family(match[3], _NAME_FAMILIES), match[3]
         if family is not None:
             yield Lack(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
+    for match in _PARTIAL.finditer(log):
+        owner, name = match[3] or match[5], match[4] or match[6]
+        yield Lack(file=match[1], line=int(match[2]), construct=f"CUB (cub::{owner}::{name} with these arguments)")
 
 
 _SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|cu[A-Z])\w*")

@@ -22,7 +22,7 @@ struct Configuration {
 };
 
 template <class T> inline void note_pointer(PointerArgument* list, std::uint32_t& count, std::uint32_t position, const T& value) {
-    if constexpr (std::is_pointer_v<T>) {
+    if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
         using Element = std::remove_cv_t<std::remove_pointer_t<T>>;
         std::uint32_t bytes = 0;
         if constexpr (std::is_object_v<Element>) bytes = sizeof(Element);
