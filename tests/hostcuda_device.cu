@@ -4,6 +4,9 @@
 #include <cuda_runtime.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <torch/cuda.h>
+#include <c10/cuda/CUDAMathCompat.h>
 namespace cg = cooperative_groups;
 
 // The numbered lines below are named by the tests: "line N" is counted by them from the marks.
@@ -302,5 +305,37 @@ torch::Tensor groups(torch::Tensor x) {
     groups_kernel<<<1, 64>>>(out);
     cudaMemcpy(x.data_ptr<int>(), out, 5 * sizeof(int), cudaMemcpyDeviceToDevice);
     c10::cuda::CUDACachingAllocator::raw_delete(out);
+    return x;
+}
+
+// One stream waits for another's event; an event that was not made for timing gives none.
+torch::Tensor events(torch::Tensor x) {
+    auto side = at::cuda::getStreamFromPool();
+    at::cuda::CUDAEvent ready, start(cudaEventDefault), end(cudaEventDefault);
+    start.record();
+    ready.record(side);
+    ready.block(at::cuda::getCurrentCUDAStream());
+    end.record(at::cuda::getCurrentCUDAStream());
+    end.synchronize();
+    torch::cuda::synchronize();
+    bool timed = true;
+    try {
+        start.elapsed_time(ready);
+    } catch (const c10::Error&) {
+        timed = false;
+    }
+    float* values = x.data_ptr<float>();
+    const float results[4] = {ready.isCreated() && ready.query() ? 1.0f : 0.0f, start.elapsed_time(end) >= 0.0f ? 1.0f : 0.0f,
+                              torch::cuda::is_available() && torch::cuda::device_count() == 1 ? 1.0f : 0.0f, timed ? 1.0f : 0.0f};
+    cudaMemcpy(values, results, sizeof(results), cudaMemcpyHostToDevice);
+    return x;
+}
+
+template <typename T>
+__global__ void compat_kernel(T* x, int n) {
+    if (threadIdx.x < n) x[threadIdx.x] = c10::cuda::compat::sqrt(c10::cuda::compat::max(x[threadIdx.x], T(0)));
+}
+torch::Tensor compat(torch::Tensor x) {
+    compat_kernel<<<1, 32>>>(x.data_ptr<float>(), x.numel());
     return x;
 }

@@ -151,6 +151,16 @@ def symbols(m: Any) -> Any:
 
 
 @case
+def events(m: Any) -> Any:
+    return m.events(torch.zeros(4).cuda()).tolist()
+
+
+@case
+def compat(m: Any) -> Any:
+    return m.compat(torch.tensor([-1.0, 0.25, 4.0]).cuda()).tolist()
+
+
+@case
 def early_exit(m: Any) -> Any:
     return m.early_exit(torch.ones(70).cuda()).tolist()
 

@@ -30,7 +30,19 @@ BROKEN = [
     "exited_shuffle",
     "nested",
 ]
-UNCHECKED = ["order", "atomics", "overloads", "grid_sum", "spinning", "symbols", "early_exit", "devices", "cub_calls"]
+UNCHECKED = [
+    "order",
+    "atomics",
+    "overloads",
+    "grid_sum",
+    "spinning",
+    "symbols",
+    "early_exit",
+    "devices",
+    "cub_calls",
+    "events",
+]
+UNCHECKED += ["events", "compat"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -199,6 +211,16 @@ def test_kernels_compute_what_they_say(mode: str) -> None:
     assert results(mode, "overloads") == [doubled] * 3
     assert results(mode, "symbols") == [4.5, 3.5, 2.5, 1.5]
     assert results(mode, "early_exit") == [32.0, 32.0, 6.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_events_and_the_device_in_torchs_cpp_api(mode: str) -> None:
+    assert results(mode, "events") == [1.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_mathematical_functions_by_torchs_names(mode: str) -> None:
+    assert results(mode, "compat") == [0.0, 0.5, 2.0]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
