@@ -77,9 +77,10 @@ class Round:
 
 @dataclass(slots=True)
 class Rounds:
-    """All rounds of one solution, in order."""
+    """All rounds of one solution, in order. `lacking` is how many variants no call that was timed cold has had."""
 
     held: list[Round] = field(default_factory=list)
+    lacking: int = 0
     stopped_by: str = "not started"
     spent_s: float = 0.0
 
@@ -324,11 +325,10 @@ def run_rounds(
     over, and looks at the GPU while outputs are verified: what it returns says in the end whether the round counts.
     False throws it away, because something else disturbed it.
     """
-    rounds = Rounds()
+    rounds = Rounds(lacking=len({name for name, _ in stress}))
     begin = time.perf_counter()
     redraw = bench.traits.mutates_inputs
     following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
-    lacking = len({name for name, _ in stress})  # variants that no call that was timed cold has had yet
     while True:
         # The least of all: who is slow once does not get by with fewer calls to prove its times on (`claims`, rule 4).
         call_s = min((held.call_wall_s for held in rounds.held), default=call_s)
@@ -377,7 +377,7 @@ def run_rounds(
                 reference_first=reference_first,
             )
         )
-        lacking -= lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
+        rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
         disturbed = not counts()
         rounds.spent_s = time.perf_counter() - begin
         if not right:
@@ -391,11 +391,11 @@ def run_rounds(
             rounds.stopped_by = "deadline"
             return rounds
         rule = settled(rounds)
-        if rule == "budget" and len(rounds.held) >= 2 and not lacking:
+        if rule == "budget" and len(rounds.held) >= 2 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
         # An even number of rounds, so that each order stands as often as the other.
-        if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and not lacking:
+        if rule is not None and samples >= least and len(rounds.held) % 2 == 0 and not rounds.lacking:
             rounds.stopped_by = rule
             return rounds
         if len(rounds.held) >= limits.max_rounds:

@@ -248,6 +248,37 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn() -> None:
     assert sorted(name for name in drawn if name != "own") == ["large_values", "structured", "zero_mean"]
 
 
+@pytest.mark.parametrize(("in_time", "lacking"), [(0, 2), (1, 1), (5, 0)])
+def test_rounds_that_time_cuts_short_say_how_many_variants_had_no_turn(in_time: int, lacking: int) -> None:
+    bench = make_bench()
+    made = 0
+
+    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+        nonlocal made
+        made += 1
+        claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
+        return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
+
+    try:
+        rounds = run_rounds(
+            bench,
+            ReferenceRunner(bench),
+            burst,
+            lambda turns, done: True,
+            lambda rounds: None,
+            sets=SETS,
+            limits=Limits(
+                min_samples=1, max_rounds=40, deadline_s=lambda: float("inf") if made <= in_time else float("-inf")
+            ),
+            secret=random.Random(2),
+            look=lambda: lambda: True,
+            stress=[("zero_mean", 0), ("large_values", 0), ("structured", 0)],
+        )
+    finally:
+        bench.close()
+    assert (rounds.stopped_by, len(rounds.held), rounds.lacking) == ("deadline", in_time + 1, lacking)
+
+
 def test_a_round_that_times_nothing_spends_no_variant() -> None:
     following = {CallMode.COLD: in_turn([("zero_mean", 0), ("large_values", 0)], random.Random(1))}
     assert stressed_turns(plan_turns(1, random.Random(2)), following, random.Random(3)) == {}
