@@ -1,4 +1,4 @@
-"""What an exception in a contestant means: its verdict, and that verdict in the light of what the checks had found.
+"""What an exception in a contestant means, or its death: the verdict, and that in the light of what the checks found.
 
 Pure. All of it is claims of the contestant's process: they pick a status among those that convict. The one that counts
 nowhere, `not_emulated`, needs more; see `explained`.
@@ -63,17 +63,47 @@ def failure_of(broken: Broken) -> Failure:
     return Failure(status=status, reason=one_line(reason), evidence=evidence, detail=broken.trace)
 
 
-_MAY_COME_OF_LACKING = frozenset({Status.import_error, Status.bad_constructor, Status.runtime_error, Status.cuda_error})
-"""Failures that something the host device lacks may lead to. A file that is no Python, say, is that anywhere."""
+def standing(failure: Failure, stood_in: Mapping[str, Any] | None) -> Failure:
+    """`failure` of a process that died, with where it stood by then (`postmortem.Remains`), its line placed.
+
+    Of one that a signal ended `kernel` and `line` say where that came. Of one that was killed they name the kernel that
+    ran and its launch, whose number is `launch`. Neither has a kernel outside of kernels; `last_kernel` began before.
+    """
+    if stood_in is None:
+        return failure
+    kernel, last = (str(stood_in.get(name) or "")[:200] for name in ("kernel", "last_kernel"))
+    on = f"line {stood_in['line']}" if stood_in.get("line") is not None else ""
+    if not (kernel or last or on):
+        return failure
+    if on and (file := str(stood_in.get("file") or "")[:100]) and not file.endswith(".py"):
+        on += f" of {file}"
+    if kernel:
+        where = f"in kernel {kernel}"
+        on = f"launched on {on}" if on and "launch" in stood_in else on
+    else:
+        where = f"outside of kernels, after {last}" if last else "outside of kernels"
+    where = ", ".join(part for part in (where, on, str(stood_in.get("message") or "")[:100]) if part)
+    return replace(
+        failure,
+        reason=one_line(f"{failure.reason}; it stood {where}", limit=MAX_REASON),
+        evidence={**failure.evidence, "stood_in": dict(stood_in)},
+    )
+
+
+_MAY_COME_OF_LACKING = frozenset(
+    {Status.import_error, Status.bad_constructor, Status.runtime_error, Status.cuda_error, Status.crashed}
+)
+"""Failures that something the host device lacks may lead to: code that checks each CUDA call ends its process where one
+fails. A file that is no Python, say, is that anywhere."""
 
 
 def explained(failure: Failure, reports: Sequence[Mapping[str, Any]]) -> Failure:
-    """`failure`, told by an exception, in the light of the `reports` that came with it, their lines placed.
+    """`failure`, told by an exception or a death, in the light of the `reports` that came with it, their lines placed.
 
     A finding is nearer to the cause than the exception that followed: a launch check says "illegal memory access" and
-    no more. So the gravest finding is the verdict, as for calls that return, and the exception is told behind it. The
-    evidence has the `reports`, and under `ended_as` the status that the exception alone would have had: rewards take
-    the lower of the two.
+    no more. So the gravest finding is the verdict, as for calls that return, and the end is told behind it. The
+    evidence has the `reports`, and under `ended_as` the status that the end alone would have had: rewards take the
+    lower of the two.
 
     Reports are claims, so none may be worth something to whoever makes it up. Those that convict are worth nothing,
     given `ended_as`. `not_emulated` is in no share, so it counts only where the failure can come of it: a kernel was
@@ -87,9 +117,11 @@ def explained(failure: Failure, reports: Sequence[Mapping[str, Any]]) -> Failure
     found = failure_of_reports([report for report in reports if _counts(report, failure)])
     if found is None:
         return replace(failure, evidence=evidence)
+    died = "exit_code" in failure.evidence or "timeout_s" in failure.evidence
+    ended = "then" if died else "it ended with"
     return Failure(
         status=found.status,
-        reason=one_line(f"{found.reason}; it ended with {failure.reason}", limit=MAX_REASON),
+        reason=one_line(f"{found.reason}; {ended} {failure.reason}", limit=MAX_REASON),
         evidence={**evidence, "ended_as": failure.status.value},
         detail=failure.detail,
     )

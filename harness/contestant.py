@@ -100,7 +100,7 @@ class Contestant:
             case "open":
                 return self._open(message).to_json()
             case "attach":
-                return self._attach(message, fds[0])
+                return self._attach(message, *fds)
             case "time_empty":
                 return self._time_empty().to_json()
             case "load":
@@ -142,12 +142,14 @@ class Contestant:
             raise _Broke(Stage.ATTACH) from error
         return Ready()
 
-    def _attach(self, message: Mapping[str, Any], fd: int) -> dict[str, Any]:
+    def _attach(self, message: Mapping[str, Any], fd: int, recorder_fd: int | None = None) -> dict[str, Any]:
         try:
             opened = self._opened or open_now(message["opening"])
             self._opened, self._device, self._shim = opened, opened.device, opened.shim
             self._arena = self._device.attach(fd, message["nbytes"])
             self._own_allocations = bool(message["own_allocations"])
+            if self._shim is not None and recorder_fd is not None:
+                self._shim.record_to(recorder_fd)
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
         return Loaded(unmatched=(), copied=(), notes=()).to_json()

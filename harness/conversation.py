@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from harness.bench import Bench
-from harness.breakage import explained
+from harness.breakage import explained, standing
 from harness.guest import Guest, GuestFailed
 from harness.measure import Turn, calls_of
 from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.model import DeviceKind, Failure, Status, one_line
 from harness.nonstop import LATE_WRITE, Asker
 from harness.places import all_placed
+from harness.postmortem import Remains, examine
 from harness.tasks import RefereeConfig, Task
 
 MAX_NOTES = 32
@@ -138,7 +139,10 @@ class Conversation:
     def _expect_still(self) -> None:
         """Raise `GuestFailed` where outputs have changed since the burst that they are of was over, or the process that
         wrote them did not stand still."""
-        self._guest.expect_still()
+        try:
+            self._guest.expect_still()
+        except GuestFailed as error:
+            raise error if error.recording is None else self._explained(error) from error
         self._expect_unchanged()
 
     def _expect_unchanged(self) -> None:
@@ -166,15 +170,21 @@ class Conversation:
             # What was left is no limit that anybody set: the earlier calls took the rest.
             limit = f"the {self._config.solution_timeout_s:.4g} s for all its calls and checks"
             reason = f"{limit} were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
-            raise GuestFailed(replace(error.failure, reason=reason)) from error
+            late = GuestFailed(replace(error.failure, reason=reason), error.reports, error.recording)
+            raise self._explained(late) from error
         self._bursts_s["solution"] += wall_s
         if done.peak_bytes is not None:
             self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
         return self._placed(done), wall_s
 
     def _explained(self, error: GuestFailed) -> GuestFailed:
-        """`error` with what the checks had found by then as its cause."""
-        return GuestFailed(explained(error.failure, self._places(error.reports)))
+        """`error` with what the checks had found by then as its cause, and where a process that died stood."""
+        held = Remains(reports=error.reports)
+        if error.recording is not None:
+            died_of = error.failure.evidence.get("signal")
+            held = examine(error.recording, self._guest, died_of if isinstance(died_of, int) else None)
+        stood_in = None if held.stood_in is None else self._places((held.stood_in,))[0]
+        return GuestFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
 
     def _placed(self, done: BurstDone) -> BurstDone:
         """`done` with its reports' lines counted in the solution's file."""

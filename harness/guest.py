@@ -38,10 +38,11 @@ from harness.messages import (
 )
 from harness.model import Failure, Status, one_line
 from harness.queues import ONE_QUEUE
+from harness.recorder import Recorder, Recording
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.freeze import StopError
 from harness.wire import FrameTimeout, WireError
-from harness.zygote import Zygote
+from harness.zygote import Child, Zygote
 
 CONTESTANT = "harness.contestant:main"
 
@@ -74,12 +75,16 @@ MOVED = Failure(
 
 
 class GuestFailed(Exception):
-    """Ends the conversation; carries the verdict on the submission, and the `reports` that came with what it is of."""
+    """Ends the conversation; carries the verdict on the submission, and the `reports` that came with what it is of, or
+    what one that died without a word has left behind (`recording`)."""
 
-    def __init__(self, failure: Failure, reports: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self, failure: Failure, reports: Sequence[Mapping[str, Any]] = (), recording: Recording | None = None
+    ) -> None:
         super().__init__(failure.reason)
         self.failure = failure
         self.reports = tuple(reports)
+        self.recording = recording
 
 
 class Guest:
@@ -91,6 +96,7 @@ class Guest:
 
     def __init__(self, zygote: Zygote, policy: SandboxPolicy, log_path: Path, *, memory_limit_bytes: int) -> None:
         begin = time.perf_counter()
+        self._zygote, self._policy, self._log_path = zygote, policy, log_path
         self._child = zygote.spawn(CONTESTANT, policy, log_path)
         self.spawn_s = time.perf_counter() - begin
         """What building its walls took, in seconds."""
@@ -100,6 +106,7 @@ class Guest:
         """What opening its device took, where it was opened ahead."""
         self._memory_limit_bytes = memory_limit_bytes
         self._emulated = not policy.gpu
+        self._recorder = Recorder() if self._emulated else None
         self.has_one_queue = ONE_QUEUE.items() <= policy.env.items()
         """Whether a context that it opens on a GPU has a single hardware queue."""
         self._exit: ExitReport | None = None
@@ -127,6 +134,13 @@ class Guest:
         if self._exit is None:
             self._exit = self._child.kill()
         self._child.channel.close()
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def beside(self, target: str) -> Child:
+        """Another process behind walls like its own, and none of its memory, that runs `target` of the untrusted side.
+        The caller ends it. Raises what `Zygote.spawn` raises."""
+        return self._zygote.spawn(target, self._policy, self._log_path)
 
     def hold(self) -> None:
         """Stop it in the middle of what it was asked, from any thread, until `go_on`. Raises `StopError`."""
@@ -149,7 +163,8 @@ class Guest:
             self.opened_s = time.perf_counter() - begin
 
     def attach(self, request: Attach, fd: int, timeout_s: float) -> None:
-        reply = self._ask(request, (fd,), Stage.ATTACH, timeout_s)
+        fds = (fd,) if self._recorder is None else (fd, self._recorder.fd)
+        reply = self._ask(request, fds, Stage.ATTACH, timeout_s)
         if not isinstance(reply, Loaded):
             raise GuestFailed(_protocol("attach", reply))
 
@@ -225,7 +240,7 @@ class Guest:
         if moved:
             self._exit = self._wait_for_end()  # whoever is ended, by a limit on memory say, runs for that
             if self._exit is not None:
-                raise GuestFailed(self._died(Stage.CALL))
+                raise self._lost(self._died(Stage.CALL))
             self._exit = self._child.kill()
             raise GuestFailed(MOVED)
 
@@ -257,8 +272,8 @@ class Guest:
         except FrameTimeout:
             self._exit = self._child.kill()
             if self._exit.cause == "memory_limit":
-                raise GuestFailed(self._died(stage)) from None
-            raise GuestFailed(_too_late(stage, timeout_s)) from None
+                raise self._lost(self._died(stage)) from None
+            raise self._lost(_too_late(stage, timeout_s)) from None
         except MessageError as error:
             raise GuestFailed(_protocol(stage.value, error)) from error
         except (WireError, OSError) as error:
@@ -266,7 +281,7 @@ class Guest:
             if self._exit is None:
                 self._exit = self._child.kill()
                 raise GuestFailed(_protocol(stage.value, error)) from error
-            raise GuestFailed(self._died(stage)) from error
+            raise self._lost(self._died(stage)) from error
         if isinstance(reply, Broken | BurstDone) and reply.reports and not self._emulated:
             # Only the host device has such checks, and one of their findings ("not emulated") counts nowhere.
             raise GuestFailed(_protocol(stage.value, "findings of checks that are not there"))
@@ -284,6 +299,11 @@ class Guest:
             if not self._child.is_ending() or time.perf_counter() > deadline_s:
                 return None
         return report
+
+    def _lost(self, failure: Failure) -> GuestFailed:
+        """`failure` of a process that is gone, with what it has left behind where it is a verdict on the submission."""
+        own = self._entered and failure.status is not Status.harness_error
+        return GuestFailed(failure, recording=self._recorder.read() if own and self._recorder is not None else None)
 
     def _died(self, stage: Stage) -> Failure:
         report = self._exit

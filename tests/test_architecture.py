@@ -21,11 +21,11 @@ LAYERS = {
     "numerics nvrtc occupancy parsing patterns policies precision queues readings reports rewards roofline "
     "rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
-    "merging peaks reference runs shortage sketch sources split store texts whereabouts",
+    "merging peaks recorder reference runs shortage sketch sources split store texts whereabouts",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
-    "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts prefork "
-    "quiet recall refresh reordering retrial sandbox session sidebench sidecheck signature snapshot standby tally "
-    "tasks timing tracing values verification verify walls zygote",
+    "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts "
+    "postmortem prefork quiet recall refresh reordering retrial sandbox session sidebench sidecheck signature snapshot "
+    "standby symboliser tally tasks timing tracing values verification verify walls zygote",
     "control": "athand conductor events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
@@ -35,6 +35,7 @@ UNTRUSTED = (
     "harness.contestant",
     "harness.opened",
     "harness.snapshot",
+    "harness.symboliser",
     "harness.tracing",
     "harness.build.foresee",
     "harness.build.harvest",

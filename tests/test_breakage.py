@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.breakage import REFUSAL, explained, failure_of
+from harness.breakage import MAX_REASON, REFUSAL, explained, failure_of, standing
 from harness.messages import Broken, Stage
 from harness.model import VERDICT_FREE, DeviceKind, Failure, Record, Status
 from harness.reports import STATUS_OF_KIND
@@ -16,6 +16,12 @@ from harness.rewards import reward_of
 from harness.session import failed
 
 BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
+DIED = Failure(
+    status=Status.crashed,
+    reason="the process died of SIGSEGV while calling forward",
+    evidence={"stage": "call", "exit_code": None, "signal": 11},
+)
+LATE = Failure(status=Status.timeout, reason="no answer within 5 s", evidence={"stage": "call", "timeout_s": 5.0})
 GRAPH = {"kind": "not_emulated", "message": "CUDA graphs", "line": None, "count": 1}
 KERNEL = {"kind": "not_emulated", "message": "inline PTX: wgmma", "kernel": "matmul", "line": 7}
 FAILED = Failure(
@@ -63,6 +69,51 @@ def test_findings_that_decide_nothing_are_kept_and_make_their_labels() -> None:
     assert failure.evidence["reports"] == [leak]
     assert "ended_as" not in failure.evidence
     assert failed(failure, {}, ("static_buffer",)).labels == ("static_buffer", "leaks_memory")
+
+
+@pytest.mark.parametrize(
+    ("stood_in", "told"),
+    [
+        ({"kernel": "relu", "line": 14, "file": "19_a.py", "signal": 11}, "in kernel relu, line 14"),
+        ({"kernel": "relu", "line": 3, "file": "cuda source 2"}, "in kernel relu, line 3 of cuda source 2"),
+        ({"kernel": "relu", "line": 30, "launch": 2, "file": "19_a.py"}, "in kernel relu, launched on line 30"),
+        ({"kernel": "relu", "line": None, "launch": 2}, "in kernel relu"),
+        ({"kernel": "relu", "message": "its stack overflowed"}, "in kernel relu, its stack overflowed"),
+        ({"line": 40, "file": "19_a.py"}, "outside of kernels, line 40"),
+        ({"last_kernel": "relu"}, "outside of kernels, after relu"),
+    ],
+)
+def test_where_a_process_stood_is_told(stood_in: dict[str, Any], told: str) -> None:
+    failure = standing(DIED, stood_in)
+    assert failure.reason == f"{DIED.reason}; it stood {told}"
+    assert failure.evidence == {**DIED.evidence, "stood_in": stood_in}
+    assert failure.status is Status.crashed
+
+
+@pytest.mark.parametrize("stood_in", [None, {}, {"signal": 11}, {"kernel": None, "last_kernel": ""}])
+def test_a_place_that_is_not_known_is_not_told(stood_in: dict[str, Any] | None) -> None:
+    assert standing(DIED, stood_in) is DIED
+
+
+def test_a_place_of_any_shape_and_length_is_told_in_bounds() -> None:
+    for odd in ("x" * 5000, 3, ["relu"], True, {"kernel": "relu"}):
+        held = standing(DIED, {"kernel": odd, "line": odd, "file": odd, "message": odd, "last_kernel": odd})
+        assert len(held.reason) <= MAX_REASON
+        assert "\n" not in held.reason
+
+
+@pytest.mark.parametrize("ended", [DIED, LATE])
+def test_a_finding_is_the_verdict_and_the_death_is_told_behind_it(ended: Failure) -> None:
+    failure = explained(ended, [BAD_ACCESS])
+    assert failure.status is Status.memory_error
+    assert failure.reason == f"relu, line 14: out of bounds; then {ended.reason}"
+    assert failure.evidence["ended_as"] == ended.status.value
+
+
+def test_what_was_not_emulated_explains_a_death_and_no_time_limit() -> None:
+    assert explained(DIED, [KERNEL]).status is Status.not_emulated
+    assert explained(LATE, [KERNEL]).status is Status.timeout
+    assert explained(DIED, [GRAPH]).status is Status.crashed
 
 
 @pytest.mark.parametrize("status", [Status.runtime_error, Status.bad_constructor, Status.import_error])

@@ -20,6 +20,8 @@ from harness.messages import (
     EmptyTimed,
     Leaf,
     Loaded,
+    Locate,
+    Located,
     Manner,
     MessageError,
     Prepare,
@@ -42,6 +44,7 @@ REPLIES = [
     BurstDone(claims=(CLAIM,), reports=(), peak_bytes=2**33),
     Broken(stage=Stage.CALL, kind="RuntimeError", message="no", trace="Traceback", call=3),
 ]
+LOCATED = Located(places=(("cuda.cu", 7), None))
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,17 @@ def test_requests_come_back_unchanged() -> None:
     )
     burst = Burst(calls=(call,), input_tree={"format": 1}, state_names=("x",), restore_state=True, coerce_device=False)
     assert Burst.from_json(burst.to_json()) == burst
+
+
+def test_places_come_back_unchanged_and_only_places() -> None:
+    held = json.loads(json.dumps(LOCATED.to_json()))
+    assert Located.from_json(held) == LOCATED
+    assert Locate(sites=(("/m.so", 16),)).to_json() == {"type": "locate", "sites": [["/m.so", 16]]}
+    with pytest.raises(MessageError, match="unknown type"):  # a contestant is never asked for them
+        parse_reply(held)
+    for other in (None, [["cuda.cu"]], [["cuda.cu", -1]], [[7, "cuda.cu"]], ["cuda.cu"], [None] * 5000):
+        with pytest.raises(MessageError):
+            Located.from_json({"places": other})
 
 
 def spoiled(value: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.feedback import evidence as read
 from harness.feedback.log import log_end
-from harness.feedback.reports import reports
+from harness.feedback.reports import reports, stood_in
 from harness.feedback.source import quoted
 from harness.model import DeviceKind, Record, Status
 from harness.report import format as show
@@ -69,6 +69,7 @@ def sections(record: Record, *, source: str | None, log: str | None) -> list[Sec
     found.append(("Compiler error", _compiler_error(record, source)))
     found += _outputs(record)
     found.append(("Inputs", _variants(record)))
+    found.append(("Where it stood", stood_in(record, source)))
     found.append(("Reports", reports(record, source)))
     found.append(("State", _state(record)))
     if record.status in EXCEPTIONS and log and log.strip():

@@ -33,6 +33,29 @@ def reports(record: Record, source: str | None) -> list[str]:
     return lines
 
 
+def stood_in(record: Record, source: str | None) -> list[str]:
+    """Where a process stood that died or was killed, with the line of the source where it is at hand."""
+    row = read.mapping(record.evidence, "stood_in")
+    kernel, last = (show.line(row.get(name) or "", 120) for name in ("kernel", "last_kernel"))
+    line = read.whole(row, "line")
+    if not (kernel or last or line):
+        return []
+    where = f"line {line}{_of_what(row, 'file')}" if line else ""
+    if kernel:
+        launch = read.whole(row, "launch")
+        where = f"launch {launch}, on {where}" if launch and where else where
+        lines = [f"in kernel {kernel}" + (f", {where}" if where else "")]
+    else:
+        lines = [
+            "outside of kernels" + (f", {where}" if where else "") + (f"; the last kernel was {last}" if last else "")
+        ]
+    if message := read.text(row, "message"):
+        lines.append(f"  {show.line(message, 100)}")
+    if (thread := row.get("thread")) is not None:
+        lines.append(f"  thread {show.line(thread, 40)} of block {show.line(row.get('block'), 40)}")
+    return lines + (_quoted(source, line) if line and _placed(row, "file") else [])
+
+
 def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
     kernel = show.line(row.get("kernel") or "", 120)
     line = read.whole(row, "line")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RuntimeLibrary"]
+__all__ = ["RuntimeLibrary", "source_lines"]
 
 _SYMBOLISER_TIMEOUT_S = 60.0
 
@@ -32,6 +32,12 @@ class RuntimeLibrary:
     def set_schedule(self, number: int) -> None:
         """0: blocks and threads in rising order; 1: in falling order."""
         self._library.hostcuda_set_schedule(ctypes.c_int(number))
+
+    def record_to(self, fd: int) -> None:
+        """Leave findings, the kernel that runs and where a signal comes in this shared memory (`harness.recorder`).
+        Takes the descriptor. Raises `OSError` where it can't be mapped."""
+        if self._library.hostcuda_record_to(ctypes.c_int(fd)) != 0:
+            raise OSError("the recorder's memory can't be mapped")
 
     def set_checked(self, on: bool) -> None:
         self._library.hostcuda_set_checked(ctypes.c_int(on))
@@ -79,7 +85,9 @@ class RuntimeLibrary:
             raw: list[dict[str, Any]] = json.loads(ctypes.string_at(text).decode(errors="replace"))
         finally:
             self._library.hostcuda_free_text(text)
-        lines = _source_lines(site for report in raw for key in ("site", "other_site") if (site := report.get(key)))
+        lines = source_lines(
+            (site[0], site[1]) for report in raw for key in ("site", "other_site") if (site := report.get(key))
+        )
         for report in raw:
             for prefix in ("", "other_"):
                 site = report.pop(f"{prefix}site", None)
@@ -91,7 +99,7 @@ class RuntimeLibrary:
         return raw
 
 
-def _source_lines(sites: Iterable[list[Any]]) -> dict[tuple[str, int], tuple[str, int] | None]:
+def source_lines(sites: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[str, int] | None]:
     """Return addresses (module, offset) as lines of `cuda.cu` or `main.cpp`; None where the debug information has
     none."""
     wanted: dict[str, set[int]] = defaultdict(set)

@@ -36,6 +36,7 @@ __all__ = [
     "mark_cuda",
     "note_calls",
     "note_not_emulated",
+    "record_to",
     "set_schedule",
     "sticky_error",
 ]
@@ -109,6 +110,11 @@ def set_schedule(number: int) -> None:
     """In which order blocks and threads are executed: 0 rising, 1 falling. Right kernels give the same values in
     both."""
     _need().set_schedule(number)
+
+
+def record_to(fd: int) -> None:
+    """Leave what must outlive this process in this shared memory (`RuntimeLibrary.record_to`)."""
+    _need().record_to(fd)
 
 
 def sticky_error() -> int:

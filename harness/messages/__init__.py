@@ -4,7 +4,7 @@ Pure; both sides of the trust boundary use it. Requests go from the referee to t
 Every `from_json` is strict about types and sizes, because the other side may be hostile; it raises `MessageError`.
 """
 
-from harness.messages.fields import MAX_ITEMS, MAX_TEXT, MessageError
+from harness.messages.fields import MAX_ITEMS, MAX_REPORTS, MAX_TEXT, MessageError, report
 from harness.messages.replies import (
     Broken,
     BurstDone,
@@ -12,6 +12,7 @@ from harness.messages.replies import (
     EmptyTimed,
     Leaf,
     Loaded,
+    Located,
     Ready,
     Reply,
     Stage,
@@ -25,6 +26,7 @@ from harness.messages.requests import (
     Collect,
     Go,
     Load,
+    Locate,
     Manner,
     Open,
     Prepare,
@@ -37,6 +39,7 @@ from harness.messages.requests import (
 
 __all__ = [
     "MAX_ITEMS",
+    "MAX_REPORTS",
     "MAX_TEXT",
     "Attach",
     "Broken",
@@ -51,6 +54,8 @@ __all__ = [
     "Leaf",
     "Load",
     "Loaded",
+    "Locate",
+    "Located",
     "Manner",
     "MessageError",
     "Open",
@@ -64,4 +69,5 @@ __all__ = [
     "TakeCensus",
     "TimeEmpty",
     "parse_reply",
+    "report",
 ]

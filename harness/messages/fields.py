@@ -91,10 +91,10 @@ def text(value: Any) -> str:
 
 def reports(held: Mapping[str, Any], key: str) -> tuple[dict[str, Any], ...]:
     """The findings listed under `key`, cut to what a record has room for."""
-    return items(held, key, _report)[:MAX_REPORTS]
+    return items(held, key, report)[:MAX_REPORTS]
 
 
-def _report(value: Any) -> dict[str, Any]:
+def report(value: Any) -> dict[str, Any]:
     """One finding: numbers, places (lists of integers) and texts by name."""
     found = mapping(value)
     if len(found) > MAX_REPORT_FIELDS:

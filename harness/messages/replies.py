@@ -215,6 +215,28 @@ class Broken:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """File and line of each site asked for, in that order; None where they are not known. No contestant says it."""
+
+    places: tuple[tuple[str, int] | None, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "located", "places": [None if place is None else list(place) for place in self.places]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Located:
+        """Raises `MessageError`."""
+        return cls(places=items(value, "places", _place))
+
+
+def _place(value: Any) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    file, line = sequence(value, 2)
+    return text(file), count(line)
+
+
 Reply = Loaded | EmptyTimed | CensusTaken | BurstDone | Ready | Broken
 _REPLIES: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
     "loaded": Loaded.from_json,

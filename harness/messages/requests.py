@@ -105,6 +105,7 @@ class Open:
 class Attach:
     """Map the arena whose descriptor comes along. A device that is not open yet is opened as `opening` says.
 
+    On the host device a second descriptor is of memory in which findings and what runs are left (`harness.recorder`).
     With `own_allocations` calls get their inputs as copies, each an allocation of its own: for tools that watch bounds.
     """
 
@@ -268,6 +269,17 @@ class TakeCensus:
 
     def to_json(self) -> dict[str, Any]:
         return {**self.burst.to_json(), "type": "take_census", "marked": self.marked}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locate:
+    """Say which lines of sources these `sites` were compiled from, each a module's path and an offset in it: a
+    `Located`. Asked of a `symboliser`, never of a contestant."""
+
+    sites: tuple[tuple[str, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "locate", "sites": [list(site) for site in self.sites]}
 
 
 Request = Open | Attach | TimeEmpty | Load | Burst | Prepare | Go | Collect | Release | TakeCensus

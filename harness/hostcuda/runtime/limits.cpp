@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "api.h"
+#include "recorder.h"
 #include "report.h"
 #include "state.h"
 
@@ -84,7 +85,10 @@ void kernel_entry(const char* name, const char* parameters, int max_threads) {
     Worker& worker = *current_worker;
     Launch& grid = *worker.launch;
     const char* expected = nullptr;
-    if (grid.kernel.compare_exchange_strong(expected, name)) grid.parameters = parameters;
+    if (grid.kernel.compare_exchange_strong(expected, name)) {
+        grid.parameters = parameters;
+        record_launch(grid);
+    }
     if (max_threads > 0 && grid.threads > static_cast<std::uint32_t>(max_threads)) {
         char text[120];
         std::snprintf(text, sizeof text, "%u threads a block: the kernel's __launch_bounds__ says at most %d", grid.threads, max_threads);

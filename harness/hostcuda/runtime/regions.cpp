@@ -11,6 +11,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "recorder.h"
 #include "state.h"
 
 namespace hostcuda {
@@ -119,6 +120,7 @@ bool region_remove(const void* base) {
 void note_solution_module(const void* address) {
     Dl_info info;
     if (dladdr(address, &info) == 0) return;
+    record_module(info.dli_fname, reinterpret_cast<std::uintptr_t>(info.dli_fbase));
     std::unique_lock<std::shared_mutex> lock(mutex);
     solution_modules().push_back(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
 }

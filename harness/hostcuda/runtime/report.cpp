@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "hostcuda/warp.h"
+#include "recorder.h"
 
 namespace hostcuda {
 
@@ -79,6 +80,28 @@ void append_site(std::string& out, const char* name, std::uintptr_t site) {
     out += ',', out += std::to_string(site - reinterpret_cast<std::uintptr_t>(info.dli_fbase)), out += ']';
 }
 
+static void append_entry(std::string& out, const Entry& e, bool counted) {
+    out += "{\"kind\":\"", out += kind_names[static_cast<int>(e.kind)], out += '"';
+    append_field(out, "kernel", e.kernel);
+    append_field(out, "message", e.message);
+    if (counted) append_number(out, "count", static_cast<long long>(e.count));
+    if (!e.access.empty()) append_field(out, "access", e.access);
+    if (!e.space.empty()) append_field(out, "space", e.space);
+    if (!e.array.empty()) append_field(out, "array", e.array);
+    if (e.index != no_index) append_number(out, "index", e.index);
+    if (!e.subscript.empty()) append_field(out, "subscript", e.subscript);
+    if (e.line > 0) append_number(out, "line", e.line);
+    append_site(out, "site", e.site);
+    if (e.inside) append_dim(out, "block", e.block), append_dim(out, "thread", e.thread);
+    if (e.has_other) {
+        append_dim(out, "other_block", e.other_block), append_dim(out, "other_thread", e.other_thread);
+        append_field(out, "other_access", e.other_access);
+        if (e.other_line > 0) append_number(out, "other_line", e.other_line);
+        append_site(out, "other_site", e.other_site);
+    }
+    out += '}';
+}
+
 void store(Entry entry) {
     std::lock_guard<std::mutex> lock(mutex);
     Key key{static_cast<int>(entry.kind), entry.kernel, entry.site, entry.other_site, entry.line, entry.other_line, entry.array};
@@ -92,6 +115,9 @@ void store(Entry entry) {
         return;
     }
     positions.emplace(std::move(key), entries.size());
+    std::string json;
+    append_entry(json, entry, false);  // how often it is seen is known only in the end
+    record_finding(json);
     entries.push_back(std::move(entry));
 }
 
@@ -208,25 +234,7 @@ char* hostcuda_reports_json() {
     std::string out = "[";
     for (const Entry& e : entries) {
         if (out.size() > 1) out += ',';
-        out += "{\"kind\":\"", out += kind_names[static_cast<int>(e.kind)], out += '"';
-        append_field(out, "kernel", e.kernel);
-        append_field(out, "message", e.message);
-        append_number(out, "count", static_cast<long long>(e.count));
-        if (!e.access.empty()) append_field(out, "access", e.access);
-        if (!e.space.empty()) append_field(out, "space", e.space);
-        if (!e.array.empty()) append_field(out, "array", e.array);
-        if (e.index != no_index) append_number(out, "index", e.index);
-        if (!e.subscript.empty()) append_field(out, "subscript", e.subscript);
-        if (e.line > 0) append_number(out, "line", e.line);
-        append_site(out, "site", e.site);
-        if (e.inside) append_dim(out, "block", e.block), append_dim(out, "thread", e.thread);
-        if (e.has_other) {
-            append_dim(out, "other_block", e.other_block), append_dim(out, "other_thread", e.other_thread);
-            append_field(out, "other_access", e.other_access);
-            if (e.other_line > 0) append_number(out, "other_line", e.other_line);
-            append_site(out, "other_site", e.other_site);
-        }
-        out += '}';
+        append_entry(out, e, true);
     }
     out += ']';
     return strdup(out.c_str());

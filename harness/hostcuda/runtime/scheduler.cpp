@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "hostcuda/warp.h"
+#include "recorder.h"
 #include "report.h"
 #include "scheduler.h"
 #include "state.h"
@@ -239,6 +240,7 @@ void enter_block(Worker& worker, Block& block) {
 
 void work(Worker& worker, Launch& grid) {
     note_builtins(worker);
+    catch_signals_here();
     worker.launch = &grid;
     worker.has_pending = false;
     for (auto& entry : worker.cache) entry = nullptr;
@@ -407,7 +409,9 @@ int launch(const LaunchRequest& request) {
     grid.workers = team_size();
     if (blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks);
     if (blocks * grid.threads <= inline_launch_threads && !request.cooperative) grid.workers = 1;
+    record_launch(grid);
     team_run(grid);
+    record_launch_end();
     const int error = grid.error.load();
     finish_launch(grid, error);
     return error;

@@ -1,0 +1,16 @@
+// What outlives this process, for whoever holds the other end of the memory given to hostcuda_record_to: findings as they are made, the kernel
+// that runs, where a signal came. All of it is bounded, and written without waiting for anybody.
+#pragma once
+#include <string>
+
+#include "state.h"
+
+namespace hostcuda {
+
+void record_finding(const std::string& json);     // one object, no line break
+void record_launch(const Launch& grid);           // it begins, or its kernel's name is known now
+void record_launch_end();
+void record_module(const char* path, std::uintptr_t base);  // one of a solution's: places of signals are looked for in these
+void catch_signals_here();                        // on the calling OS thread, also where a fiber's stack is used up
+
+}  // namespace hostcuda

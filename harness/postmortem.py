@@ -1,0 +1,68 @@
+"""What a contestant that died without a word has left behind, made to findings and a place with lines of sources.
+
+Trusted side. Imports `guest`, `recorder` and `messages`. All of it is claims. Compiled code is looked into by a process
+behind the walls of the one that is gone (`harness.symboliser`), whose answers are claims as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from harness.guest import Guest
+from harness.messages import Locate, Located, MessageError
+from harness.recorder import Recording, Site
+from harness.sandbox import SandboxUnavailable
+from harness.wire import WireError
+from harness.zygote import ZygoteError
+
+SYMBOLISER = "harness.symboliser:main"
+
+Places = Mapping[Site, tuple[str, int] | None]
+
+LOCATE_LIMIT_S = 20.0
+"""How long looking up the lines may take; it is some tenths of a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """The findings, and where the process stood as it ended, both as reports; None where that is not known."""
+
+    reports: tuple[Mapping[str, Any], ...] = ()
+    stood_in: Mapping[str, Any] | None = None
+
+
+def examine(recording: Recording, guest: Guest, died_of: int | None) -> Remains:
+    """What the recording of this guest tells, which a signal has ended (`died_of`), or else something."""
+    places = _located(recording.sites(), guest)
+    return Remains(
+        reports=tuple(entry.located(places) for entry in recording.findings),
+        stood_in=stood_in(recording, places, died_of),
+    )
+
+
+def stood_in(recording: Recording, places: Places, died_of: int | None) -> Mapping[str, Any] | None:
+    """Where it stood: where the signal came that it died of, or the launch that ran, or what had been launched. A place
+    where another signal came, and was survived, is none."""
+    end = recording.end
+    begun = recording.launch.fields if recording.launch is not None else {}
+    last = {"last_kernel": begun["kernel"]} if begun.get("kernel") else {}
+    if died_of is not None and end is not None and end.fields.get("signal") == died_of:
+        return {**end.located(places), **last}
+    if begun.get("running") is True:
+        return {name: begun.get(name) for name in ("kernel", "line", "launch")}
+    return last or None
+
+
+def _located(sites: tuple[Site, ...], guest: Guest) -> Places:
+    """The lines of these places; none of any where they can't be had."""
+    if not sites:
+        return {}
+    with suppress(WireError, OSError, MessageError, ZygoteError, SandboxUnavailable), guest.beside(SYMBOLISER) as child:
+        child.channel.send(Locate(sites=sites).to_json(), timeout_s=LOCATE_LIMIT_S)
+        found = Located.from_json(child.channel.receive(LOCATE_LIMIT_S).message).places
+        if len(found) == len(sites):
+            return dict(zip(sites, found, strict=True))
+    return {}

@@ -1,0 +1,125 @@
+"""What a contestant on the host device leaves behind when it dies: findings of the checks as they were made, the kernel
+that ran, and where a signal came.
+
+Trusted side. The memory is the referee's, of a fixed size, and read when no process has it any more. What stands there
+was written by a process that a submission shares: claims, parsed as defensively as a reply. Imports `messages`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.messages import MAX_REPORTS, MessageError, report
+
+BYTES = 64 * 1024
+"""Room for some 150 findings, of which `MAX_REPORTS` are kept."""
+
+_TEXT_BYTES = 1024
+_LAUNCHES_AT, _END_AT, _LOG_AT = _TEXT_BYTES, 3 * _TEXT_BYTES, 4 * _TEXT_BYTES
+"""The layout of hostcuda/runtime/recorder.cpp."""
+
+_PREFIXES = ("", "other_")
+_MAX_PATH = 4096
+
+Site = tuple[str, int]
+"""A place in compiled code: a module's path, as its process knows it, and an offset in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A JSON object that was left behind, its `sites` apart: by "" its own, by "other_" that of the other access."""
+
+    fields: Mapping[str, Any]
+    sites: Mapping[str, Site] = field(default_factory=dict)
+
+    def located(self, places: Mapping[Site, tuple[str, int] | None]) -> dict[str, Any]:
+        """The fields, with `file` and `line` (`other_file`, `other_line`) for the sites whose places are known."""
+        found = dict(self.fields)
+        for prefix, site in self.sites.items():
+            if f"{prefix}line" not in found and (place := places.get(site)) is not None:
+                found[f"{prefix}file"], found[f"{prefix}line"] = place
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Findings in the order in which they were made; the launch that was the last to begin, None without any; where a
+    signal came, None where none was caught."""
+
+    findings: tuple[Entry, ...] = ()
+    launch: Entry | None = None
+    end: Entry | None = None
+
+    def sites(self) -> tuple[Site, ...]:
+        """Each place in compiled code once."""
+        held = (*self.findings, *((self.end,) if self.end is not None else ()))
+        return tuple(dict.fromkeys(site for entry in held for site in entry.sites.values()))
+
+
+class Recorder:
+    """The memory, as long as its contestant lives."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("harness-recorder", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        """To be handed over; stays this object's."""
+        os.ftruncate(self.fd, BYTES)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+
+    def read(self) -> Recording:
+        """What stands there. Only when every process that could write is gone."""
+        return parsed(os.pread(self.fd, BYTES, 0))
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def parsed(held: bytes) -> Recording:
+    """The recording in `BYTES` bytes; whatever in them is none is left out."""
+    used, turn = struct.unpack_from("<QQ", held)
+    log = held[_LOG_AT : _LOG_AT + min(used, BYTES)]
+    launch_at = _LAUNCHES_AT + turn % 2 * _TEXT_BYTES
+    return Recording(
+        findings=tuple(_entries(log)),
+        launch=_entry(_text(held, launch_at)),
+        end=_entry(_text(held, _END_AT)),
+    )
+
+
+def _text(held: bytes, at: int) -> bytes:
+    return held[at : at + _TEXT_BYTES].partition(b"\0")[0]
+
+
+def _entries(log: bytes) -> Iterator[Entry]:
+    kept = 0
+    for line in log.split(b"\n"):
+        if kept < MAX_REPORTS and (entry := _entry(line)) is not None:
+            kept += 1
+            yield entry
+
+
+def _entry(line: bytes) -> Entry | None:
+    try:
+        value = json.loads(line.decode())
+        if not isinstance(value, dict):
+            return None
+        given = {prefix: value.pop(f"{prefix}site") for prefix in _PREFIXES if f"{prefix}site" in value}
+        return Entry(fields=report(value), sites={prefix: _site(site) for prefix, site in given.items()})
+    except (ValueError, RecursionError, MessageError):  # cut off, or made up
+        return None
+
+
+def _site(value: Any) -> Site:
+    match value:
+        case [str(path), int(offset)] if not isinstance(offset, bool) and 0 <= offset < 2**63:
+            if len(path) <= _MAX_PATH:
+                return path, offset
+    raise MessageError("a place is a module's path and an offset")

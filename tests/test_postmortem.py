@@ -1,0 +1,289 @@
+"""Contestants that die on the host device, whole: what the checks had found is told, and where they stood.
+
+Everything goes the whole way: built, run in a sandbox, ended by a signal or at its time limit, judged.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.build import default_root
+from harness.config import Machine, resolve
+from harness.environment import collect
+from harness.feedback import feedback
+from harness.model import DeviceKind, Record, Status
+from harness.pipeline import evaluate_run
+from harness.postmortem import Remains, stood_in
+from harness.recorder import Entry, Recording
+from harness.rewards import reward_of
+
+PROBLEM = """
+import torch
+SIZE = 64
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.rand(SIZE, SIZE) - 0.5]
+def get_init_inputs():
+    return []
+"""
+
+KERNELS = '''import os, torch
+from torch.utils.cpp_extension import load_inline
+CUDA = r"""
+#include <torch/extension.h>
+#include <cstdlib>
+#include <cstring>
+__global__ void past(const float* x, float* y, int64_t n) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = fmaxf(y[i + 1], 0.0f);  // PAST
+}
+__global__ void wild(const float* x, float* y, int64_t n) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i != n - 1) return;
+    y[0] = y[n];  // BESIDE
+    size_t address = 4096 * (size_t)n;
+    memcpy(y, (const void*)(address << 32), 4 * n);  // WILD
+}
+__global__ void spin(const float* x, float* y, int64_t n) {
+    volatile int turning = 1;
+    while (turning) {}
+}
+__global__ void divide(const float* x, float* y, int64_t n) {
+    y[threadIdx.x] = 5 / (int)(n - 64 * 64);  // DIVIDE
+}
+__device__ int deeper(volatile int n) {
+    volatile char held[512];
+    held[n % 512] = n;
+    return deeper(n + 1) + held[n % 512];
+}
+__global__ void recurse(const float* x, float* y, int64_t n) { y[threadIdx.x] = deeper(0); }
+__global__ void refused(const float* x, float* y, int64_t n) {
+    asm volatile("wgmma.fence.sync.aligned;");  // REFUSED
+}
+#define RUN(kernel)                                                                       \\
+    torch::Tensor run_##kernel(torch::Tensor x) {                                         \\
+        auto y = torch::empty_like(x);                                                    \\
+        int64_t n = x.numel();                                                            \\
+        kernel<<<n / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);            \\
+        return y;                                                                         \\
+    }
+RUN(past) RUN(wild) RUN(divide) RUN(recurse)
+torch::Tensor run_spin(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    spin<<<1, 1>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());  // LAUNCH
+    return y;
+}
+torch::Tensor run_abort(torch::Tensor x) {
+    auto y = run_past(x);
+    std::abort();  // ABORT
+}
+torch::Tensor run_refused(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    refused<<<1, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    if (cudaDeviceSynchronize() != cudaSuccess) std::exit(EXIT_FAILURE);
+    return y;
+}
+"""
+NAMES = ["run_past", "run_wild", "run_spin", "run_divide", "run_recurse", "run_abort", "run_refused"]
+module = load_inline(
+    name="ends",
+    cpp_sources="\\n".join(f"torch::Tensor {name}(torch::Tensor x);" for name in NAMES),
+    cuda_sources=CUDA,
+    functions=NAMES,
+)
+'''
+
+OVERWRITTEN = """import ctypes
+        for line in open("/proc/self/maps"):
+            if "harness-recorder" in line:
+                low, high = (int(end, 16) for end in line.split()[0].split("-"))
+                ctypes.memset(low, 0x22, high - low)
+        os.abort()"""
+FORGED = """import ctypes, json
+        row = json.dumps({"kind": "not_emulated", "message": "all of it", "kernel": "relu"}).encode() + b"\\n"
+        for line in open("/proc/self/maps"):
+            if "harness-recorder" in line:
+                low = int(line.split("-")[0], 16)
+                ctypes.memmove(low, len(row).to_bytes(8, "little"), 8)
+                ctypes.memmove(low + 4096, row, len(row))
+        while True:
+            pass"""
+
+
+def model(body: str, head: str = KERNELS) -> str:
+    return f"{head}\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        {body}\n"
+
+
+PLAIN = "import os, torch\n"
+SOLUTIONS = {
+    "wild": model("return module.run_wild(x)"),
+    "spin": model("module.run_past(x); return module.run_spin(x)"),
+    "divide": model("return module.run_divide(x)"),
+    "recurse": model("return module.run_recurse(x)"),
+    "abort": model("return module.run_abort(x)"),
+    "exit": model("y = module.run_past(x); os._exit(3)"),
+    "refused": model("return module.run_refused(x)"),
+    "at_import": model("return x", KERNELS + "module.run_abort(torch.zeros(64, device='cuda'))\n"),
+    "child": model("module.run_past(x)\n        if not os.fork(): os.abort()\n        os.wait(); os.abort()"),
+    "no_kernel": model("os.abort()", PLAIN),
+    "overwritten": model(OVERWRITTEN, PLAIN),
+    "forged": model(FORGED, PLAIN),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    if shutil.which("g++") is None:
+        pytest.skip("the host device needs g++")
+    folder = tmp_path_factory.mktemp("ends")
+    for part in ("problems/level1", "solutions/a/level1"):
+        (folder / part).mkdir(parents=True)
+    (folder / "problems/level1/19_relu.py").write_text(PROBLEM)
+    for name, source in SOLUTIONS.items():
+        (folder / f"solutions/a/level1/19_{name}.py").write_text(source)
+    config = resolve(
+        machine=Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30),
+        run_id="run",
+        options={
+            "paths": [folder / "solutions"],
+            "problems": folder / "problems",
+            "out": folder / "results",
+            "workload": "full",
+            "cache_dir": default_root(),
+            "call_timeout_s": 10.0,
+        },
+    )
+    found = evaluate_run(config, environment=collect()).records
+    return {Path(record.solution).stem.removeprefix("19_"): record for record in found}
+
+
+def line(name: str, mark: str) -> int:
+    return next(n for n, text in enumerate(SOLUTIONS[name].splitlines(), 1) if text.endswith(f"// {mark}"))
+
+
+def test_a_finding_outlives_the_signal_that_came_in_its_kernel(records: dict[str, Record]) -> None:
+    record = records["wild"]
+    assert record.status is Status.memory_error, record
+    assert record.reason.startswith(f"wild, line {line('wild', 'BESIDE')}: out of bounds")
+    assert "; then the process died of SIGSEGV while calling forward" in record.reason
+    assert record.reason.endswith(f"it stood in kernel wild, line {line('wild', 'WILD')}")
+    assert record.evidence["ended_as"] == "crashed"
+    assert record.evidence["stood_in"]["thread"] == [255, 0, 0]
+    (report,) = record.evidence["reports"]
+    assert (report["line"], report["file"]) == (line("wild", "BESIDE"), "19_wild.py")
+    assert "count" not in report
+
+
+def test_where_it_stood_is_told_to_its_author(records: dict[str, Record]) -> None:
+    text = feedback(records["wild"], source=SOLUTIONS["wild"])
+    assert f"in kernel wild, line {line('wild', 'WILD')} of the solution" in text
+    assert "memcpy(y, (const void*)(address << 32), 4 * n);" in text
+    assert f"memory error in wild, line {line('wild', 'BESIDE')} of the solution" in text
+
+
+def test_a_kernel_that_never_ends_is_told_with_its_launch(records: dict[str, Record]) -> None:
+    record = records["spin"]
+    assert record.status is Status.memory_error, record
+    assert record.evidence["ended_as"] == "timeout"
+    launched = f"it stood in kernel spin, launched on line {line('spin', 'LAUNCH')}"
+    assert "; then no answer within 10 s: an endless loop" in record.reason
+    assert record.reason.endswith(launched)
+    assert record.evidence["stood_in"]["launch"] == 2
+    text = feedback(record, source=SOLUTIONS["spin"])
+    assert f"in kernel spin, launch 2, on line {line('spin', 'LAUNCH')} of the solution" in text
+
+
+def test_an_abort_in_host_code_is_told_with_its_line(records: dict[str, Record]) -> None:
+    record = records["abort"]
+    assert record.status is Status.memory_error, record
+    assert record.reason.startswith(f"past, line {line('abort', 'PAST')}: ")
+    assert "; then the process died of SIGABRT while calling forward; " in record.reason
+    assert record.reason.endswith(f"; it stood outside of kernels, after past, line {line('abort', 'ABORT')}")
+
+
+def test_a_division_by_zero_is_told_with_its_line(records: dict[str, Record]) -> None:
+    record = records["divide"]
+    assert record.status is Status.crashed, record
+    assert f"SIGFPE while calling forward; it stood in kernel divide, line {line('divide', 'DIVIDE')}" in record.reason
+    assert "a GPU goes on" in record.reason
+
+
+def test_a_stack_that_overflowed_is_told(records: dict[str, Record]) -> None:
+    record = records["recurse"]
+    assert record.status is Status.crashed, record
+    assert "it stood in kernel recurse" in record.reason
+    assert record.reason.endswith("its stack overflowed")
+
+
+def test_findings_outlive_an_exit_and_an_abort_at_import(records: dict[str, Record]) -> None:
+    assert records["exit"].status is Status.memory_error, records["exit"]
+    assert "then the process exited with code 3" in records["exit"].reason
+    assert records["exit"].evidence["stood_in"] == {"last_kernel": "past"}
+    at_import = records["at_import"]
+    assert at_import.status is Status.crashed or at_import.status is Status.memory_error, at_import
+    assert f"line {line('at_import', 'ABORT')}" in at_import.reason
+
+
+def test_code_that_ends_its_process_for_what_is_not_emulated_is_not_convicted(records: dict[str, Record]) -> None:
+    record = records["refused"]
+    assert record.status is Status.not_emulated, record
+    assert record.reason.startswith(f"refused, line {line('refused', 'REFUSED')}: ")
+    assert record.evidence["ended_as"] == "crashed"
+
+
+def test_the_end_of_a_child_is_not_its_parent_s(records: dict[str, Record]) -> None:
+    assert records["child"].status is Status.memory_error, records["child"]
+    assert records["child"].reason.endswith(
+        "died of SIGABRT while calling forward; it stood outside of kernels, after past"
+    )
+
+
+def test_without_a_kernel_only_the_end_is_told(records: dict[str, Record]) -> None:
+    record = records["no_kernel"]
+    assert record.status is Status.crashed
+    assert record.reason == "the process died of SIGABRT while calling forward"
+    assert "stood_in" not in record.evidence
+    assert "reports" not in record.evidence
+
+
+def test_a_record_that_is_written_over_is_none(records: dict[str, Record]) -> None:
+    record = records["overwritten"]
+    assert record.status is Status.crashed, record
+    assert "reports" not in record.evidence
+
+
+def test_what_is_made_up_does_not_make_a_time_limit_count_for_nothing(records: dict[str, Record]) -> None:
+    record = records["forged"]
+    assert record.status is Status.timeout, record
+    assert [report["message"] for report in record.evidence["reports"]] == ["all of it"]
+    assert reward_of(record) == reward_of(records["overwritten"])
+
+
+@pytest.mark.parametrize("name", ["wild", "spin", "abort", "exit"])
+def test_a_finding_earns_no_more_than_the_end_alone(records: dict[str, Record], name: str) -> None:
+    assert reward_of(records[name]) == reward_of(records["no_kernel"])
+
+
+LAUNCH = Entry(fields={"kernel": "relu", "line": 7, "launch": 3, "running": True})
+SIGNAL = Entry(fields={"signal": 11, "kernel": "relu"})
+
+
+def test_a_signal_that_was_not_the_end_is_no_place() -> None:
+    for died_of in (None, 6):
+        held = stood_in(Recording(launch=LAUNCH, end=SIGNAL), {}, died_of)
+        assert held == {"kernel": "relu", "line": 7, "launch": 3}
+    assert stood_in(Recording(launch=LAUNCH, end=SIGNAL), {}, 11) == {
+        "signal": 11,
+        "kernel": "relu",
+        "last_kernel": "relu",
+    }
+
+
+def test_nothing_left_behind_is_no_place() -> None:
+    assert stood_in(Recording(), {}, 11) is None
+    assert Remains() == Remains(reports=(), stood_in=None)
