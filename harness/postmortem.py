@@ -51,7 +51,7 @@ def stood_in(recording: Recording, places: Places, died_of: int | None) -> Mappi
     last = {"last_kernel": begun["kernel"]} if begun.get("kernel") else {}
     if died_of is not None and end is not None and end.fields.get("signal") == died_of:
         return {**end.located(places), **last}
-    if begun.get("running") is True:
+    if recording.running and begun:
         return {name: begun.get(name) for name in ("kernel", "line", "launch")}
     return last or None
 

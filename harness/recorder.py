@@ -49,11 +49,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Findings in the order in which they were made; the launch that was the last to begin, None without any; where a
-    signal came, None where none was caught."""
+    """Findings in the order in which they were made; the launch that was the last to begin, None without any, and
+    whether it was under way; where a signal came, None where none was caught."""
 
     findings: tuple[Entry, ...] = ()
     launch: Entry | None = None
+    running: bool = False
     end: Entry | None = None
 
     def sites(self) -> tuple[Site, ...]:
@@ -84,12 +85,13 @@ class Recorder:
 
 def parsed(held: bytes) -> Recording:
     """The recording in `BYTES` bytes; whatever in them is none is left out."""
-    used, turn = struct.unpack_from("<QQ", held)
+    used, turn, running = struct.unpack_from("<QQQ", held)
     log = held[_LOG_AT : _LOG_AT + min(used, BYTES)]
     launch_at = _LAUNCHES_AT + turn % 2 * _TEXT_BYTES
     return Recording(
         findings=tuple(_entries(log)),
         launch=_entry(_text(held, launch_at)),
+        running=running == 1,
         end=_entry(_text(held, _END_AT)),
     )
 

@@ -269,15 +269,15 @@ def test_a_finding_earns_no_more_than_the_end_alone(records: dict[str, Record], 
     assert reward_of(records[name]) == reward_of(records["no_kernel"])
 
 
-LAUNCH = Entry(fields={"kernel": "relu", "line": 7, "launch": 3, "running": True})
+LAUNCH = Entry(fields={"kernel": "relu", "line": 7, "launch": 3})
 SIGNAL = Entry(fields={"signal": 11, "kernel": "relu"})
 
 
 def test_a_signal_that_was_not_the_end_is_no_place() -> None:
     for died_of in (None, 6):
-        held = stood_in(Recording(launch=LAUNCH, end=SIGNAL), {}, died_of)
+        held = stood_in(Recording(launch=LAUNCH, running=True, end=SIGNAL), {}, died_of)
         assert held == {"kernel": "relu", "line": 7, "launch": 3}
-    assert stood_in(Recording(launch=LAUNCH, end=SIGNAL), {}, 11) == {
+    assert stood_in(Recording(launch=LAUNCH, running=True, end=SIGNAL), {}, 11) == {
         "signal": 11,
         "kernel": "relu",
         "last_kernel": "relu",

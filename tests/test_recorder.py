@@ -23,9 +23,11 @@ LAUNCHES_AT, END_AT, LOG_AT = 1024, 3072, 4096
 RACE = {"kind": "data_race", "kernel": "relu", "message": "a race", "thread": [1, 0, 0]}
 
 
-def page(log: bytes = b"", launches: tuple[bytes, bytes] = (b"", b""), turn: int = 0, end: bytes = b"") -> bytes:
+def page(
+    log: bytes = b"", launches: tuple[bytes, bytes] = (b"", b""), numbers: tuple[int, int] = (0, 0), end: bytes = b""
+) -> bytes:
     held = bytearray(BYTES)
-    struct.pack_into("<QQ", held, 0, len(log), turn)
+    struct.pack_into("<QQQ", held, 0, len(log), *numbers)
     for at, text in ((LAUNCHES_AT, launches[0]), (LAUNCHES_AT + 1024, launches[1]), (END_AT, end), (LOG_AT, log)):
         text = text[: BYTES - at]
         held[at : at + len(text)] = text
@@ -87,11 +89,11 @@ def test_a_line_that_is_told_stays() -> None:
 
 
 def test_the_later_launch_is_told() -> None:
-    first, second = line({"kernel": "a", "running": False}), line({"kernel": "b", "running": True})
-    for turn, name in ((1, "b"), (2, "a"), (2**64 - 1, "b")):
-        launch = parsed(page(launches=(first, second), turn=turn)).launch
-        assert launch is not None
-        assert launch.fields["kernel"] == name
+    launches = line({"kernel": "a"}), line({"kernel": "b"})
+    for turn, running, name in ((1, 1, "b"), (2, 0, "a"), (2**64 - 1, 2**63, "b")):
+        found = parsed(page(launches=launches, numbers=(turn, running)))
+        assert found.launch == Entry(fields={"kernel": name})
+        assert found.running is (running == 1)
 
 
 def test_what_was_cut_off_is_left_out_and_the_rest_is_read() -> None:
@@ -138,11 +140,11 @@ ROWS = st.dictionaries(
 @given(
     log=st.binary(max_size=300) | st.lists(ROWS).map(b"".join),
     end=st.binary(max_size=1024) | ROWS,
-    numbers=st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
+    numbers=st.tuples(*[st.integers(0, 2**64 - 1)] * 3),
 )
-def test_anything_is_read_and_convicts_at_most(log: bytes, end: bytes, numbers: tuple[int, int]) -> None:
+def test_anything_is_read_and_convicts_at_most(log: bytes, end: bytes, numbers: tuple[int, ...]) -> None:
     held = bytearray(page(log, (end, end), end=end))
-    struct.pack_into("<QQ", held, 0, *numbers)
+    struct.pack_into("<QQQ", held, 0, *numbers)
     found = parsed(bytes(held))
     assert len(found.findings) <= MAX_REPORTS
     reports = [entry.located({}) for entry in found.findings]

@@ -1,6 +1,7 @@
 #include "recorder.h"
 
 #include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,7 +19,8 @@ constexpr std::size_t text_bytes = 1024;
 struct Page {
     std::atomic<std::uint64_t> used;   // bytes of the log that were asked for, also where there was no room
     std::atomic<std::uint64_t> turn;   // which of the two launches is the later one
-    char unused[text_bytes - 16];
+    std::atomic<std::uint64_t> running;  // whether it is under way
+    char unused[text_bytes - 24];
     char launch[2][text_bytes];        // in turns, so that one of them is whole at any time
     char end[text_bytes];
     char log[1];
@@ -27,10 +29,6 @@ constexpr std::size_t log_at = 4 * text_bytes;
 
 std::atomic<Page*> page{nullptr};
 std::size_t page_bytes = 0;
-pid_t owner = 0;
-
-// The memory, where this is the process that it is about: a forked child's end is not its parent's.
-Page* own_page() { return owner == getpid() ? page.load() : nullptr; }
 
 // A JSON object in a fixed buffer: it is made in a signal handler, too, where nothing may be allocated.
 class Text {
@@ -78,19 +76,6 @@ const char* name_of(const Launch& grid) {
 }
 
 std::uint64_t launches = 0;
-std::uint64_t launch_line = 0;
-char launch_name[320];
-
-void store_launch(bool running) {
-    Page* to = own_page();
-    if (to == nullptr) return;
-    Text text;
-    text.raw("{\"kernel\":").string(launch_name).raw(",\"line\":").number(launch_line);
-    text.raw(",\"launch\":").number(launches).raw(running ? ",\"running\":true}" : ",\"running\":false}");
-    const std::uint64_t turn = to->turn.load(std::memory_order_relaxed) + 1;
-    text.store(to->launch[turn % 2]);
-    to->turn.store(turn, std::memory_order_release);
-}
 
 struct Module {
     char path[text_bytes / 2];
@@ -152,7 +137,7 @@ void record_end(Page& to, int number, const siginfo_t& info) {
 
 void on_signal(int number, siginfo_t* info, void*) {
     static std::atomic_flag told = ATOMIC_FLAG_INIT;
-    if (Page* to = own_page(); to != nullptr && !told.test_and_set()) record_end(*to, number, *info);
+    if (Page* to = page.load(); to != nullptr && !told.test_and_set()) record_end(*to, number, *info);
     for (std::size_t i = 0; i < sizeof caught / sizeof *caught; ++i)
         if (caught[i] == number) sigaction(number, &before[i], nullptr);
     // What an instruction did it does again on return, and ends as it would have; what was sent (by abort, say) must be sent again.
@@ -185,7 +170,7 @@ int find_end(dl_phdr_info* info, std::size_t, void* data) {
 }  // namespace
 
 void record_finding(const std::string& json) {
-    Page* to = own_page();
+    Page* to = page.load();
     if (to == nullptr) return;
     const std::size_t room = page_bytes - log_at, bytes = json.size() + 1;
     const std::uint64_t at = to->used.fetch_add(bytes);
@@ -195,14 +180,21 @@ void record_finding(const std::string& json) {
 }
 
 void record_launch(const Launch& grid) {
-    if (page.load() == nullptr) return;
+    Page* to = page.load();
+    if (to == nullptr) return;
     if (grid.kernel.load() == nullptr) ++launches;
-    launch_line = static_cast<std::uint64_t>(grid.request.line);
-    std::strncpy(launch_name, name_of(grid), sizeof launch_name - 1);
-    store_launch(true);
+    Text text;
+    text.raw("{\"kernel\":").string(name_of(grid)).raw(",\"line\":").number(static_cast<std::uint64_t>(grid.request.line));
+    text.raw(",\"launch\":").number(launches).raw("}");
+    const std::uint64_t turn = to->turn.load(std::memory_order_relaxed) + 1;
+    text.store(to->launch[turn % 2]);
+    to->turn.store(turn, std::memory_order_release);
+    to->running.store(1, std::memory_order_release);
 }
 
-void record_launch_end() { store_launch(false); }
+void record_launch_end() {
+    if (Page* to = page.load(); to != nullptr) to->running.store(0, std::memory_order_release);
+}
 
 void record_module(const char* path, std::uintptr_t base) {
     const std::size_t count = module_count.load();
@@ -235,8 +227,9 @@ extern "C" int hostcuda_record_to(int fd) {
     close(fd);
     if (memory == MAP_FAILED) return -1;
     page_bytes = static_cast<std::size_t>(about.st_size);
-    owner = getpid();
-    if (page.exchange(static_cast<Page*>(memory)) == nullptr) catch_signals();  // an older one stays mapped: a handler may be in it
+    if (page.exchange(static_cast<Page*>(memory)) != nullptr) return 0;  // an older one stays mapped: a handler may be in it
+    catch_signals();
+    pthread_atfork(nullptr, nullptr, [] { page = nullptr; });  // a child's end is not its parent's
     catch_signals_here();
     return 0;
 }
