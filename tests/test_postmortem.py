@@ -5,6 +5,7 @@ Everything goes the whole way: built, run in a sandbox, ended by a signal or at 
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -120,6 +121,17 @@ def model(body: str, head: str = KERNELS) -> str:
 
 
 PLAIN = "import os, torch\n"
+TRITON = """
+import torch
+import triton
+@triton.jit
+def stays(x, n):
+    while n > 0:
+        n = n + 0
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        stays[(1,)](x, x.numel())
+"""
 SOLUTIONS = {
     "wild": model("return module.run_wild(x)"),
     "spin": model("module.run_past(x); return module.run_spin(x)"),
@@ -130,6 +142,7 @@ SOLUTIONS = {
     "refused": model("return module.run_refused(x)"),
     "at_import": model("return x", KERNELS + "module.run_abort(torch.zeros(64, device='cuda'))\n"),
     "child": model("module.run_past(x)\n        if not os.fork(): os.abort()\n        os.wait(); os.abort()"),
+    "triton": TRITON,
     "no_kernel": model("os.abort()", PLAIN),
     "overwritten": model(OVERWRITTEN, PLAIN),
     "forged": model(FORGED, PLAIN),
@@ -196,6 +209,14 @@ def test_a_kernel_that_never_ends_is_told_with_its_launch(records: dict[str, Rec
     assert record.evidence["stood_in"]["launch"] == 2
     text = feedback(record, source=SOLUTIONS["spin"])
     assert f"in kernel spin, launch 2, on line {line('spin', 'LAUNCH')} of the solution" in text
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed; `pip install triton` makes this run"
+)
+def test_a_triton_kernel_that_never_ends_is_told(records: dict[str, Record]) -> None:
+    assert records["triton"].status is Status.timeout, records["triton"]
+    assert records["triton"].reason.endswith("; it stood in kernel stays")
 
 
 def test_an_abort_in_host_code_is_told_with_its_line(records: dict[str, Record]) -> None:

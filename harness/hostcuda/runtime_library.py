@@ -39,6 +39,10 @@ class RuntimeLibrary:
         if self._library.hostcuda_record_to(ctypes.c_int(fd)) != 0:
             raise OSError("the recorder's memory can't be mapped")
 
+    def record_launch(self, kernel: str | None) -> None:
+        """A kernel that is not this library's begins; None: it ended."""
+        self._library.hostcuda_record_launch(None if kernel is None else ctypes.c_char_p(kernel.encode()))
+
     def set_checked(self, on: bool) -> None:
         self._library.hostcuda_set_checked(ctypes.c_int(on))
 

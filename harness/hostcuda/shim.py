@@ -61,7 +61,7 @@ def activate(headers: PreparedHeaders | None = None, *, checked: bool = True) ->
         _runtime = RuntimeLibrary(prepared.runtime)
         _bridge = load_module("hostcuda_bridge", prepared.bridge)
         _bridge.activate()
-        patch(sticky_error=_runtime_error, not_emulated=note_not_emulated)
+        patch(sticky_error=_runtime_error, not_emulated=note_not_emulated, triton_launch=_runtime.record_launch)
     _runtime.set_checked(checked)
 
 

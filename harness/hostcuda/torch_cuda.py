@@ -140,9 +140,15 @@ class _DeviceContext:
         pass
 
 
-def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str], None]) -> None:
+def patch(
+    *,
+    sticky_error: Callable[[], str | None],
+    not_emulated: Callable[[str], None],
+    triton_launch: Callable[[str | None], None],
+) -> None:
     """Replace what would look for a driver. `sticky_error` gives CUDA's text of the error a kernel left behind;
-    `not_emulated` takes the name of something that is asked for and can't be done."""
+    `not_emulated` takes the name of something that is asked for and can't be done; `triton_launch` that of a kernel of
+    Triton's as it begins, and None as it ends."""
     cuda: Any = torch.cuda
 
     def constant(value: Any) -> Any:
@@ -225,7 +231,7 @@ def patch(*, sticky_error: Callable[[], str | None], not_emulated: Callable[[str
     torch.backends.cudnn.enabled = False
     torch.backends.cudnn.is_acceptable = lambda tensor: False
     _patch_compile()
-    interpret_triton()
+    interpret_triton(triton_launch)
     generator = torch.Generator
 
     class Generator(generator):  # type: ignore[misc, valid-type]

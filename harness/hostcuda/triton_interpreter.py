@@ -20,8 +20,11 @@ import torch
 __all__ = ["interpret_triton", "triton_launches"]
 
 
-def interpret_triton() -> None:
-    """Have every later import of Triton interpret its kernels."""
+def interpret_triton(begins: Callable[[str | None], None]) -> None:
+    """Have every later import of Triton interpret its kernels. `begins` takes the name of each as it is launched, and
+    None as it ends."""
+    global _begins
+    _begins = begins
     os.environ["TRITON_INTERPRET"] = "1"
     for name, change in _CHANGES.items():
         if name in sys.modules:
@@ -92,6 +95,8 @@ def triton_launches() -> list[tuple[str, int, tuple[int, int, int], tuple[int, i
 _WARP_OPTIONS = {"num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer"}
 """Options of a launch that Triton 3.2's autotuner passes on and its interpreter takes for parameters of the kernel."""
 
+_begins: Callable[[str | None], None] | None = None
+
 _launched: dict[str, tuple[int, tuple[int, int, int]]] = {}
 
 
@@ -103,14 +108,23 @@ def _count_launches(module: ModuleType) -> None:
 
     def counted(self: Any, *arguments: Any, **named: Any) -> Any:
         foreign = _WARP_OPTIONS - set(self.arg_names)
-        result = original(self, *arguments, **{name: value for name, value in named.items() if name not in foreign})
         name = str(getattr(self.fn, "__name__", "kernel"))
+        _tell(name)
+        try:
+            result = original(self, *arguments, **{key: value for key, value in named.items() if key not in foreign})
+        finally:
+            _tell(None)
         held = self.grid if isinstance(self.grid, tuple | list) and all(isinstance(n, int) for n in self.grid) else ()
         x, y, z = (*held, 1, 1, 1)[:3] if held else (0, 0, 0)
         _launched[name] = (_launched.get(name, (0, ()))[0] + 1, (x, y, z))
         return result
 
     executor.__call__ = counted
+
+
+def _tell(kernel: str | None) -> None:
+    if _begins is not None:
+        _begins(kernel)
 
 
 def _change_interpreter(module: ModuleType) -> None:

@@ -77,6 +77,17 @@ const char* name_of(const Launch& grid) {
 
 std::uint64_t launches = 0;
 
+void store_launch(Page& to, const char* name, int line) {
+    Text text;
+    text.raw("{\"kernel\":").string(name);
+    if (line > 0) text.raw(",\"line\":").number(static_cast<std::uint64_t>(line));
+    text.raw(",\"launch\":").number(launches).raw("}");
+    const std::uint64_t turn = to.turn.load(std::memory_order_relaxed) + 1;
+    text.store(to.launch[turn % 2]);
+    to.turn.store(turn, std::memory_order_release);
+    to.running.store(1, std::memory_order_release);
+}
+
 struct Module {
     char path[text_bytes / 2];
     std::uintptr_t base, end;
@@ -183,13 +194,7 @@ void record_launch(const Launch& grid) {
     Page* to = page.load();
     if (to == nullptr) return;
     if (grid.kernel.load() == nullptr) ++launches;
-    Text text;
-    text.raw("{\"kernel\":").string(name_of(grid)).raw(",\"line\":").number(static_cast<std::uint64_t>(grid.request.line));
-    text.raw(",\"launch\":").number(launches).raw("}");
-    const std::uint64_t turn = to->turn.load(std::memory_order_relaxed) + 1;
-    text.store(to->launch[turn % 2]);
-    to->turn.store(turn, std::memory_order_release);
-    to->running.store(1, std::memory_order_release);
+    store_launch(*to, name_of(grid), grid.request.line);
 }
 
 void record_launch_end() {
@@ -216,6 +221,15 @@ void catch_signals_here() {
     stack.ss_sp = memory;
     stack.ss_size = stack_bytes;
     sigaltstack(&stack, nullptr);
+}
+
+// A kernel that others run begins, or ended where `name` is null.
+extern "C" void hostcuda_record_launch(const char* name) {
+    Page* to = page.load();
+    if (name == nullptr) return record_launch_end();
+    if (to == nullptr) return;
+    ++launches;
+    store_launch(*to, name, 0);
 }
 
 // Record into this shared memory from now on; takes the descriptor. 0, or -1 where it can't be mapped.
