@@ -181,8 +181,7 @@ class Conversation:
         """`error` with what the checks had found by then as its cause, and where a process that died stood."""
         held = Remains(reports=error.reports)
         if error.recording is not None:
-            died_of = error.failure.evidence.get("signal")
-            held = examine(error.recording, self._guest, died_of if isinstance(died_of, int) else None)
+            held = examine(error.recording, self._guest)
         stood_in = None if held.stood_in is None else self._places((held.stood_in,))[0]
         return GuestFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
 

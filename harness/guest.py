@@ -52,6 +52,12 @@ EXIT_GRACE_S = 2.0
 ENDING_S = 60.0
 """How long one that is seen to end may take for that: it gives back gigabytes, or what it had of a GPU."""
 
+TIME_IS_OVER = signal.SIGXCPU
+"""What a process on the host device is sent at its time limit, before it is killed, so that it tells where it is."""
+
+TELLING_S = 5.0
+"""How long it may take for that on a busy machine; it is some milliseconds on an idle one."""
+
 _STAGE_WORDS = {
     Stage.ATTACH: "being prepared",
     Stage.IMPORT: "being imported",
@@ -270,10 +276,10 @@ class Guest:
             self._exit = self._child.kill()
             raise GuestFailed(_not_stopped(stage, error)) from error
         except FrameTimeout:
-            self._exit = self._child.kill()
+            self._exit = self._end_late()
             if self._exit.cause == "memory_limit":
                 raise self._lost(self._died(stage)) from None
-            raise self._lost(_too_late(stage, timeout_s)) from None
+            raise self._lost(_too_late(stage, timeout_s), TIME_IS_OVER) from None
         except MessageError as error:
             raise GuestFailed(_protocol(stage.value, error)) from error
         except (WireError, OSError) as error:
@@ -300,10 +306,19 @@ class Guest:
                 return None
         return report
 
-    def _lost(self, failure: Failure) -> GuestFailed:
-        """`failure` of a process that is gone, with what it has left behind where it is a verdict on the submission."""
-        own = self._entered and failure.status is not Status.harness_error
-        return GuestFailed(failure, recording=self._recorder.read() if own and self._recorder is not None else None)
+    def _end_late(self) -> ExitReport:
+        if self._recorder is not None and self._entered:
+            self._child.send(TIME_IS_OVER)
+            self._child.wait(TELLING_S)
+        return self._child.kill()
+
+    def _lost(self, failure: Failure, told: int | None = None) -> GuestFailed:
+        """`failure` of a process that is gone, with what it has left behind where it is a verdict on the submission. It
+        was `told` to say where it stands by this signal, or ended by another."""
+        if self._recorder is None or not self._entered or failure.status is Status.harness_error:
+            return GuestFailed(failure)
+        assert self._exit is not None
+        return GuestFailed(failure, recording=self._recorder.read().ended_by(told or self._exit.signal))
 
     def _died(self, stage: Stage) -> Failure:
         report = self._exit

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from harness.guest import Guest
+from harness.guest import TIME_IS_OVER, Guest
 from harness.messages import Locate, Located, MessageError
 from harness.recorder import Recording, Site
 from harness.sandbox import SandboxUnavailable
@@ -34,24 +34,28 @@ class Remains:
     stood_in: Mapping[str, Any] | None = None
 
 
-def examine(recording: Recording, guest: Guest, died_of: int | None) -> Remains:
-    """What the recording of this guest tells, which a signal has ended (`died_of`), or else something."""
+def examine(recording: Recording, guest: Guest) -> Remains:
+    """What the recording of this guest, which is gone, tells."""
     places = _located(recording.sites(), guest)
     return Remains(
-        reports=tuple(entry.located(places) for entry in recording.findings),
-        stood_in=stood_in(recording, places, died_of),
+        reports=tuple(entry.located(places) for entry in recording.findings), stood_in=stood_in(recording, places)
     )
 
 
-def stood_in(recording: Recording, places: Places, died_of: int | None) -> Mapping[str, Any] | None:
-    """Where it stood: where the signal came that it died of, or the launch that ran, or what had been launched. A place
-    where another signal came, and was survived, is none."""
+def stood_in(recording: Recording, places: Places) -> Mapping[str, Any] | None:
+    """Where it stood: where the signal came that ended it, or the launch that was under way, or what was launched last.
+
+    Of a launch that was under way at the time limit, the thread that was told may have waited for others: what it stood
+    in is the kernel all the same.
+    """
     end = recording.end
     begun = recording.launch.fields if recording.launch is not None else {}
     last = {"last_kernel": begun["kernel"]} if begun.get("kernel") else {}
-    if died_of is not None and end is not None and end.fields.get("signal") == died_of:
+    running = recording.running and bool(last)
+    waited = running and end is not None and end.fields.get("signal") == TIME_IS_OVER and "kernel" not in end.fields
+    if end is not None and not waited:
         return {**end.located(places), **last}
-    if recording.running and begun:
+    if running:
         return {name: begun.get(name) for name in ("kernel", "line", "launch")}
     return last or None
 

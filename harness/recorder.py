@@ -12,7 +12,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.messages import MAX_REPORTS, MessageError, report
@@ -56,6 +56,11 @@ class Recording:
     launch: Entry | None = None
     running: bool = False
     end: Entry | None = None
+
+    def ended_by(self, number: int | None) -> Recording:
+        """Less the place of a signal that was not the last one: it was survived, or is made up."""
+        own = self.end is not None and number is not None and self.end.fields.get("signal") == number
+        return self if own else replace(self, end=None)
 
     def sites(self) -> tuple[Site, ...]:
         """Each place in compiled code once."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from harness.environment import collect
 from harness.feedback import feedback
 from harness.model import DeviceKind, Record, Status
 from harness.pipeline import evaluate_run
-from harness.postmortem import Remains, stood_in
+from harness.postmortem import stood_in
 from harness.recorder import Entry, Recording
 from harness.rewards import reward_of
 
@@ -52,7 +53,7 @@ __global__ void wild(const float* x, float* y, int64_t n) {
 }
 __global__ void spin(const float* x, float* y, int64_t n) {
     volatile int turning = 1;
-    while (turning) {}
+    while (turning) {}  // SPIN
 }
 __global__ void divide(const float* x, float* y, int64_t n) {
     y[threadIdx.x] = 5 / (int)(n - 64 * 64);  // DIVIDE
@@ -79,6 +80,15 @@ torch::Tensor run_spin(torch::Tensor x) {
     spin<<<1, 1>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());  // LAUNCH
     return y;
 }
+__global__ void spin_elsewhere(const float* x, float* y, int64_t n) {
+    volatile int turning = blockIdx.x == gridDim.x - 1;
+    while (turning) {}  // SPIN_ELSEWHERE
+}
+torch::Tensor run_host_loop(torch::Tensor x) {
+    for (volatile int turning = 1; turning;) {}  // HOST
+    return x;
+}
+RUN(spin_elsewhere)
 torch::Tensor run_abort(torch::Tensor x) {
     auto y = run_past(x);
     std::abort();  // ABORT
@@ -91,6 +101,7 @@ torch::Tensor run_refused(torch::Tensor x) {
 }
 """
 NAMES = ["run_past", "run_wild", "run_spin", "run_divide", "run_recurse", "run_abort", "run_refused"]
+NAMES += ["run_spin_elsewhere", "run_host_loop"]
 module = load_inline(
     name="ends",
     cpp_sources="\\n".join(f"torch::Tensor {name}(torch::Tensor x);" for name in NAMES),
@@ -135,6 +146,12 @@ class ModelNew(torch.nn.Module):
 SOLUTIONS = {
     "wild": model("return module.run_wild(x)"),
     "spin": model("module.run_past(x); return module.run_spin(x)"),
+    "spin_elsewhere": model("module.run_past(x); return module.run_spin_elsewhere(x)"),
+    "deaf": model(
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXCPU})\n"
+        "        module.run_past(x); return module.run_spin(x)"
+    ),
+    "host_loop": model("return module.run_host_loop(x)"),
     "divide": model("return module.run_divide(x)"),
     "recurse": model("return module.run_recurse(x)"),
     "abort": model("return module.run_abort(x)"),
@@ -168,7 +185,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
             "out": folder / "results",
             "workload": "full",
             "cache_dir": default_root(),
-            "call_timeout_s": 10.0,
+            "call_timeout_s": 6.0,
         },
     )
     found = evaluate_run(config, environment=collect()).records
@@ -199,16 +216,30 @@ def test_where_it_stood_is_told_to_its_author(records: dict[str, Record]) -> Non
     assert f"memory error in wild, line {line('wild', 'BESIDE')} of the solution" in text
 
 
-def test_a_kernel_that_never_ends_is_told_with_its_launch(records: dict[str, Record]) -> None:
-    record = records["spin"]
+@pytest.mark.parametrize("name", ["spin", "spin_elsewhere"])
+def test_a_kernel_that_never_ends_is_told_with_its_loop(records: dict[str, Record], name: str) -> None:
+    record = records[name]
     assert record.status is Status.memory_error, record
     assert record.evidence["ended_as"] == "timeout"
-    launched = f"it stood in kernel spin, launched on line {line('spin', 'LAUNCH')}"
-    assert "; then no answer within 10 s: an endless loop" in record.reason
-    assert record.reason.endswith(launched)
+    assert "; then no answer within 6 s: an endless loop" in record.reason
+    assert record.reason.endswith(f"it stood in kernel {name}, line {line(name, name.upper())}")
+    text = feedback(record, source=SOLUTIONS[name])
+    assert f"in kernel {name}, line {line(name, name.upper())} of the solution" in text
+
+
+def test_a_kernel_that_does_not_let_itself_be_told_is_told_with_its_launch(records: dict[str, Record]) -> None:
+    record = records["deaf"]
+    assert record.evidence["ended_as"] == "timeout"
+    assert record.reason.endswith(f"it stood in kernel spin, launched on line {line('deaf', 'LAUNCH')}")
     assert record.evidence["stood_in"]["launch"] == 2
-    text = feedback(record, source=SOLUTIONS["spin"])
-    assert f"in kernel spin, launch 2, on line {line('spin', 'LAUNCH')} of the solution" in text
+    text = feedback(record, source=SOLUTIONS["deaf"])
+    assert f"in kernel spin, launch 2, on line {line('deaf', 'LAUNCH')} of the solution" in text
+
+
+def test_host_code_that_never_ends_is_told_with_its_line(records: dict[str, Record]) -> None:
+    record = records["host_loop"]
+    assert record.status is Status.timeout, record
+    assert record.reason.endswith(f"it stood outside of kernels, line {line('host_loop', 'HOST')}")
 
 
 @pytest.mark.skipif(
@@ -291,20 +322,25 @@ def test_a_finding_earns_no_more_than_the_end_alone(records: dict[str, Record], 
 
 
 LAUNCH = Entry(fields={"kernel": "relu", "line": 7, "launch": 3})
-SIGNAL = Entry(fields={"signal": 11, "kernel": "relu"})
+RUNS = Recording(launch=LAUNCH, running=True)
+LAUNCHED = {"kernel": "relu", "line": 7, "launch": 3}
 
 
-def test_a_signal_that_was_not_the_end_is_no_place() -> None:
-    for died_of in (None, 6):
-        held = stood_in(Recording(launch=LAUNCH, running=True, end=SIGNAL), {}, died_of)
-        assert held == {"kernel": "relu", "line": 7, "launch": 3}
-    assert stood_in(Recording(launch=LAUNCH, running=True, end=SIGNAL), {}, 11) == {
-        "signal": 11,
-        "kernel": "relu",
-        "last_kernel": "relu",
-    }
-
-
-def test_nothing_left_behind_is_no_place() -> None:
-    assert stood_in(Recording(), {}, 11) is None
-    assert Remains() == Remains(reports=(), stood_in=None)
+@pytest.mark.parametrize(
+    ("recording", "told"),
+    [
+        (Recording(), None),
+        (RUNS, LAUNCHED),
+        (replace(RUNS, running=False), {"last_kernel": "relu"}),
+        (Recording(running=True), None),
+        (replace(RUNS, end=Entry(fields={"signal": 24})), LAUNCHED),
+        (
+            replace(RUNS, end=Entry(fields={"signal": 24, "kernel": "relu"})),
+            {"signal": 24, "kernel": "relu", "last_kernel": "relu"},
+        ),
+        (replace(RUNS, end=Entry(fields={"signal": 11})), {"signal": 11, "last_kernel": "relu"}),
+        (replace(RUNS, running=False, end=Entry(fields={"signal": 24})), {"signal": 24, "last_kernel": "relu"}),
+    ],
+)
+def test_where_it_stood(recording: Recording, told: dict[str, object] | None) -> None:
+    assert stood_in(recording, {}) == told

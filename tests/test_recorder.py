@@ -96,6 +96,14 @@ def test_the_later_launch_is_told() -> None:
         assert found.running is (running == 1)
 
 
+def test_a_signal_that_was_not_the_last_is_left_out() -> None:
+    found = parsed(page(line(RACE), end=b'{"signal":11,"kernel":"relu"}'))
+    assert found.end == Entry(fields={"signal": 11, "kernel": "relu"})
+    assert found.ended_by(11) == found
+    for number in (6, None):
+        assert found.ended_by(number) == Recording(findings=(Entry(fields=RACE),))
+
+
 def test_what_was_cut_off_is_left_out_and_the_rest_is_read() -> None:
     held = line(RACE) + line(RACE)[:20] + b"\0" * 30 + b"\n" + line({**RACE, "kernel": "other"})
     assert [entry.fields["kernel"] for entry in parsed(page(held)).findings] == ["relu", "other"]

@@ -135,6 +135,15 @@ class Child:
             return int(text.split()[0])
         return None
 
+    def send(self, number: signal.Signals) -> None:
+        """Send the confined process a signal, if it is there and can be told."""
+        with suppress(OSError):
+            target = os.pidfd_open(self.target_pid() or -1)
+            try:
+                signal.pidfd_send_signal(target, number)
+            finally:
+                os.close(target)
+
     def __enter__(self) -> Child:
         return self
 

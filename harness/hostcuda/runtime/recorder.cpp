@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace hostcuda {
@@ -105,7 +106,7 @@ const Module* module_of(std::uintptr_t address) {
 
 struct Frame {
     const Module* module = nullptr;
-    std::uintptr_t site = 0;
+    std::uintptr_t site = 0, stack = 0;
 };
 
 // The nearest frame that is the solution's: what broke may be a function of libc that it called.
@@ -116,43 +117,83 @@ _Unwind_Reason_Code look(_Unwind_Context* context, void* data) {
     frame->module = module_of(address);
     // Sites are return addresses, which lie two bytes behind what is looked up at the least.
     frame->site = interrupted != 0 ? address + 2 : address;
+    frame->stack = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
     return frame->module == nullptr ? _URC_NO_REASON : _URC_NORMAL_STOP;
 }
 
-constexpr int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+// Whether a frame is of a GPU thread: below them lies the scheduler, and the host code that launched it.
+bool is_on_fiber(const Worker& worker, const Frame& frame) {
+    return frame.module != nullptr && frame.stack - worker.stack_low <= worker.stack_bytes;
+}
+
+// What ends a process by itself, and what the referee sends when its time is over.
+constexpr int time_is_over = SIGXCPU;
+constexpr int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, time_is_over};
 struct sigaction before[sizeof caught / sizeof *caught];
 constexpr std::size_t guard_bytes = 4096;
 
-void record_end(Page& to, int number, const siginfo_t& info) {
+// Whether it is recorded; not where the time is over, and a GPU thread can tell more when it goes on.
+bool record_end(Page& to, int number, const siginfo_t& info) {
+    const Worker* worker = current_worker;
+    if (worker != nullptr && (worker->launch == nullptr || worker->block == nullptr || worker->thread == nullptr)) worker = nullptr;
+    if (number == time_is_over && current_worker != nullptr && !place_is_asked_for.load()) {
+        Frame frame;
+        _Unwind_Backtrace(look, &frame);
+        if (worker == nullptr || !is_on_fiber(*worker, frame)) {
+            place_is_asked_for = true;
+            return false;
+        }
+    }
     Text text;
     text.raw("{\"signal\":").number(static_cast<std::uint64_t>(number));
     Text least = text;
     least.raw("}").store(to.end);  // what follows may break again, and then that is the end
-    if (const Worker* worker = current_worker; worker != nullptr && worker->launch != nullptr) {
+    if (worker != nullptr) {
         text.raw(",\"kernel\":").string(name_of(*worker->launch));
-        if (worker->block != nullptr && worker->thread != nullptr) {
-            text.raw(",\"block\":").dim(worker->block->index).raw(",\"thread\":").dim(worker->thread->index);
-            const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
-            if (number == SIGSEGV && worker->stack_low - address <= guard_bytes) text.raw(",\"message\":").string("its stack overflowed");
-            if (number == SIGFPE && info.si_code == FPE_INTDIV)
-                text.raw(",\"message\":").string("an integer division by zero or overflow: a GPU goes on, with an undefined result");
-        }
+        text.raw(",\"block\":").dim(worker->block->index).raw(",\"thread\":").dim(worker->thread->index);
+        const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
+        if (number == SIGSEGV && worker->stack_low - address <= guard_bytes) text.raw(",\"message\":").string("its stack overflowed");
+        if (number == SIGFPE && info.si_code == FPE_INTDIV)
+            text.raw(",\"message\":").string("an integer division by zero or overflow: a GPU goes on, with an undefined result");
     }
     least = text;
     least.raw("}").store(to.end);
     Frame frame;
     _Unwind_Backtrace(look, &frame);
-    if (frame.module == nullptr) return;
+    if (frame.module == nullptr || (worker != nullptr && !is_on_fiber(*worker, frame))) return true;
     text.raw(",\"site\":[").string(frame.module->path, sizeof frame.module->path).raw(",").number(frame.site - frame.module->base).raw("]}").store(to.end);
+    return true;
+}
+
+struct Carrier {  // an OS thread that carries grids
+    std::atomic<bool> busy{false};
+    pthread_t thread{};
+};
+constexpr unsigned most_carriers = 256;
+Carrier carriers[most_carriers];
+std::atomic<unsigned> carrier_count{0};
+__thread Carrier* own_carrier = nullptr;
+
+// Whether another thread has been told instead, which is at a grid: the thread that launched it may only wait for the others.
+bool told_another(int number) {
+    if (number != time_is_over || current_worker != nullptr) return false;
+    const unsigned count = std::min(carrier_count.load(), most_carriers);
+    for (unsigned i = 0; i < count; ++i)
+        if (carriers[i].busy.load(std::memory_order_acquire)) return pthread_kill(carriers[i].thread, number) == 0;
+    return false;
 }
 
 void on_signal(int number, siginfo_t* info, void*) {
     static std::atomic_flag told = ATOMIC_FLAG_INIT;
-    if (Page* to = page.load(); to != nullptr && !told.test_and_set()) record_end(*to, number, *info);
+    if (page.load() != nullptr && told_another(number)) return;
+    if (Page* to = page.load(); to != nullptr && !told.test_and_set() && !record_end(*to, number, *info)) {
+        told.clear();
+        return;
+    }
     for (std::size_t i = 0; i < sizeof caught / sizeof *caught; ++i)
         if (caught[i] == number) sigaction(number, &before[i], nullptr);
     // What an instruction did it does again on return, and ends as it would have; what was sent (by abort, say) must be sent again.
-    if (info->si_code <= 0) raise(number);
+    if (info->si_code <= 0 || number == time_is_over) raise(number);
 }
 
 void catch_signals() {
@@ -208,6 +249,20 @@ void record_module(const char* path, std::uintptr_t base) {
     std::strcpy(modules[count].path, path);
     modules[count].base = base, modules[count].end = extent.end;
     module_count.store(count + 1, std::memory_order_release);
+}
+
+std::atomic<bool> place_is_asked_for{false};
+
+void tell_place() { raise(time_is_over); }
+
+void record_carrier(bool busy) {
+    if (own_carrier == nullptr && busy && page.load() != nullptr) {
+        const unsigned number = carrier_count.fetch_add(1);
+        if (number >= most_carriers) return;
+        own_carrier = &carriers[number];
+        own_carrier->thread = pthread_self();
+    }
+    if (own_carrier != nullptr) own_carrier->busy.store(busy, std::memory_order_release);
 }
 
 void catch_signals_here() {

@@ -12,5 +12,8 @@ void record_launch(const Launch& grid);           // it begins, or its kernel's 
 void record_launch_end();
 void record_module(const char* path, std::uintptr_t base);  // one of a solution's: places of signals are looked for in these
 void catch_signals_here();                        // on the calling OS thread, also where a fiber's stack is used up
+extern std::atomic<bool> place_is_asked_for;      // the time was over while a thread at a grid was at none of its GPU threads
+void tell_place();                                // to be called by a GPU thread then
+void record_carrier(bool busy);                   // whether the calling OS thread is at a grid from now on
 
 }  // namespace hostcuda

@@ -245,6 +245,7 @@ void work(Worker& worker, Launch& grid) {
     worker.has_pending = false;
     for (auto& entry : worker.cache) entry = nullptr;
     current_worker = &worker;
+    record_carrier(true);
     launch_known = false;
     blockDim = grid.request.block;
     gridDim = grid.request.grid;
@@ -296,6 +297,7 @@ void work(Worker& worker, Launch& grid) {
     }
     worker.blocks.clear();
     flush_floods(worker);
+    record_carrier(false);
     current_worker = nullptr;
     worker.launch = nullptr;
     worker.block = nullptr;
@@ -356,6 +358,7 @@ void poll(Worker& worker) {
     Thread& thread = *worker.thread;
     if (++thread.polls < polls_a_turn) return;
     thread.polls = 0;
+    if (place_is_asked_for.load(std::memory_order_relaxed)) tell_place();
     if (worker.has_pending) flush_pending(worker);
     Block& block = *worker.block;
     Fiber* self = thread.fiber;
