@@ -99,7 +99,8 @@ class Status(StrEnum):
     crashed = "crashed"
     """The process running the solution died: a signal, `abort`, `os._exit`."""
     timeout = "timeout"
-    """A call did not finish in its time limit: an endless loop, a deadlock, or far too slow."""
+    """A call, or all calls and checks together, did not finish in their time limit: an endless loop, a deadlock, or far
+    too slow."""
     out_of_memory = "out_of_memory"
     """The solution asked for more GPU or host memory than it may have."""
 
