@@ -58,11 +58,11 @@ __global__ void spin(const float* x, float* y, int64_t n) {
 __global__ void divide(const float* x, float* y, int64_t n) {
     y[threadIdx.x] = 5 / (int)(n - 64 * 64);  // DIVIDE
 }
-__device__ int deeper(volatile int n) {
+__device__ int deeper(volatile int n) {  // DEEP
     volatile char held[512];
     held[n % 512] = n;
     return deeper(n + 1) + held[n % 512];
-}
+}  // DEEPER
 __global__ void recurse(const float* x, float* y, int64_t n) { y[threadIdx.x] = deeper(0); }
 __global__ void refused(const float* x, float* y, int64_t n) {
     asm volatile("wgmma.fence.sync.aligned;");  // REFUSED
@@ -268,7 +268,8 @@ def test_a_division_by_zero_is_told_with_its_line(records: dict[str, Record]) ->
 def test_a_stack_that_overflowed_is_told(records: dict[str, Record]) -> None:
     record = records["recurse"]
     assert record.status is Status.crashed, record
-    assert "it stood in kernel recurse" in record.reason
+    assert "it stood in kernel recurse, line " in record.reason
+    assert line("recurse", "DEEP") <= record.evidence["stood_in"]["line"] <= line("recurse", "DEEPER")
     assert record.reason.endswith("its stack overflowed")
 
 

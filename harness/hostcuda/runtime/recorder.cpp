@@ -117,20 +117,22 @@ _Unwind_Reason_Code look(_Unwind_Context* context, void* data) {
     frame->module = module_of(address);
     // Sites are return addresses, which lie two bytes behind what is looked up at the least.
     frame->site = interrupted != 0 ? address + 2 : address;
-    frame->stack = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
+    frame->stack = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));  // here that is where its callee's begins
     return frame->module == nullptr ? _URC_NO_REASON : _URC_NORMAL_STOP;
 }
 
-// Whether a frame is of a GPU thread: below them lies the scheduler, and the host code that launched it.
+constexpr std::size_t guard_bytes = 4096;
+
+// Whether a frame is of a GPU thread: below them lies the scheduler, and the host code that launched it. One that used up its stack has
+// gone into the guard page.
 bool is_on_fiber(const Worker& worker, const Frame& frame) {
-    return frame.module != nullptr && frame.stack - worker.stack_low <= worker.stack_bytes;
+    return frame.module != nullptr && frame.stack + guard_bytes - worker.stack_low <= worker.stack_bytes + guard_bytes;
 }
 
 // What ends a process by itself, and what the referee sends when its time is over.
 constexpr int time_is_over = SIGXCPU;
 constexpr int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, time_is_over};
 struct sigaction before[sizeof caught / sizeof *caught];
-constexpr std::size_t guard_bytes = 4096;
 
 // Whether it is recorded; not where the time is over, and a GPU thread can tell more when it goes on.
 bool record_end(Page& to, int number, const siginfo_t& info) {
