@@ -20,7 +20,7 @@ from harness.digest import checksums
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
 from harness.messages import Slot
-from harness.model import PrecisionClass, Problem, Workload
+from harness.model import DeviceKind, PrecisionClass, Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference
 from harness.sizes import evaluate
@@ -36,6 +36,10 @@ HOST_LIMIT_BYTES = 4 * 2**30
 
 SMALL_SET_BYTES = 64 * 2**20
 """Sets up to this size may be many: calls over them are so short that it takes many to tell how long one is."""
+
+HOST_GUARD_BYTES = 4096
+"""Bytes behind each tensor of the arena that belong to none, on the host device, whose checks find what a kernel reads
+or writes there. On a GPU compute-sanitizer looks for that where each input has memory of its own."""
 
 POISON = 0xFF
 """Byte that fills output buffers: NaN in every float format, -1 in integers."""
@@ -115,11 +119,15 @@ class Bench:
     def _lay_out(self, wanted: int, small_wanted: int) -> Arena:
         state = self.oracle.initial_state
         offset = 0
+        guard_bytes = HOST_GUARD_BYTES if self.device.kind is DeviceKind.HOST else 0
+
+        def room(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+            return aligned(tensor_bytes(shape, dtype)) + guard_bytes
 
         def place(shape: tuple[int, ...], dtype: torch.dtype) -> Slot:
             nonlocal offset
             slot = Slot(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."))
-            offset = aligned(offset + tensor_bytes(shape, dtype))
+            offset += room(shape, dtype)
             return slot
 
         self.init_slots = tuple(place(tuple(leaf.shape), leaf.dtype) for leaf in self.init_leaves)
@@ -128,7 +136,7 @@ class Bench:
         output_metas = list(zip(self.traits.shapes, self.traits.dtypes, strict=True))
         state_metas = [(tuple(state[name].shape), state[name].dtype) for name in self.traits.updates_state]
         metas = (*self._input_metas, *output_metas, *state_metas)
-        set_bytes = sum(aligned(tensor_bytes(shape, dtype)) for shape, dtype in metas)
+        set_bytes = sum(room(shape, dtype) for shape, dtype in metas)
         if set_bytes <= SMALL_SET_BYTES:
             wanted = max(wanted, small_wanted)
         self.set_bytes = set_bytes

@@ -49,6 +49,11 @@ __global__ void racing(const float* x, float* y, int64_t n) {
 __global__ void asserting(const float* x, float* y, int64_t n) {
     assert(n < 0);  // ASSERTING
 }
+__global__ void beside(const float* x, float* y, int64_t n, int64_t at) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = fmaxf(x[i], 0.0f);
+    if (i == 0 && x[at] == 0.125f) y[0] = fmaxf(x[0], 0.0f);  // BESIDE
+}
 __global__ void refused(const float* x, float* y, int64_t n) {
     asm volatile("wgmma.fence.sync.aligned;");  // REFUSED
 }
@@ -61,8 +66,14 @@ __global__ void refused(const float* x, float* y, int64_t n) {
         return y;                                                                         \\
     }
 RUN(past) RUN(racing) RUN(asserting) RUN(refused)
+torch::Tensor run_beside(torch::Tensor x, bool after) {
+    auto y = torch::empty_like(x);
+    int64_t n = x.numel();
+    beside<<<n / 256 + 1, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n, after ? n : -1);
+    return y;
+}
 """
-NAMES = ["run_past", "run_racing", "run_asserting", "run_refused"]
+NAMES = ["run_past", "run_racing", "run_asserting", "run_refused", "run_beside"]
 module = load_inline(
     name="findings",
     cpp_sources="\\n".join(f"torch::Tensor {name}(torch::Tensor x, bool check);" for name in NAMES),
@@ -94,6 +105,8 @@ SOLUTIONS = {
     "launch_check": model("return module.run_past(x, True)"),
     "synchronize": model("y = module.run_past(x, False); torch.cuda.synchronize(); return y"),
     "asserted": model("y = module.run_asserting(x, False); torch.cuda.synchronize(); return y"),
+    "one_after": model("return module.run_beside(x, True)"),
+    "one_before": model("return module.run_beside(x, False)"),
     "race_and_raise": model("module.run_racing(x, True); raise ValueError('on purpose')"),
     "refused_kernel": model("return module.run_refused(x, True)"),
     "at_import": model("return x", head=KERNELS + "module.run_past(torch.zeros(512, device='cuda'), True)\n"),
@@ -158,6 +171,14 @@ def test_a_bad_access_keeps_its_place_when_the_call_raises(records: dict[str, Re
     assert record.evidence["reports"][0]["line"] == line(name, "PAST")
     text = feedback(record, source=SOLUTIONS[name])
     assert f"memory error in past, line {line(name, 'PAST')} of the solution" in text
+
+
+@pytest.mark.parametrize("name", ["one_after", "one_before"])
+def test_a_read_beside_an_input_is_found_whatever_its_size(records: dict[str, Record], name: str) -> None:
+    """The input fills whole units of the memory that all of a problem's tensors share. Its answer is right."""
+    record = records[name]
+    assert record.status is Status.memory_error, record
+    assert record.reason.startswith(f"beside, line {line(name, 'BESIDE')}: out of bounds")
 
 
 def test_an_assertion_keeps_its_place(records: dict[str, Record]) -> None:
