@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 import threading
@@ -212,6 +213,9 @@ class Liar:
 
     def resume(self) -> None:
         pass
+
+    def send(self, number: signal.Signals) -> None:
+        """It takes no notice."""
 
     def hold(self) -> None:
         pass
