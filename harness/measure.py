@@ -36,6 +36,10 @@ OWN_INPUTS = (OWN, 0)
 FEW_SETS = 6
 """Up to so many input sets, each is too precious to be spent on a call that is not timed."""
 
+CALLS_A_STRESSED_ONE = 4
+"""Of so many calls timed cold in a round, one is over a stress variant (and always one): as many as the mean of a burst's
+middle half (`stats`) is deaf to, should they take another time than those over the problem's own inputs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -149,15 +153,17 @@ def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterato
 def stressed_turns(
     turns: Sequence[Turn], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
 ) -> dict[int, tuple[str, int]]:
-    """Input sets of a round that are not drawn as the problem's own, with variant and part: one of the calls of each
-    mode that `following` names, nobody knows which, the mode's next. A round without such calls takes none.
+    """Input sets of a round that are not drawn as the problem's own, with variant and part: of the calls of each mode
+    that `following` names one in `CALLS_A_STRESSED_ONE`, nobody knows which, the mode's next ones. A round without such
+    calls takes none.
 
     Each mode has its own: the process sees a call's mode, and might be right where its time does not count.
     """
     chosen = {}
     for mode, variants in following.items():
         if held := [turn.index for turn in turns if turn.mode is mode]:
-            chosen[secret.choice(held)] = next(variants)
+            for index in secret.sample(held, max(1, len(held) // CALLS_A_STRESSED_ONE)):
+                chosen[index] = next(variants)
     return chosen
 
 
@@ -313,7 +319,7 @@ def run_rounds(
 ) -> Rounds:
     """Alternate bursts until enough is known.
 
-    One call of each round of those timed cold, nobody knows which, is over a variant (and its part) of `stress`, like
+    Some calls of each round (`stressed_turns`), nobody knows which, are over a variant (and its part) of `stress`, like
     those that values were verified on before: who could tell timed bursts from others would else need to be right on
     the problem's own inputs alone in them. So is the one timed for latency. They are timed like any other, for both
     sides over the same inputs.
@@ -377,7 +383,8 @@ def run_rounds(
                 reference_first=reference_first,
             )
         )
-        rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
+        shown = sum(turn.mode is CallMode.COLD and turn.index in stressed for turn in turns)
+        rounds.lacking = max(0, rounds.lacking - shown)
         disturbed = not counts()
         rounds.spent_s = time.perf_counter() - begin
         if not right:

@@ -7,7 +7,7 @@ Variants change floating-point tensors in place, keep shape, dtype and strides, 
 * `own`: as `get_inputs` gives them.
 * `zero_mean`: shifted so that the mean is zero. Uniform values in [0, 1) make every long sum nearly the same number;
   around zero a lost term, a lower precision or a constant answer shows.
-* `large_values`: about one value in ten thousand (eight at least) is multiplied by 100 to 1,000, its sign kept; small
+* `large_values`: about one value in ten thousand (sixteen at least) is multiplied by 100 to 1,000, its sign kept; small
   ones are taken for larger, so that each ends beyond all that is usual. Finds overflow in exponentials and squares, and
   sums that lose small terms beside large ones.
 * `structured`: one tensor becomes one-hot along its longest dimension (background 0, or the least value where all are
@@ -33,7 +33,7 @@ OWN = "own"
 OUTLIER_SHARE = 1e-4
 """Part of the values that `large_values` multiplies."""
 
-LEAST_OUTLIERS = 8
+LEAST_OUTLIERS = 16
 """At least so many, so that in small tensors too some are positive and large enough to overflow an exponential; but no
 more than one in `OUTLIER_SPACING` values, and at least one."""
 

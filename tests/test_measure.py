@@ -219,7 +219,9 @@ def test_without_variants_all_calls_are_over_the_problems_own_inputs() -> None:
     assert list(itertools.islice(in_turn([], random.Random(0)), 3)) == [("own", 0)] * 3
 
 
-def test_no_rule_ends_the_timing_before_each_variant_had_its_turn() -> None:
+@pytest.mark.parametrize(("sets", "calls", "rounds_needed"), [(SETS, 2, 2), (SETS - 3, 1, 3)])
+def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, calls: int, rounds_needed: int) -> None:
+    """Two of eight timed calls are over stress variants, one of five."""
     stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
     bench = make_bench()
     drawn: list[str] = []
@@ -236,7 +238,7 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn() -> None:
             burst,
             lambda turns, done: True,
             lambda rounds: "budget",
-            sets=SETS,
+            sets=sets,
             limits=Limits(min_samples=1, max_rounds=40, deadline_s=lambda: float("inf")),
             secret=random.Random(2),
             look=lambda: lambda: True,
@@ -245,10 +247,13 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn() -> None:
     finally:
         bench.close()
     assert rounds.stopped_by == "budget"
-    assert sorted(name for name in drawn if name != "own") == ["large_values", "structured", "zero_mean"]
+    stressed = [name for name in drawn if name != "own"]
+    assert len(stressed) == calls * rounds_needed
+    assert set(stressed) == {"large_values", "structured", "zero_mean"}
+    assert len(rounds.held) == rounds_needed
 
 
-@pytest.mark.parametrize(("in_time", "lacking"), [(0, 2), (1, 1), (5, 0)])
+@pytest.mark.parametrize(("in_time", "lacking"), [(0, 1), (1, 0), (5, 0)])
 def test_rounds_that_time_cuts_short_say_how_many_variants_had_no_turn(in_time: int, lacking: int) -> None:
     bench = make_bench()
     made = 0
@@ -286,7 +291,17 @@ def test_a_round_that_times_nothing_spends_no_variant() -> None:
     assert sorted(name for held in shown for name, _ in held.values()) == ["large_values", "zero_mean"]
 
 
-def test_one_call_of_each_timed_mode_is_over_inputs_that_are_not_the_problems_own() -> None:
+def test_a_quarter_of_the_calls_that_are_timed_cold_is_stressed() -> None:
+    """As many as a burst's time is deaf to: the mean of its middle half leaves out two of eight on either side."""
+    stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
+    following = {CallMode.COLD: in_turn(stress, random.Random(1))}
+    for sets, cold, stressed in ((3, 3, 1), (9, 7, 1), (10, 8, 2), (13, 11, 2), (14, 12, 3)):
+        turns = plan_turns(sets, random.Random(sets), 9)
+        assert sum(turn.mode is CallMode.COLD for turn in turns) == cold
+        assert len(stressed_turns(turns, following, random.Random(3))) == stressed
+
+
+def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own() -> None:
     """Every variant in turn, at a place of the burst that can't be told beforehand. None is spent on a call to warm up:
     who is wrong only where the time counts would get by."""
     stress = [("zero_mean", 0), ("zero_mean", 1), ("large_values", 0)]
@@ -313,11 +328,16 @@ def test_one_call_of_each_timed_mode_is_over_inputs_that_are_not_the_problems_ow
         )
     finally:
         bench.close()
-    for mode in (CallMode.COLD, CallMode.LATENCY):
-        seen = [[name for held, name in calls if held is mode and name != "own"] for calls in drawn]
-        assert all(len(names) == 1 for names in seen)
-        laps = [sorted(seen[i] + seen[i + 1]) for i in range(0, len(seen), 2)]
-        assert laps == [["large_values", "zero_mean"]] * 15
+    seen = {
+        mode: [[name for held, name in calls if held is mode and name != "own"] for calls in drawn]
+        for mode in (CallMode.COLD, CallMode.LATENCY)
+    }
+    # Two of the eight calls of a round, and its one for latency.
+    assert all(sorted(names) == ["large_values", "zero_mean"] for names in seen[CallMode.COLD])
+    latency = seen[CallMode.LATENCY]
+    assert all(len(names) == 1 for names in latency)
+    laps = [sorted(latency[i] + latency[i + 1]) for i in range(0, len(latency), 2)]
+    assert laps == [["large_values", "zero_mean"]] * 15
     assert not any(held is CallMode.WARM and name != "own" for calls in drawn for held, name in calls)
-    places = {next(i for i, (_, name) in enumerate(calls) if name != "own") for calls in drawn}
+    places = {i for calls in drawn for i, (_, name) in enumerate(calls) if name != "own"}
     assert len(places) > SETS / 2

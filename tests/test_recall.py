@@ -142,7 +142,7 @@ def test_a_referee_knows_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.gpu
 def test_a_problem_is_learnt_once_though_another_comes_between(tmp_path: Path) -> None:
     first, other = problem(), replace(problem(OTHER), digest=digest_text(OTHER))
-    spent = []
+    spent, calm = [], []
     with (
         Zygote(preload=(*PRELOADED, *PRELOADED_CUDA), log_path=tmp_path / "zygote.log") as zygote,
         Referee(config(DeviceKind.CUDA), zygote) as referee,
@@ -151,5 +151,8 @@ def test_a_problem_is_learnt_once_though_another_comes_between(tmp_path: Path) -
             outcome = referee.judge(task(held, tmp_path))
             assert outcome.status is Status.passed, outcome.reason
             spent.append(outcome.evidence["defences_s"].get("calibration", 0.0))
+            assert referee.at_hand.known is not None
+            calm.append(referee.at_hand.known.calm)
     assert min(spent[:2]) > 0.0
-    assert spent[2:] == [0.0, 0.0]
+    # What was learnt beside others on the GPU (tests that run at the same time) is in doubt, and not remembered.
+    assert [s == 0.0 for s in spent[2:]] == calm[:2]
