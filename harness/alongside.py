@@ -16,13 +16,13 @@ from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request
 from harness.devices import Device
-from harness.measure import Turn
 from harness.messages import BurstDone, CallMode
 from harness.model import Failure, Problem, Workload
 from harness.reference import ProblemError
 from harness.sidebench import SideBenches
 from harness.sidecheck import ANSWERED, AUDITED_CALLS, FIRST_FREE, SideCheck, auditable, subject_of
 from harness.tasks import Outcome, RefereeConfig, Task
+from harness.turns import Turn
 from harness.verify import Verifier, overall
 from harness.whereabouts import Step, Whereabouts
 

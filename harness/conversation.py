@@ -14,13 +14,13 @@ from typing import Any
 from harness.bench import Bench
 from harness.breakage import explained, standing
 from harness.guest import Guest, GuestFailed
-from harness.measure import Turn, calls_of
 from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.model import DeviceKind, Failure, Status, one_line
 from harness.nonstop import LATE_WRITE, Asker
 from harness.places import all_placed
 from harness.postmortem import Remains, examine
 from harness.tasks import RefereeConfig, Task
+from harness.turns import Turn, calls_of
 
 MAX_NOTES = 32
 MAX_NOTE_CHARS = 300

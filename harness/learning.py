@@ -16,7 +16,6 @@ from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
 from harness.contention import wait_until_alone
 from harness.guest import GuestFailed
-from harness.measure import plan_turns
 from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
 from harness.nonstop import Nonstop, Refusal
@@ -24,6 +23,7 @@ from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby
 from harness.tasks import Task
+from harness.turns import plan_turns
 from harness.verification import Terms
 
 BURSTS = 5

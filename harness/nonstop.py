@@ -26,10 +26,10 @@ from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_ba
 from harness.devices import DeviceError
 from harness.gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
-from harness.measure import Turn, calls_of
 from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
 from harness.model import Failure, Status, one_line
 from harness.quiet import NONSTOP_BELOW_S, QUEUE_TRIES, SHORT_S, Known, graphable
+from harness.turns import Turn, calls_of
 from harness.verify import Finding
 
 TRIES = 3

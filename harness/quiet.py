@@ -16,10 +16,11 @@ from harness import empty
 from harness.bench import Bench
 from harness.calibration import Calibration
 from harness.devices import DeviceError
-from harness.measure import ReferenceRunner, Turn
+from harness.measure import ReferenceRunner
 from harness.messages import CallMode, EmptyTimed, Manner
 from harness.model import DeviceKind, one_line
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
+from harness.turns import Turn
 
 LEAST_BURSTS = 4
 MOST_BURSTS = 8

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.measure import Turn
 from harness.messages import BurstDone, CallMode
 from harness.model import Failure, PrecisionClass, Status
 from harness.numerics import LIMITS, UNLIMITED, compare, limits_for
+from harness.turns import Turn
 from harness.variants import OWN, restriction
 from harness.verify import Finding, Verifier
 

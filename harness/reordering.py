@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.measure import Turn
 from harness.messages import BurstDone, CallMode
 from harness.model import Failure, Status
 from harness.reports import failure_of_reports
+from harness.turns import Turn
 from harness.verify import Verifier, overall
 
 FIRST, SECOND = 0, 1

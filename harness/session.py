@@ -23,15 +23,7 @@ from harness.disturbance import DISTURBED
 from harness.empty import Compared
 from harness.gpustate import Watch
 from harness.guest import Guest, GuestFailed
-from harness.measure import (
-    LONG_S,
-    MAX_ROUNDS,
-    Limits,
-    ReferenceRunner,
-    Rounds,
-    Turn,
-    run_rounds,
-)
+from harness.measure import LONG_S, MAX_ROUNDS, Limits, ReferenceRunner, Rounds, run_rounds
 from harness.messages import BurstDone, CallMode, EmptyTimed
 from harness.model import DeviceKind, Failure, Status
 from harness.nonstop import Figures, Nonstops
@@ -43,6 +35,7 @@ from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, Task
 from harness.timing import NOT_QUEUED, Settled, judge_times, peak_memory, with_graph
+from harness.turns import Turn
 from harness.variants import OWN
 from harness.verification import Terms, Verification
 from harness.verify import Finding, Verifier, overall

@@ -14,10 +14,10 @@ import torch
 from harness.bench import Bench
 from harness.devices import Device
 from harness.guest import Guest, GuestFailed
-from harness.measure import Turn, calls_of
 from harness.messages import Burst, CallMode, TakeCensus
 from harness.model import DeviceKind
 from harness.occupancy import RESIDENT_BLOCKS, Limits
+from harness.turns import Turn, calls_of
 
 REGISTERS = 65536
 """32-bit registers of a multiprocessor on every compute capability from 7.0 on, where the driver does not say."""

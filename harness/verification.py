@@ -20,7 +20,6 @@ from harness.datasheets import Peaks
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest
 from harness.hush import Hush
-from harness.measure import Turn, calls_of
 from harness.messages import BurstDone, CallMode
 from harness.model import DeviceKind, Failure
 from harness.quiet import Known
@@ -28,6 +27,7 @@ from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, labels_of_reports
 from harness.tasks import RefereeConfig, Task
+from harness.turns import Turn, calls_of
 from harness.verify import Finding, Verifier, overall, summarise
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.measure import Turn
 from harness.messages import BurstDone, CallClaim
 from harness.model import Failure, PrecisionClass, Status
 from harness.readings import Readings
 from harness.structure import same_structure
 from harness.trees import TreeError, TreeSpec
+from harness.turns import Turn
 from harness.values import Answered, Begun, Finding, Values
 
 __all__ = ["EXPECTED_DEVICE", "OTHER_LAYOUT", "STATIC_BUFFER", "Finding", "Verifier", "overall", "summarise"]

@@ -12,9 +12,9 @@ import torch
 from harness import comparison_real, values
 from harness.bench import POISON, Bench
 from harness.devices import open_device
-from harness.measure import Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.model import DeviceKind, PrecisionClass, Problem, Workload
+from harness.turns import Turn
 from harness.verify import Finding, Verifier
 
 _HEAD = """

@@ -25,7 +25,7 @@ LAYERS = {
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
     "conversation empty guest health hush idle learning measure nonstop opened oracle patience places posts "
     "postmortem prefork quiet recall refresh reordering retrial sandbox session sidebench sidecheck signature snapshot "
-    "standby symboliser tally tasks timing tracing values verification verify walls zygote",
+    "standby symboliser tally tasks timing tracing turns values verification verify walls zygote",
     "control": "athand conductor events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }

@@ -21,7 +21,7 @@ from harness.calibration import Calibration, calibrate, lower_of
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.guest import GuestFailed
 from harness.learning import BURSTS, learn, learn_again
-from harness.measure import ReferenceRunner, Round, Rounds, plan_turns
+from harness.measure import ReferenceRunner, Round, Rounds
 from harness.model import DeviceKind, Failure, Status, Workload
 from harness.quiet import Known
 from harness.referee import Referee
@@ -31,6 +31,7 @@ from harness.standby import Standby
 from harness.tally import take_census
 from harness.tasks import Task
 from harness.timing import Judged, judge_times
+from harness.turns import plan_turns
 from harness.zygote import Zygote
 
 BUSY = 400.0

@@ -15,19 +15,10 @@ import pytest
 from harness.bench import Bench
 from harness.devices import open_device
 from harness.gate import Gate, OwnGate
-from harness.measure import (
-    LONG_S,
-    Limits,
-    ReferenceRunner,
-    Rounds,
-    Turn,
-    in_turn,
-    plan_turns,
-    run_rounds,
-    stressed_turns,
-)
+from harness.measure import LONG_S, Limits, ReferenceRunner, Rounds, run_rounds
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.turns import Turn, in_turn, plan_turns, stressed_turns
 
 SOURCE = """
 import torch

@@ -11,11 +11,11 @@ import torch
 
 from harness.bench import Bench
 from harness.devices import open_device
-from harness.measure import Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
 from harness.refresh import ATTEMPTS, Refresh
 from harness.trees import flatten
+from harness.turns import Turn
 from harness.verify import Verifier
 
 ROW_SUMS = """

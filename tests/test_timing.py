@@ -12,7 +12,7 @@ from harness.calibration import Calibration
 from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.devices import CallTime
 from harness.empty import Compared
-from harness.measure import ReferenceBurst, Round, Rounds, Turn
+from harness.measure import ReferenceBurst, Round, Rounds
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Status
 from harness.nonstop import NO_MEMORY, WAITS, Figures, Refusal, Why
@@ -30,6 +30,7 @@ from harness.timing import (
     peak_memory,
     with_graph,
 )
+from harness.turns import Turn
 
 BURSTS = [[1.0, 1.02, 0.98], [1.01, 0.99, 1.0]]
 

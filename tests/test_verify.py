@@ -11,11 +11,11 @@ import torch
 
 from harness.bench import Bench
 from harness.devices import open_device
-from harness.measure import Turn
 from harness.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload
 from harness.oracle import Answer, Truth
 from harness.trees import flatten
+from harness.turns import Turn
 from harness.verify import Verifier
 
 PROBLEM = """

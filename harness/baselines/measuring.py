@@ -18,7 +18,7 @@ import torch
 from harness.baselines.entry import Entry, Outcome
 from harness.baselines.subject import Subject, Turnstile, forget_compiled
 from harness.bench import Bench
-from harness.measure import ReferenceRunner, plan_turns
+from harness.measure import ReferenceRunner
 from harness.messages import CallMode
 from harness.model import Baseline, one_line
 from harness.numerics import UNLIMITED, compare, judge, limits_for, sensitivity_of
@@ -27,6 +27,7 @@ from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.stopping import Stopping
 from harness.trees import flatten, unflatten
+from harness.turns import plan_turns
 
 SETS = 10
 """Input sets of a burst: one call to warm up, one for latency, the others timed."""

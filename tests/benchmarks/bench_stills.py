@@ -28,10 +28,10 @@ from harness.environment import collect
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest
 from harness.hostcuda.build import prepare_headers
-from harness.measure import Turn, calls_of
 from harness.messages import Attach, Burst, CallMode, Load, Open
 from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.sandbox import SandboxPolicy
+from harness.turns import Turn, calls_of
 from harness.zygote import Zygote
 
 SOURCE = """

@@ -21,9 +21,9 @@ from harness import values
 from harness.bench import Bench
 from harness.catalog import load_problems
 from harness.devices import open_device
-from harness.measure import Turn
 from harness.messages import BurstDone
 from harness.model import DeviceKind
+from harness.turns import Turn
 from harness.verify import Verifier
 from tests.answers import answer
 
