@@ -6,6 +6,7 @@ Everything here runs in real sandboxed processes; the same cases run on a GPU wi
 from __future__ import annotations
 
 import functools
+import math
 import random
 import textwrap
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from harness import session
 from harness.build import default_root
 from harness.empty import MOST_APART_S, MOST_S
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.build import prepare_headers
+from harness.measure import Limits
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.zygote import Zygote
@@ -373,6 +376,21 @@ def test_weights_are_the_reference_s(referee: Referee, tmp_path: Path) -> None:
     assert copied.status is Status.passed, copied
     assert copied.evidence["state"]["copied"] == ["linear.weight", "linear.bias"]
     assert judge(referee, renamed, tmp_path, held=held).status is Status.wrong_state
+
+
+def test_a_timing_cut_short_before_each_variant_had_its_turn_is_no_pass(
+    referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes up the time elsewhere would choose how little of its timed calls is looked at."""
+    right = model("return torch.softmax(x, dim=1)")
+    monkeypatch.setattr(session, "Limits", lambda **held: Limits(**{**held, "deadline_s": lambda: -math.inf}))
+    cut = judge(referee, right, tmp_path, timed=True)
+    assert (cut.status, cut.speedup) == (Status.timeout, None), cut
+    assert "before timed calls had been made on every input variant" in cut.reason
+    assert (cut.evidence["rounds"], cut.evidence["failed_while"]) == (1, "timing")
+    assert cut.evidence["timed_calls_verified"] > 0
+    alone = problem(rules=InputRules(variants=()))
+    assert judge(referee, right, tmp_path, held=alone, timed=True).status is Status.passed  # it has no other variants
 
 
 def test_elements_in_another_order_are_put_in_order_within_the_call(referee: Referee, tmp_path: Path) -> None:
