@@ -58,7 +58,8 @@ class Round:
 
 @dataclass(slots=True)
 class Rounds:
-    """All rounds of one solution, in order. `lacking` is how many variants no call that was timed cold has had."""
+    """All rounds of one solution, in order. `lacking` is how many rounds with stressed calls are left until there were
+    as many as there are variants: each has had as many calls then as a round has stressed ones."""
 
     held: list[Round] = field(default_factory=list)
     lacking: int = 0
@@ -295,8 +296,7 @@ def run_rounds(
                 reference_first=reference_first,
             )
         )
-        shown = sum(turn.mode is CallMode.COLD and turn.index in stressed for turn in turns)
-        rounds.lacking = max(0, rounds.lacking - shown)
+        rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
         disturbed = not counts()
         rounds.spent_s = time.perf_counter() - begin
         if not right:

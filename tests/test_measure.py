@@ -210,9 +210,9 @@ def test_without_variants_all_calls_are_over_the_problems_own_inputs() -> None:
     assert list(itertools.islice(in_turn([], random.Random(0)), 3)) == [("own", 0)] * 3
 
 
-@pytest.mark.parametrize(("sets", "calls", "rounds_needed"), [(SETS, 2, 2), (SETS - 3, 1, 3)])
-def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, calls: int, rounds_needed: int) -> None:
-    """Two of eight timed calls are over stress variants, one of five."""
+@pytest.mark.parametrize(("sets", "calls"), [(SETS, 2), (SETS - 3, 1)])
+def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, calls: int) -> None:
+    """Two of eight timed calls are over stress variants, one of five: so often each has been there in three rounds."""
     stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
     bench = make_bench()
     drawn: list[str] = []
@@ -239,13 +239,12 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
         bench.close()
     assert rounds.stopped_by == "budget"
     stressed = [name for name in drawn if name != "own"]
-    assert len(stressed) == calls * rounds_needed
-    assert set(stressed) == {"large_values", "structured", "zero_mean"}
-    assert len(rounds.held) == rounds_needed
+    assert sorted(stressed) == sorted(calls * ["large_values", "structured", "zero_mean"])
+    assert len(rounds.held) == 3
 
 
-@pytest.mark.parametrize(("in_time", "lacking"), [(0, 1), (1, 0), (5, 0)])
-def test_rounds_that_time_cuts_short_say_how_many_variants_had_no_turn(in_time: int, lacking: int) -> None:
+@pytest.mark.parametrize(("in_time", "lacking"), [(0, 2), (1, 1), (5, 0)])
+def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: int, lacking: int) -> None:
     bench = make_bench()
     made = 0
 
