@@ -52,9 +52,9 @@ def plan_turns(count: int, secret: random.Random, number: int = 0, *, sparing: b
 
 
 def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterator[tuple[str, int]]:
-    """Variant and part of one round after another, without end: each variant once before any comes again, in an order
-    that is drawn each time, and its parts one after another from a drawn one on. The problem's own where there are no
-    others.
+    """Variant and part of one stressed call after another, without end: each variant once before any comes again, in an
+    order that is drawn each time, and its parts one after another from a drawn one on. The problem's own where there
+    are no others.
 
     By chance alone, a variant that finds a mistake might not be among those of the four rounds that most timings take.
     """

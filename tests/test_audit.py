@@ -11,15 +11,14 @@ import pytest
 from harness.auditor import Auditor, find_sanitizer
 from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
 from harness.devices import open_device
-from harness.disturbance import DISTURBED
 from harness.environment import find_nvcc
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.model import DeviceKind, Problem, Status, Workload, digest_text
 from harness.referee import Referee
 from harness.sanitizers import Tool
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.timing import UNEXPLAINED
 from harness.zygote import Zygote
+from tests.neighbours import labels_but_neighbours
 
 pytestmark = pytest.mark.gpu
 
@@ -174,7 +173,7 @@ def test_findings_become_the_verdict(court: Court, name: str) -> None:
     assert outcome.status is status, (outcome.reason, outcome.evidence.get("reports"))
     if marker is None:
         assert outcome.speedup is not None
-        labels = set(outcome.labels) - {UNEXPLAINED, DISTURBED}  # tests on the same GPU take their time from each other
+        labels = labels_but_neighbours(outcome, DeviceKind.CUDA)
         # What breaks at the small size may break under each tool, and memcheck alone says why.
         labels -= {"audit_incomplete"} if name == "one size only" else set()
         assert labels == ({"specialised_shape"} if name == "one size only" else set()), (outcome.labels, tools)
