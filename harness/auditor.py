@@ -17,19 +17,20 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.audit import ANSWERS, Audit, Guests, Subject, Told
+from harness.door import Door
 from harness.guest import Guest, GuestFailed
 from harness.model import one_line
 from harness.patience import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Patience
 from harness.posts import Post, Posts
 from harness.queues import ONE_QUEUE
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
-from harness.sanitizers import CALLS, Tool, not_needed, parse
+from harness.sanitizers import CALLS, Tool, not_needed, overflowed, parse
 from harness.zygote import ZygoteError
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ START_LIMIT_S = 120.0
 
 TRIES = 2
 """How often a tool begins with a solution, where it fails before any of the solution's code is reached."""
+
+NOT_NEEDED = "not needed any more"
 
 MAX_LOG_BYTES = 4 * 2**20
 
@@ -60,11 +63,15 @@ def find_sanitizer(nvcc: Path | None = None) -> str | None:
 
 
 class Auditor:
-    """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background."""
+    """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background.
+
+    What is audited waits at the `door` before it opens its device: others may be given it, and go first.
+    """
 
     def __init__(
         self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: Mode, memory_limit_bytes: int
     ) -> None:
+        self.door = Door()
         self._sandbox: Mode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
         self._threads = {
@@ -135,11 +142,11 @@ class Auditor:
 
     def _run(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
         with self._posts.turn(lambda: guests.cancelled) as begins:
-            return self._run_now(tool, subject, guests) if begins else Told(not_run="not needed any more")
+            return self._run_now(tool, subject, guests) if begins else Told(not_run=NOT_NEEDED)
 
     def _run_now(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
         begin = time.perf_counter()
-        told = Told(not_run="not needed any more", again=True)
+        told = Told(not_run=NOT_NEEDED, again=True)
         for _ in range(TRIES):
             if guests.cancelled or not told.again:
                 break
@@ -167,7 +174,10 @@ class Auditor:
             told.not_run = one_line(str(error))
         except (ZygoteError, OSError) as error:
             told.ended, told.again, told.lost = one_line(str(error)), True, True
-        told.findings = parse(_read_from(post.log_path, seen), tool)
+        said = _read_from(post.log_path, seen)
+        told.findings = parse(said, tool)
+        if told.ended is None and overflowed(said):
+            told.ended = "its threads met more often than racecheck can keep"
         post.printed += sum(finding.count for finding in told.findings)
         (self._posts.drop if told.lost else self._posts.give_back)(post)
         return told
@@ -189,8 +199,13 @@ class Auditor:
         )
         log_path = subject.log_path.with_name(f"{subject.log_path.name}.{tool.value}")
         limit_s = functools.partial(paces.limit_s, tool)
-        begin_s = self._posts.clock()
-        try:
+        with ExitStack() as stack:
+            stack.callback(log_path.unlink, missing_ok=True)
+            opening = stack.enter_context(ExitStack())
+            if not opening.enter_context(self.door.in_turn(lambda: guests.cancelled)):
+                told.not_run = NOT_NEEDED
+                return
+            begin_s = self._posts.clock()
             with Guest(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
                 guests.add(guest)
                 patience = Patience(self._posts.clock, guest.kill)
@@ -199,6 +214,7 @@ class Auditor:
                     with patience.step("opening its device", lambda: OPEN_LIMIT_S):
                         guest.attach(subject.attach, subject.arena_fd, WALL_LIMIT_S)
                     told.again = False
+                    opening.close()
                     with patience.step("importing it", limit_s):
                         guest.load(subject.load, WALL_LIMIT_S)
                     for call in burst.calls[: CALLS[tool]]:
@@ -217,8 +233,6 @@ class Auditor:
                     told.ended = patience.why or runaway or failed.failure.reason
                     # A zygote that is stuck before it has seen anything is not asked again: another one is.
                     told.lost = told.again and patience.why is not None
-        finally:
-            log_path.unlink(missing_ok=True)
 
 
 def _hint(tool: Tool) -> str:

@@ -1,6 +1,6 @@
 """Zygotes under compute-sanitizer's tools: begun, lent to one audit at a time, and held still together.
 
-Trusted side; used by `auditor`. Imports `sanitizers` and `zygote`.
+Trusted side; used by `auditor`. Imports `largepages`, `sanitizers` and `zygote`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.largepages import LargePages
 from harness.sanitizers import PRINT_LIMIT, Tool, command
 from harness.zygote import Zygote, ZygoteError
 
@@ -54,6 +55,7 @@ class Posts:
         self._preload = tuple(preload)
         self._logs = logs
         self._most = most
+        self._large_pages = LargePages(logs)
         self._again = again
         self._changed = threading.Condition()
         self._held = False
@@ -118,6 +120,7 @@ class Posts:
         log_path = self._logs / f"_audit_{tool.value}_{time.monotonic_ns()}.log"
         zygote = Zygote(
             preload=self._preload,
+            env=self._large_pages.variables(tool),
             log_path=self._logs / f"_audit_{tool.value}_zygote.log",
             wrapper=command(self._executable, tool, str(log_path)),
             enclosed=True,
@@ -207,3 +210,4 @@ class Posts:
     def close(self) -> None:
         for post in self._all:
             post.zygote.close()
+        self._large_pages.close()

@@ -132,6 +132,14 @@ _NEAREST = re.compile(
 )
 
 
+_OVERFLOW = "Maximum number of hazards reached"
+
+
+def overflowed(text: str) -> bool:
+    """Whether racecheck found more pairs of accesses than it keeps (ten million), so that what it says is not all."""
+    return any(line.startswith(_MARK) and _OVERFLOW in line for line in text[:MAX_TEXT_CHARS].splitlines())
+
+
 def parse(text: str, tool: Tool) -> tuple[SanitizerFinding, ...]:
     """The findings in a tool's output, alike ones counted together, at most `MAX_REPORTS`, in order of appearance."""
     found: dict[tuple[object, ...], SanitizerFinding] = {}

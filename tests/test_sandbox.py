@@ -24,7 +24,7 @@ from harness.gpustate import GpuMonitor
 from harness.model import DeviceKind
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, leftovers, limits, probe, seccomp, view
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
-from harness.sandbox.environment import inside, scrub
+from harness.sandbox.environment import inside, only_visible, scrub
 from harness.sandbox.filesystem import arrange, give_folders
 from harness.sandbox.policy import Findings
 from harness.sandbox.supervisor import BoundedLog
@@ -872,6 +872,15 @@ def test_the_environment_is_an_allow_list() -> None:
     assert made["LC_ALL"] == "de"
     assert made["HOME"] == "/h"
     assert made["CUDA_CACHE_PATH"].startswith("/t/")
+
+
+def test_search_paths_and_what_is_preloaded_are_cut_down_to_what_is_there(tmp_path: Path) -> None:
+    library = tmp_path / "tool.so"
+    library.touch()
+    gone = tmp_path / "gone"
+    made = only_visible({"PATH": f"{gone}:{tmp_path}", "LD_PRELOAD": f"{gone}/pages.so:{library} {gone}/x.so", "A": ""})
+    assert made == {"PATH": str(tmp_path), "LD_PRELOAD": str(library), "A": ""}
+    assert only_visible({"LD_PRELOAD": f"{gone}/pages.so"}) == {}
 
 
 def test_covers_and_binds_are_arranged_outside_in() -> None:

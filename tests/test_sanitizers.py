@@ -11,7 +11,7 @@ from harness.audit import Audit, Guests, Subject, Told
 from harness.auditor import find_sanitizer
 from harness.messages import Attach, Burst, Load, Open
 from harness.reports import failure_of_reports
-from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, parse, short_name
+from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, overflowed, parse, short_name
 from harness.tasks import SourcePart
 
 RACE = """========= COMPUTE-SANITIZER
@@ -46,6 +46,20 @@ DIVERGENT = """========= Barrier error detected. Divergent thread(s) in warp.
 ========= ERROR SUMMARY: 1 error
 """
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+
+
+TOO_MANY = """========= COMPUTE-SANITIZER
+========= Warning: Maximum number of hazards reached. Environment variable NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS can be used to increase this count.
+=========
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("said", "whole"), [(TOO_MANY, False), (RACE, True), (TOO_MANY.replace("=========", ""), True)]
+)
+def test_a_tool_that_kept_no_more_says_so_itself(said: str, whole: bool) -> None:
+    assert overflowed(said) is not whole
+    assert parse(TOO_MANY, Tool.RACECHECK) == ()
 
 
 def test_a_race_names_both_accesses_and_leads_with_the_read() -> None:

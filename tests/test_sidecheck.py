@@ -407,6 +407,18 @@ def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_cour
         assert ("at full size" in outcome.reason) is (task is wrong), outcome.reason
 
 
+def test_a_tool_that_could_not_keep_all_has_not_seen_all(fresh_court: Court) -> None:
+    fresh_court.finding.write_text("========= Warning: Maximum number of hazards reached. ...\n=========\n")
+    gate = fresh_court.gate()
+    task = fresh_court.task(gate.audited + RIGHT)
+    assert fresh_court.referee.begin(task) is None
+    gate.open()
+    outcome = fresh_court.referee.settle(task)
+    assert (outcome.status, outcome.labels) == (Status.passed, ("audit_incomplete",)), outcome
+    ended = {name: held["ended"] for name, held in outcome.evidence["audit"]["tools"].items() if "ended" in held}
+    assert ended == {"racecheck": "its threads met more often than racecheck can keep"}
+
+
 @pytest.fixture
 def retried(monkeypatch: pytest.MonkeyPatch) -> Retried:
     return Retried(monkeypatch)

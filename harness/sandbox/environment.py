@@ -6,6 +6,7 @@ Imports the policy. Trusted side. Tokens, keys and proxies never pass because no
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 _PASSED = frozenset(
@@ -20,6 +21,7 @@ _PASSED = frozenset(
 )
 _PASSED_PREFIXES = ("LC_",)
 _SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+_PRELOADED = "LD_PRELOAD"
 
 
 def scrub(environment: Mapping[str, str]) -> dict[str, str]:
@@ -46,9 +48,12 @@ def inside(environment: Mapping[str, str], added: Mapping[str, str], *, home: st
 
 
 def only_visible(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with its search paths cut down to what exists here; called inside, where much does not."""
+    """`environment` with its search paths, and what is to be preloaded, cut down to what exists here; called inside,
+    where much does not."""
     cut = dict(environment)
     for name in _SEARCH_PATHS:
         if name in cut:
             cut[name] = os.pathsep.join(path for path in cut[name].split(os.pathsep) if os.path.isdir(path))
-    return {name: value for name, value in cut.items() if value or name not in _SEARCH_PATHS}
+    if _PRELOADED in cut:
+        cut[_PRELOADED] = os.pathsep.join(path for path in re.split(r"[ :]", cut[_PRELOADED]) if os.path.isfile(path))
+    return {name: value for name, value in cut.items() if value or name not in (*_SEARCH_PATHS, _PRELOADED)}
