@@ -276,7 +276,9 @@ class Referee:
         guest: Guest | None = None
         owes = False
         try:
+            asked_s = time.perf_counter()
             with self._guest(task) as guest:
+                stages["open"] = time.perf_counter() - asked_s
                 for coming in ahead:
                     self._fork_ahead(coming)  # nothing is timed until this one's answers are verified
                 if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:

@@ -16,7 +16,7 @@ from harness.store import RunStore
 
 def record(name: str, slot: str | None, begin_s: float = 0.0, end_s: float = 0.0) -> Record:
     evidence: dict[str, object] = {
-        "stages_s": {"prepare": 0.5, "load": 0.25, "verify": 1.0, "measure": 2.0, "total": 3.75},
+        "stages_s": {"prepare": 0.5, "open": 0.125, "load": 0.125, "verify": 1.0, "measure": 2.0, "total": 3.75},
         "bursts_s": {"solution": 1.5, "reference": 0.5},
     }
     if slot is not None:

@@ -70,13 +70,13 @@ class TestCost:
             for held in bench_cost.timed(time_tables.records_of(RESULTS / "h200-examples"))
             if bench_cost.slower_s(held) < bench_cost.ORDINARY_BELOW_S
         )
-        stages = {"prepare": 0.2, "load": 0.1, "verify": 0.1, "measure": 0.3, "total": total_s}
+        stages = {"prepare": 0.2, "open": 0.05, "load": 0.1, "verify": 0.1, "measure": 0.3, "total": total_s}
         record = replace(record, evidence={**record.evidence, "stages_s": stages})
 
         text = bench_cost.document([record])
 
         assert f"**{verdict}**" in text
-        assert "prepare 0.20, load 0.10" in text
+        assert "prepare 0.20, open 0.05, load 0.10" in text
 
     def test_records_without_a_time_on_a_gpu_make_no_table(self) -> None:
         record = time_tables.records_of(RESULTS / "h200-examples")[0]

@@ -1,10 +1,10 @@
 """What each device did in every second of a run: with solutions, with references, checking, preparing, idle.
 
 Pure: records in, numbers and text out. Imports the vocabulary and `report.format`. The source is each record's
-`evidence`: `ran_on` (which device, from when to when), `stages_s` (seconds a stage), `bursts_s` (of them, with the
-solution's and the reference's timed calls) and `prepared_ahead` (problems that were got ready before it). "With the
-solution" is the referee's wall clock around its bursts, so it holds the flushes of the cache and the copies of outputs
-too.
+`evidence`: `ran_on` (which device, from when to when), `stages_s` (seconds a stage; "load" here holds the wait for a
+process with its device open, too), `bursts_s` (of them, with the solution's and the reference's timed calls) and
+`prepared_ahead` (problems that were got ready before it). "With the solution" is the referee's wall clock around its
+bursts, so it holds the flushes of the cache and the copies of outputs too.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def stays(records: Iterable[Record]) -> list[Stay]:
             "reference": reference_s,
             "checks": max(0.0, worked_s - solution_s - reference_s),
             "prepare": stages.get("prepare", 0.0),
-            "load": stages.get("load", 0.0),
+            "load": stages.get("open", 0.0) + stages.get("load", 0.0),
         }
         parts["handling"] = max(0.0, took_s - sum(parts.values()))
         stay = Stay(

@@ -18,7 +18,7 @@ from harness.model import Record
 from harness.runs import StoreError
 from harness.store import RunStore
 
-STAGES = ("prepare", "load", "verify", "audit", "measure", "census")
+STAGES = ("prepare", "open", "load", "verify", "audit", "measure", "census")
 """In order; together with `other` they are the total. `refresh` is a part of `verify`, `back_to_back` of `measure`."""
 
 ORDINARY_BELOW_S = 5e-3
