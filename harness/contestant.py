@@ -22,6 +22,7 @@ from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device
 from harness.empty import empty_calls
 from harness.gate import StreamGate
+from harness.heldstate import HeldState
 from harness.holdback import WORD_BYTES, writers
 from harness.messages import (
     MAX_TEXT,
@@ -86,7 +87,7 @@ class Contestant:
         self._arena: Arena | None = None
         self._model: Any = None
         self._notes: list[str] = []
-        self._initial_state: dict[str, torch.Tensor] = {}
+        self._state = HeldState()
         self._shim: Any = None
         self._previous: object = None
         self._own_allocations = False
@@ -191,31 +192,13 @@ class Contestant:
             if isinstance(model, torch.nn.Module):
                 model = model.to("cuda" if self._shim is not None else self._device.torch_device)
             self._model = model
-            state = {name: Slot.from_json(slot) for name, slot in message["state"].items()}
-            copied, unmatched = self._take_state(state)
+            self._state = HeldState(model)
+            state = {name: self._tensor(Slot.from_json(slot)) for name, slot in message["state"].items()}
+            copied, unmatched = self._state.take_over(state)
             self._device.synchronize()
         except BaseException as error:
             raise _Broke(Stage.CONSTRUCT) from error
         return Loaded(copied=tuple(copied), unmatched=tuple(unmatched), notes=tuple(self._notes))
-
-    def _own_state(self) -> dict[str, torch.Tensor]:
-        return dict(self._model.state_dict()) if isinstance(self._model, torch.nn.Module) else {}
-
-    def _take_state(self, wanted: Mapping[str, Slot]) -> tuple[list[str], list[str]]:
-        """Copy the reference's values by name where they differ; what has no equal place is unmatched."""
-        own = self._own_state()
-        copied, unmatched = [], []
-        with torch.no_grad():
-            for name, slot in wanted.items():
-                value = self._tensor(slot)
-                held = own.get(name)
-                if held is None or held.shape != value.shape or held.dtype != value.dtype:
-                    unmatched.append(name)
-                elif not torch.equal(held, value):
-                    held.copy_(value)
-                    copied.append(name)
-            self._initial_state = {name: own[name].clone() for name in wanted if name in own}
-        return copied, unmatched
 
     def _burst(self, burst: Burst) -> BurstDone:
         assert self._device is not None
@@ -261,7 +244,7 @@ class Contestant:
 
         def before() -> None:
             if burst.restore_state:
-                self._restore_state()
+                self._state.put_back()
             if call.seed is not None and self._device is not None:
                 self._device.reseed(call.seed)
 
@@ -271,7 +254,7 @@ class Contestant:
 
         def after(result: object) -> None:
             snapshot.take(result)
-            snapshot.missing = self._copy_state(burst.state_names, state_slots)
+            snapshot.missing = self._state.copy_to(burst.state_names, state_slots)
             # As in a burst: a fresh output can't get the address of one that is held.
             self._previous, snapshot.result = result, None
 
@@ -309,7 +292,7 @@ class Contestant:
     def _release(self) -> Ready:
         """Back to an open device with nothing on it."""
         self._model = self._previous = self._prepared = None
-        self._snapshots, self._initial_state, self._notes = [], {}, []
+        self._snapshots, self._state, self._notes = [], HeldState(), []
         sys.modules.pop(MODULE_NAME, None)
         if self._arena is not None:
             self._arena.close()
@@ -348,7 +331,7 @@ class Contestant:
         inputs = [self._tensor(slot) for slot in call.inputs]
         arguments = unflatten(tree, [leaf.clone() for leaf in inputs] if self._own_allocations else inputs)
         if burst.restore_state:
-            self._restore_state()
+            self._state.put_back()
         if call.seed is not None:
             self._device.reseed(call.seed)
         snapshot = Snapshot(outputs, self._shim)
@@ -360,7 +343,7 @@ class Contestant:
         timer = self._device.time_latency if call.mode is CallMode.LATENCY else self._device.time_cold
         with torch.no_grad():
             times: CallTime = timer(forward, snapshot.take, before)
-            missing = self._copy_state(burst.state_names, state_slots)
+            missing = self._state.copy_to(burst.state_names, state_slots)
             self._device.synchronize()
         # Alive until the next call has returned: a fresh output can't get the address of one that is held.
         self._previous = snapshot.result
@@ -377,23 +360,6 @@ class Contestant:
         assert self._arena is not None
         words = self._arena.tensor(0, (self._arena.nbytes // WORD_BYTES,), torch.int32)
         return writers(words, [call.late for call in calls])
-
-    def _restore_state(self) -> None:
-        own = self._own_state()
-        with torch.no_grad():
-            for name, value in self._initial_state.items():
-                own[name].copy_(value)
-
-    def _copy_state(self, names: Sequence[str], slots: Sequence[torch.Tensor]) -> list[str]:
-        own = self._own_state() if names else {}
-        missing = []
-        for name, slot in zip(names, slots, strict=True):
-            held = own.get(name)
-            if held is None or held.shape != slot.shape or held.dtype != slot.dtype:
-                missing.append(name)
-            else:
-                slot.copy_(held)
-        return missing
 
     def _reports(self) -> tuple[dict[str, Any], ...]:
         return tuple(self._shim.collect_reports()) if self._shim is not None else ()

@@ -23,9 +23,10 @@ LAYERS = {
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks recorder reference runs shortage sketch sources split store texts whereabouts",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
-    "conversation door empty guest health hush idle largepages learning measure nonstop opened oracle patience places "
-    "posts postmortem prefork quiet recall refresh reordering retrial sandbox session sidebench sidecheck signature "
-    "snapshot standby symboliser tally tasks timing tracing turns values verification verify walls zygote",
+    "conversation door empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "
+    "patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session sidebench "
+    "sidecheck signature snapshot standby symboliser tally tasks timing tracing turns values verification verify "
+    "walls zygote",
     "control": "athand conductor events executors lint judging pipeline planning referee schedule",
     "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
 }
@@ -33,6 +34,7 @@ LAYERS = {
 
 UNTRUSTED = (
     "harness.contestant",
+    "harness.heldstate",
     "harness.opened",
     "harness.snapshot",
     "harness.symboliser",
