@@ -22,8 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.sandbox import SandboxPolicy, process, system
+from harness.sandbox.child import Child
 from harness.sandbox.entry import Confined
-from harness.sandbox.life import MAX_FDS, START_TIMEOUT_S, Child, Life, ZygoteError
+from harness.sandbox.life import MAX_FDS, START_TIMEOUT_S, Life, ZygoteError
 from harness.sandbox.server import serve
 from harness.wire import Channel
 
