@@ -77,7 +77,14 @@ class Auditor:
         self._threads = {
             tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in Tool
         }
-        self._posts = Posts(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
+        self._posts = Posts(
+            executable,
+            preload=preload,
+            logs=logs,
+            most=POSTS,
+            again=self._prepare,
+            moved=self.door.look_again,
+        )
         for tool in Tool:
             self._prepare(tool)
 
@@ -93,7 +100,7 @@ class Auditor:
     def begin(self, subject: Subject, tools: Collection[Tool] = tuple(Tool)) -> Audit:
         """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
         # The arena's owner may close it before the last tool has begun.
-        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), Guests()
+        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), Guests(self.door.look_again)
         # Kernels that are made later may hold what these texts do not.
         known = subject.parts and not subject.builds_later
         texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
@@ -202,7 +209,7 @@ class Auditor:
         with ExitStack() as stack:
             stack.callback(log_path.unlink, missing_ok=True)
             opening = stack.enter_context(ExitStack())
-            if not opening.enter_context(self.door.in_turn(lambda: guests.cancelled)):
+            if not opening.enter_context(self.door.in_turn(lambda: guests.cancelled, lambda: self._posts.still)):
                 told.not_run = NOT_NEEDED
                 return
             begin_s = self._posts.clock()

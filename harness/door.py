@@ -15,8 +15,9 @@ PLACES = 3
 """Audits that open their contexts at a time: while one is at its tool's handshake or its fork, the driver is another's.
 More of them only wait for one another."""
 
-GIVEN_UP_POLL_S = 0.05
-"""How often one that waits looks whether anybody still wants it."""
+LOOK_S = 1.0
+"""How often one that waits looks by itself: seldom, since something may be timed meanwhile. It is told (`look_again`)
+when what it waits for has changed."""
 
 
 class Door:
@@ -43,13 +44,16 @@ class Door:
                 self._changed.notify_all()
 
     @contextmanager
-    def in_turn(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[bool]:
-        """Enter when there is a place, in the order of asking: True then, False where it is `given_up` before."""
+    def in_turn(
+        self, given_up: Callable[[], bool] = lambda: False, still: Callable[[], bool] = lambda: False
+    ) -> Iterator[bool]:
+        """Enter when there is a place, in the order of asking, and not while it is to be `still`: True then, False
+        where it is `given_up` before. Whoever changes what these say calls `look_again`."""
         mine = object()
         with self._changed:
             self._line.append(mine)
-            while not (given := given_up()) and not self._is_open_to(mine):
-                self._changed.wait(GIVEN_UP_POLL_S)
+            while not (given := given_up()) and (still() or not self._is_open_to(mine)):
+                self._changed.wait(LOOK_S)
             self._line.remove(mine)
             self._inside += not given
             self._changed.notify_all()  # for whoever is the next in line
@@ -59,6 +63,11 @@ class Door:
             with self._changed:
                 self._inside -= not given
                 self._changed.notify_all()
+
+    def look_again(self) -> None:
+        """Have those in the line look whether they may enter now, or leave."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _is_open_to(self, who: object) -> bool:
         others = self._inside >= self._places or self._line[0] is not who

@@ -18,14 +18,14 @@ class Audit(threading.Thread):
     def __init__(self, door: Door, name: str, order: list[str]) -> None:
         super().__init__(name=name, daemon=True)
         self._door, self._order = door, order
-        self.given_up = False
+        self.given_up = self.still = False
         self.entered: bool | None = None
         self.looked, self.leaves = threading.Event(), threading.Event()
         self.start()
         time.sleep(0.02)  # so that the next one asks after it
 
     def run(self) -> None:
-        with self._door.in_turn(lambda: self.given_up) as self.entered:
+        with self._door.in_turn(lambda: self.given_up, lambda: self.still) as self.entered:
             self._order.append(self.name)
             self.looked.set()
             self.leaves.wait(SOON_S)
@@ -76,6 +76,7 @@ def test_one_that_stands_still_lets_others_pass() -> None:
         audit = Audit(door, "audit", [])
         assert waits(audit)
         still.set()
+        door.look_again()
         assert audit.is_in()
     audit.leave()
 
@@ -85,9 +86,24 @@ def test_one_that_is_given_up_leaves_the_line() -> None:
     inside, gone, next_one = (Audit(door, name, order) for name in ("inside", "gone", "next"))
     assert inside.is_in()
     gone.given_up = True
+    door.look_again()
     assert not gone.is_in()
     gone.leave()
     assert waits(next_one)
     inside.leave()
     assert next_one.is_in()
     next_one.leave()
+
+
+def test_nobody_enters_while_it_is_to_be_still() -> None:
+    """A process would be forked for it while something is timed."""
+    door, order = Door(places=1), []
+    inside, audit = Audit(door, "inside", order), Audit(door, "audit", order)
+    assert inside.is_in()
+    audit.still = True
+    inside.leave()
+    assert waits(audit)
+    audit.still = False
+    door.look_again()
+    assert audit.is_in()
+    audit.leave()

@@ -161,7 +161,8 @@ def test_contestants_go_on_being_begun_while_silence_is_announced(
     assert ahead.told == ["hold", "release"]
 
 
-def test_no_audit_opens_a_context_while_who_is_judged_goes_first() -> None:
+def test_no_audit_opens_a_context_while_who_is_judged_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.door.LOOK_S", 0.05)
     tools = Tools(0)
 
     def enters(looks: int) -> bool:
