@@ -185,13 +185,13 @@ def test_a_compilers_message_can_not_pass_for_a_fault_of_the_harness(build: Buil
 
 
 def test_what_can_not_be_emulated_is_told_from_errors(tmp_path: Path) -> None:
-    spec = ExtensionSpec(name="k", cuda_sources=("// one", "// two\n#include <cublas_v2.h>"))
-    log = "cuda.cu:3: note: not emulated: cuBLAS (#include <cublas_v2.h>)\ncuda.cu:3:10: fatal error: cublas_v2.h: No\n"
+    spec = ExtensionSpec(name="k", cuda_sources=("// one", "// two\n#include <cublasLt.h>"))
+    log = "cuda.cu:3: note: not emulated: cuBLAS (#include <cublasLt.h>)\ncuda.cu:3:10: fatal error: cublasLt.h: No\n"
     found = HostToolchain(tmp_path).interpret(spec, log + log)
-    assert found.not_emulated == ("cuda source 2, line 2: cuBLAS (#include <cublas_v2.h>)",)
-    solution = 'import torch\n\nONE = """// one"""\nTWO = """// two\n#include <cublas_v2.h>"""\n'
+    assert found.not_emulated == ("cuda source 2, line 2: cuBLAS (#include <cublasLt.h>)",)
+    solution = 'import torch\n\nONE = """// one"""\nTWO = """// two\n#include <cublasLt.h>"""\n'
     placed = HostToolchain(tmp_path).interpret(spec, log, solution=solution)
-    assert placed.not_emulated == ("cuda source 2, line 2 (line 5 of the solution): cuBLAS (#include <cublas_v2.h>)",)
+    assert placed.not_emulated == ("cuda source 2, line 2 (line 5 of the solution): cuBLAS (#include <cublasLt.h>)",)
     assert found.error is not None
     assert (found.error.file, found.error.line) == ("cuda source 2", 2)
 
@@ -229,9 +229,9 @@ def test_operators_of_half_types_are_there_only_where_the_solution_takes_torchs_
     assert taken.failure is None
 
 
-def test_cublas_is_not_emulated_whether_its_header_is_named_or_not(build: Builder) -> None:
-    for number, head in enumerate(("#include <cublas_v2.h>", "#include <ATen/cuda/CUDAContext.h>")):
-        kernel = KERNEL.replace("FACTOR", "2.0f").replace("auto y", "cublasHandle_t handle;\n  auto y")
+def test_what_cublas_lacks_is_not_emulated_whether_its_header_is_named_or_not(build: Builder) -> None:
+    for number, head in enumerate(("#include <cublasLt.h>", "#include <ATen/cuda/CUDAContext.h>")):
+        kernel = KERNEL.replace("FACTOR", "2.0f").replace("auto y", "cublasLtHandle_t handle;\n  auto y")
         kernel = kernel.replace("#include <torch/extension.h>", f"#include <torch/extension.h>\n{head}")
         declared = "torch::Tensor run(torch::Tensor x);"
         outcome = build(f'ext = load_inline("blas{number}", {declared!r}, {kernel!r}, functions=["run"])')

@@ -100,7 +100,7 @@ def test_a_shared_variable_beyond_the_limit_does_not_compile(headers: build.Prep
 
 
 def test_libraries_that_are_not_emulated_are_findings(headers: build.PreparedHeaders, tmp_path: Path) -> None:
-    source = "\n#include <cublas_v2.h>\n" + KERNEL + "void f() {}\n"
+    source = "\n#include <cublasLt.h>\n" + KERNEL + "void f() {}\n"
     code, log = run(
         build.prepare(
             Spec(name="m", cuda_sources=(source,), functions=("f",)), tmp_path, checked=True, headers=headers
@@ -108,8 +108,8 @@ def test_libraries_that_are_not_emulated_are_findings(headers: build.PreparedHea
         tmp_path,
     )
     assert code != 0
-    assert build.findings(tmp_path)["not_emulated"] == [{"line": 2, "construct": "cuBLAS (#include <cublas_v2.h>)"}]
-    assert "cublas_v2.h" in log
+    assert build.findings(tmp_path)["not_emulated"] == [{"line": 2, "construct": "cuBLAS (#include <cublasLt.h>)"}]
+    assert "cublasLt.h" in log
 
 
 def test_a_macro_given_as_flag_reaches_the_kernel(headers: build.PreparedHeaders, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "inc
 @pytest.mark.parametrize(
     ("header", "family"),
     [
-        ("cublas_v2.h", "cuBLAS"),
+        ("cublasLt.h", "cuBLAS"),
+        ("cublas.h", "cuBLAS"),
         ("cudnn.h", "cuDNN"),
         ("cusparse.h", "cuSPARSE"),
         ("curand_kernel.h", "cuRAND"),
@@ -43,7 +44,15 @@ def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["cuda_runtime.h", "cooperative_groups.h", "cub/cub.cuh", "c10/cuda/CUDAGuard.h", "sm_60_atomic_functions.h"],
+    [
+        "cuda_runtime.h",
+        "cublas_v2.h",
+        "library_types.h",
+        "cooperative_groups.h",
+        "cub/cub.cuh",
+        "c10/cuda/CUDAGuard.h",
+        "sm_60_atomic_functions.h",
+    ],
 )
 def test_headers_that_are_there_are_not_missed(header: str) -> None:
     assert list(among_includes("cuda.cu", f"#include <{header}>\n", INCLUDE)) == []
@@ -52,7 +61,12 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
 @pytest.mark.parametrize(
     ("message", "construct"),
     [
-        ("'cublasSgemm' was not declared in this scope; did you mean 'x'?", "cuBLAS (cublasSgemm)"),
+        ("'cublasCgemm' was not declared in this scope; did you mean 'x'?", "cuBLAS (cublasCgemm)"),
+        ("'cublasSgemm_64' was not declared in this scope; did you mean 'x'?", "cuBLAS (cublasSgemm_64)"),
+        (
+            "'CUBLAS_COMPUTE_32F_EMULATED_16BFX9' was not declared in this scope",
+            "cuBLAS (CUBLAS_COMPUTE_32F_EMULATED_16BFX9)",
+        ),
         ("‘cudaGraphLaunch’ was not declared in this scope", "CUDA graphs (cudaGraphLaunch)"),
         ("'cudaTextureObject_t' has not been declared", "textures (cudaTextureObject_t)"),
         ("'thrust' has not been declared", "Thrust (thrust)"),
@@ -89,6 +103,9 @@ def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
     [
         "'cudaMallok' was not declared in this scope; did you mean 'cudaMalloc'?",
         "'undeclared' was not declared in this scope",
+        "'cublasSgemm' was not declared in this scope",
+        "'cublasHandle_t' was not declared in this scope",
+        "'CUBLAS_OP_T' was not declared in this scope",
         "'curl' was not declared in this scope",
         "'__shfl_down' was not declared in this scope",
         "expected ';' before 'cublasSgemm'",
@@ -102,9 +119,15 @@ def test_names_that_cuda_does_not_have_are_errors(message: str) -> None:
 
 
 def test_symbols_of_torchs_cuda_build_are_found_in_the_source() -> None:
-    source = "// first\nvoid f() { auto h = at::cuda::getCurrentCUDABlasHandle(); }\n"
-    symbols = ["_ZN2at4cuda24getCurrentCUDABlasHandleEv", "cublasSgemm_v2", "_ZN2at5emptyEv", "current_time", "malloc"]
+    source = "// first\nvoid f() { auto h = at::cuda::getCurrentCUDABlasLtHandle(); }\n"
+    symbols = [
+        "_ZN2at4cuda26getCurrentCUDABlasLtHandleEv",
+        "cublasSgemm_v2",
+        "_ZN2at5emptyEv",
+        "current_time",
+        "malloc",
+    ]
     assert list(among_symbols(symbols, [("main.cpp", ""), ("cuda.cu", source)])) == [
-        Lack(file="cuda.cu", line=2, construct="cuBLAS (getCurrentCUDABlasHandle)"),
+        Lack(file="cuda.cu", line=2, construct="cuBLAS (getCurrentCUDABlasLtHandle)"),
         Lack(file="cuda.cu", line=1, construct="cuBLAS (cublasSgemm_v2)"),
     ]

@@ -62,8 +62,18 @@ _HEADERS = (
 )
 _HEADER_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _HEADERS)
 
+_CUBLAS_THERE = (
+    r"cublas(?:(?:Create|Destroy|Handle_t|Status_t|Operation_t|FillMode_t|DiagType_t|SideMode_t|PointerMode_t|AtomicsMode_t|Math_t"
+    r"|GemmAlgo_t|ComputeType_t|DataType_t)|(?:Get|Set)(?:Stream|PointerMode|AtomicsMode|MathMode|Vector|Matrix)|SetWorkspace"
+    r"|Get(?:Version|Property|StatusName|StatusString)|[SD](?:axpy|scal|copy|swap|dot|nrm2|asum|gemv|ger|syrk|trsm|geam|dgmm)"
+    r"|I[sd]am(?:ax|in)|[SDH]gemm(?:Batched|StridedBatched)?|SgemmEx|Gemm(?:Batched|StridedBatched)?Ex)"
+    r"|CUBLAS_(?:STATUS|OP|FILL_MODE|DIAG|SIDE|POINTER_MODE|ATOMICS|GEMM)_\w+|CUBLAS_COMPUTE_(?!\w*EMULATED)\w+"
+    r"|CUBLAS_(?:DEFAULT|PEDANTIC|TENSOR_OP|TF32_TENSOR_OP)_MATH|CUBLAS_VER\w*|getCurrentCUDABlasHandle"
+)
+"""What `cublas_v2.h` and torch's header of contexts declare: who has not included them has an error of their own."""
+
 _NAMES = (
-    (r"cublas\w*|CUBLAS_\w+|getCurrentCUDABlas\w*", "cuBLAS"),
+    (rf"(?!(?:{_CUBLAS_THERE})$)(?:cublas\w*|CUBLAS_\w+|getCurrentCUDABlas\w*)", "cuBLAS"),
     (r"cudnn\w*|CUDNN_\w+", "cuDNN"),
     (r"cusparse\w*|CUSPARSE_\w+", "cuSPARSE"),
     (r"cusolver\w*|CUSOLVER_\w+", "cuSOLVER"),

@@ -99,6 +99,26 @@ enum class ReportKind : std::uint8_t {
 
 }  // namespace hostcuda
 
+// A library's routine (cuBLAS), which the bridge carries out between kernels: what it touches is checked like a kernel's accesses.
+namespace hostcuda {
+struct Operand {                         // element (i, j) lies `i + j * leading` elements behind `at`
+    const char* name;                    // of the parameter, as the library's manual has it
+    const void* at;
+    std::uint32_t element_bytes;
+    std::int64_t rows, columns, leading;
+    bool reads, writes;
+    bool partly = false;                 // only a triangle: bounds are checked, contents not
+    bool elementwise = false;            // may be the very memory of the result, element for element
+};
+int library_begins(const char* routine);  // a cudaError_t that an earlier kernel or call left behind, or 0; then library_ends must follow
+void library_ends();
+// Reports what of this is stray, unwritten, or read and written at once; 0, or the cudaError_t that the device is left with. `site` is the
+// return address of the call in the solution.
+int library_touches(const char* routine, const Operand* operands, std::size_t count, std::uintptr_t site);
+// A scalar that the host reads or writes; false, and reported, if it lies where only a kernel can reach.
+bool library_reads_on_host(const char* routine, const char* name, const void* scalar, std::uintptr_t site);
+}  // namespace hostcuda
+
 namespace hostcuda {
 void register_module(bool checked, const int* lines_that_index_shared_arrays);
 void* device_malloc(std::size_t bytes);

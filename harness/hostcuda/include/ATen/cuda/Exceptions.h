@@ -1,1 +1,1 @@
-#include "hostcuda/torch_cuda.h"
+#include "hostcuda/torch_blas.h"
