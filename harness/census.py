@@ -241,8 +241,14 @@ def _labels(owned: Sequence[Owned], sources: Sources, *, known: bool, timed: boo
     if unknown:
         return ()
     if not timed:
-        # The host device runs no library's kernels, and a plain C++ extension needs none of its own.
-        return (NO_CUSTOM_KERNEL, FALLS_BACK) if sources.has_kernels and not own else ()
+        # Of libraries the host device counts cuBLAS's routines only, and a plain C++ extension needs no kernel.
+        if own or not (library or sources.has_kernels):
+            return ()
+        return (
+            NO_CUSTOM_KERNEL,
+            *((LIBRARY_ONLY,) if library else ()),
+            *((FALLS_BACK,) if sources.has_kernels else ()),
+        )
     labels = []
     if not own:
         labels += [NO_CUSTOM_KERNEL, *((LIBRARY_ONLY,) if library else ())]
@@ -271,6 +277,8 @@ def _described(
     held["owner"] = None if owner is None else owner.value
     if library is not None:
         held["library"] = library
+    if math.prod(row.grid) == 0:
+        return held  # a routine of a library's on the host device, which has no kernel there
     held |= {"grid": list(row.grid), "block": list(row.block)}
     if total_s <= 0.0:
         return held  # the host device knows no registers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -244,6 +245,24 @@ def test_the_host_device_counts_launches() -> None:
     assert never.labels == (NO_CUSTOM_KERNEL, FALLS_BACK)
     plain_cpp = "from torch.utils.cpp_extension import load_inline"
     assert concluded(plain_cpp, {"modules": [{"name": "m"}], "kernels": []}, timed=False, limits=None).labels == ()
+
+
+def test_the_host_device_counts_calls_of_cublas() -> None:
+    called = replace(row("cublasSgemm", "cublasSgemm", total_s=0.0, calls=2), grid=(0, 0, 0), block=(0, 0, 0))
+    built = {"modules": [{"name": "m"}], "kernels": []}
+    plain_cpp = "from torch.utils.cpp_extension import load_inline"
+    found = concluded(plain_cpp, built, called, timed=False, limits=None)
+    assert found.labels == (NO_CUSTOM_KERNEL, LIBRARY_ONLY)
+    assert found.evidence["kernels"] == [
+        {"name": "cublasSgemm", "kind": "kernel", "calls": 2, "owner": "library", "library": "cublas"}
+    ]
+    assert concluded(CUDA, built, called, timed=False, limits=None).labels == (
+        NO_CUSTOM_KERNEL,
+        LIBRARY_ONLY,
+        FALLS_BACK,
+    )
+    own = row("matmul_tiled", "matmul_tiled", total_s=0.0, calls=7, registers=0)
+    assert concluded(CUDA, built, own, called, timed=False, limits=None).labels == ()
 
 
 def test_every_label_is_explained() -> None:

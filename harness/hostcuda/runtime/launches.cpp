@@ -48,7 +48,7 @@ void note_launch(const Launch& grid) {
     note(name == nullptr ? grid.request.text : name, grid.request.grid, grid.request.block);
 }
 
-void note_library_call(const char* routine) { note(routine, {1, 1, 1}, {1, 1, 1}); }
+void note_library_call(const char* routine) { note(routine, {0, 0, 0}, {0, 0, 0}); }
 
 }  // namespace hostcuda
 

@@ -40,7 +40,7 @@ void append_site(std::string& json, const char* name, std::uintptr_t site);
 int check_launch(const LaunchRequest& request);      // 0, or the cudaError_t a GPU would give (compute capability 9.0)
 void finish_launch(const Launch& grid, int error);   // after the last block: limits known only now, sticky errors
 void note_launch(const Launch& grid);                // for the count of launches
-void note_library_call(const char* routine);         // the same; a library's grid is its own affair
+void note_library_call(const char* routine);         // the same, with a grid of nothing: there is no kernel
 void set_sticky_error(int error);
 
 }  // namespace hostcuda
