@@ -186,6 +186,8 @@ cublasStatus_t multiply(Call& call, const Shape& s, const Types& types, const vo
             touched.push_back({"B", batch.b[i], bytes, tb ? s.n : s.k, tb ? s.k : s.n, s.ldb, true, false});
         }
         touched.push_back({"C", batch.c[i], result_bytes, s.m, s.n, s.ldc, plus.toDouble() != 0, true});
+        if (count > 1)
+            for (std::size_t each = multiplies ? 3 : 1; each > 0; --each) touched[touched.size() - each].number = i;
     }
     if (!call.touches(touched)) return call.status();
     const at::AutoDispatchBelowADInplaceOrView below;

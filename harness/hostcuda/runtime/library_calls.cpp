@@ -27,7 +27,8 @@ void tell(ReportKind kind, const char* routine, const Operand& o, const char* me
     details.kind = kind;
     details.kernel = routine;
     details.site = site;
-    details.message = message;
+    const std::string said = o.number < 0 ? message : std::string(message) + " (product " + std::to_string(o.number) + " of the batch)";
+    details.message = said.c_str();
     const std::string access = std::string(o.writes ? "write of " : "read of ") + std::to_string(o.element_bytes) + (o.element_bytes == 1 ? " byte" : " bytes");
     details.access = access.c_str();
     details.space = "global";
@@ -54,7 +55,10 @@ int check_bounds(const char* routine, const Operand& o, std::uintptr_t site) {
     const bool known = region != nullptr && region->kind != RegionKind::image;
     if (!known && hostcuda_checked() == 0) return 0;  // what torch allocated is not tracked then
     if (region == nullptr || address >= region->base + region->bytes) {
-        const char* message = "address of no device memory (a host pointer, freed memory, or far out of bounds)";
+        const Region* near = region_nearest(address);
+        constexpr std::uintptr_t far = std::uintptr_t{1} << 20;
+        const bool close = near != nullptr && address + far >= near->base && address <= near->base + near->bytes + far;
+        const char* message = close ? "out of bounds" : "address of no device memory (a host pointer, freed memory, or far out of bounds)";
         return tell(ReportKind::memory_error, routine, o, message, 0, 0, site), error_illegal_address;
     }
     if (region->kind == RegionKind::host) {

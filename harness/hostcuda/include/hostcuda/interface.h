@@ -109,6 +109,7 @@ struct Operand {                         // element (i, j) lies `i + j * leading
     bool reads, writes;
     bool partly = false;                 // only a triangle: bounds are checked, contents not
     bool elementwise = false;            // may be the very memory of the result, element for element
+    std::int64_t number = -1;            // of the product in its batch, from 0; -1 where there is no batch
 };
 int library_begins(const char* routine);  // a cudaError_t that an earlier kernel or call left behind, or 0; then library_ends must follow
 void library_ends();
