@@ -128,8 +128,14 @@ class Compiler:
         """What a job that brought no usable module means; None after a success."""
         if ended.exit_code == 0:
             # Late or dead while loading: the contestant finds out.
-            message = _load_error(ended.load_error, spec)
-            return None if message is None else Tried(spec, error=CompilerError(tool="loader", message=message))
+            if (message := _load_error(ended.load_error, spec)) is None:
+                return None
+            symbol = undefined_symbol(ended.load_error or "")
+            if symbol is not None and any(f"({symbol})" in lack for lack in diagnostics.not_emulated):
+                return _not_emulated(
+                    spec, diagnostics
+                )  # declared by the source itself, and held by a library of CUDA's
+            return Tried(spec, error=CompilerError(tool="loader", message=message))
         report = ended.report
         if ended.late:
             return Tried(
@@ -155,11 +161,7 @@ class Compiler:
         elif diagnostics.fault is not None:
             return Tried(spec, failure=harness_error(f"preparing {spec.name} for the CPU failed: {diagnostics.fault}"))
         elif diagnostics.not_emulated:
-            # What the compiler then says comes of that.
-            reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"
-            evidence = {"extension": spec.name, "not_emulated": list(diagnostics.not_emulated)}
-            failure = Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence)
-            return Tried(spec, failure=failure)
+            return _not_emulated(spec, diagnostics)  # what the compiler then says comes of that
         elif diagnostics.error is not None:
             return Tried(spec, error=diagnostics.error)
         elif ended.exit_code is None:
@@ -188,6 +190,12 @@ def _built(spec: ExtensionSpec, held: CachedModule, *, cached: bool) -> Tried:
     report = BuildReport.from_json(held.metadata)
     module = BuiltModule(key=held.key, path=held.path, spec=spec, report=report, cached=cached)
     return Tried(spec, module=module, lease=held)
+
+
+def _not_emulated(spec: ExtensionSpec, diagnostics: Diagnostics) -> Tried:
+    reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"
+    evidence = {"extension": spec.name, "not_emulated": list(diagnostics.not_emulated)}
+    return Tried(spec, failure=Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence))
 
 
 def _refusal(key: str) -> str:
