@@ -184,6 +184,10 @@ void one_result(torch::Tensor a, torch::Tensor c) {
     const int n = a.size(1);
     cublasSgemmStridedBatched(own(), CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, a.data_ptr<float>(), n, n * n, a.data_ptr<float>(), n, n * n, &zero, c.data_ptr<float>(), n, 0, 2);
 }
+int64_t complex_product(torch::Tensor a) {
+    const float one[2] = {1, 0}, zero[2] = {0, 0};
+    return cublasGemmEx(own(), CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, one, a.data_ptr(), CUDA_C_32F, 1, a.data_ptr(), CUDA_C_32F, 1, zero, a.data_ptr(), CUDA_C_32F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
 int64_t host_scalar_in_device_mode(torch::Tensor x) {
     cublasHandle_t h;
     cublasCreate(&h);

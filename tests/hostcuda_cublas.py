@@ -235,6 +235,7 @@ BROKEN: dict[str, Callable[[Any], Any]] = {
     "unwritten": lambda m: m.accumulates_into_nothing(*blocks(4, 1)),
     "in place": lambda m: m.in_place(*blocks(4, 2)),
     "one result": lambda m: m.one_result(torch.ones(2, 4, 4).cuda(), *blocks(4, 1)),
+    "complex": lambda m: m.complex_product(*blocks(4, 1)),
     "host scalar": lambda m: m.host_scalar_in_device_mode(torch.ones(10).cuda()),
     "device scalar": lambda m: m.device_scalar_in_host_mode(torch.ones(10).cuda()),
     "on the host": lambda m: m.on_the_host(torch.ones(10)),

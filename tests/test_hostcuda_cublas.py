@@ -154,6 +154,11 @@ def test_stray_calls_are_reported(
     assert held["failure"] == failure
 
 
+def test_complex_products_are_not_emulated_and_said_so() -> None:
+    [report] = found()["broken"]["complex"]["reports"]
+    assert (report["kind"], report["message"]) == ("not_emulated", "cuBLAS (products of complex matrices)")
+
+
 @pytest.mark.parametrize(("case", "mark"), [("m", "past"), ("unwritten", "unwritten"), ("in place", "in place")])
 def test_a_report_names_the_line_of_the_call(case: str, mark: str) -> None:
     assert found()["broken"][case]["reports"][0]["line"] == line(mark)
@@ -190,6 +195,12 @@ class ModelNew(torch.nn.Module):
 '''
 
 
+COMPLEX = """
+    cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, a.data_ptr(), CUDA_C_32F, 1,
+                 b.data_ptr(), CUDA_C_32F, 1, &beta, c.data_ptr(), CUDA_C_32F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+"""
+
+
 @pytest.fixture(scope="module")
 def harness() -> Iterator[Harness]:
     with Harness(device="host") as h:
@@ -212,12 +223,20 @@ def test_a_solution_that_hands_its_product_to_cublas_passes_and_is_labelled(harn
         (("b.data_ptr<float>(), n,", "b.data_ptr<float>(), n - 1,"), Status.runtime_error, "invalid value"),
         (("cublasSgemm(", "cublasSsymm("), Status.not_emulated, "cuBLAS (cublasSsymm)"),
         (("cublasSgemm(", "cublasSgemmm("), Status.not_emulated, "cuBLAS (cublasSgemmm)"),
+        (("    return c;", COMPLEX + "    return c;"), Status.not_emulated, "products of complex matrices"),
+        (
+            ("    return c;", "    cublasSgemm_v2(handle);\n    return c;"),
+            Status.not_emulated,
+            "cuBLAS (cublasSgemm_v2)",
+        ),
     ],
 )
 def test_a_solution_that_calls_it_wrongly_fails(
     harness: Harness, change: tuple[str, str], status: Status, said: str
 ) -> None:
     source = SOLUTION.replace(*change).replace("ROWS", "m")
+    if "cublasSgemm_v2" in source:
+        source = source.replace("#include <cublas", 'extern "C" int cublasSgemm_v2(void*);\n#include <cublas')
     result = harness.evaluate("level1/16", source)
     assert result.status is status, result.reason
     assert said in result.reason

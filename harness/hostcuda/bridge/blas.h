@@ -34,6 +34,7 @@ public:
     Call& needs(bool holds, cublasStatus_t otherwise = CUBLAS_STATUS_INVALID_VALUE);
     bool begin();
     bool touches(const std::vector<Operand>& operands);
+    cublasStatus_t lacks(const char* construct);  // noted as not emulated; the status says not supported
     cublasStatus_t status() const { return status_; }
     cublasHandle_t handle() const { return handle_; }
     const char* routine() const { return routine_; }

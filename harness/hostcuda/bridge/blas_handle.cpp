@@ -41,6 +41,11 @@ bool Call::begin() {
 
 bool Call::touches(const std::vector<Operand>& operands) { return library_touches(routine_, operands.data(), operands.size(), site_) == 0; }
 
+cublasStatus_t Call::lacks(const char* construct) {
+    library_lacks(routine_, construct, site_);
+    return status_ = CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 bool Call::reachable(const char* name, const void* at, std::uint32_t bytes, bool reads, bool writes) {
     if (at == nullptr) return needs(false), false;
     if (handle_->pointers == CUBLAS_POINTER_MODE_DEVICE) return touches({Operand{name, at, bytes, 1, 1, 1, reads, writes}});

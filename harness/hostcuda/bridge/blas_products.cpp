@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "blas.h"
-#include "hostcuda/warp.h"
 
 #define CALLER __builtin_return_address(0)
 
@@ -162,7 +161,7 @@ cublasStatus_t multiply(Call& call, const Shape& s, const Types& types, const vo
     call.needs(known(s.transa) && known(s.transb) && s.m >= 0 && s.n >= 0 && s.k >= 0 && count >= 0);
     call.needs(s.lda >= std::max(1, ta ? s.k : s.m) && s.ldb >= std::max(1, tb ? s.n : s.k) && s.ldc >= std::max(1, s.m));
     if (call.status() != CUBLAS_STATUS_SUCCESS) return call.status();
-    if (is_complex(types.a) || is_complex(types.b) || is_complex(types.c)) not_emulated("cuBLAS (products of complex matrices)");
+    if (is_complex(types.a) || is_complex(types.b) || is_complex(types.c)) return call.lacks("cuBLAS (products of complex matrices)");
     const auto how = arithmetic(types.a, types.b, types.c, types.compute, fast(types.compute, call.handle()->math, types.algo, types.plain_float_routine));
     call.needs(how.has_value(), CUBLAS_STATUS_NOT_SUPPORTED);
     if (how.has_value() && how->scale == at::kInt) call.needs(s.lda % 4 == 0 && s.ldb % 4 == 0, CUBLAS_STATUS_NOT_SUPPORTED);

@@ -163,6 +163,15 @@ int library_touches(const char* routine, const Operand* operands, std::size_t co
     return 0;
 }
 
+void library_lacks(const char* routine, const char* construct, std::uintptr_t site) {
+    ReportDetails details;
+    details.kind = ReportKind::not_emulated;
+    details.kernel = routine;
+    details.site = site;
+    details.message = construct;
+    report_outside(details);
+}
+
 bool library_reads_on_host(const char* routine, const char* name, const void* scalar, std::uintptr_t site) {
     const Region* region = region_containing(reinterpret_cast<std::uintptr_t>(scalar), 1);
     if (region == nullptr || (region->kind != RegionKind::device && region->kind != RegionKind::symbol)) return true;

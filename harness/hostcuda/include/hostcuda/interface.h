@@ -116,6 +116,8 @@ void library_ends();
 // Reports what of this is stray, unwritten, or read and written at once; 0, or the cudaError_t that the device is left with. `site` is the
 // return address of the call in the solution.
 int library_touches(const char* routine, const Operand* operands, std::size_t count, std::uintptr_t site);
+// Notes that the routine is asked for something that is not emulated, so that nothing is known of the program, whatever it does then.
+void library_lacks(const char* routine, const char* construct, std::uintptr_t site);
 // A scalar that the host reads or writes; false, and reported, if it lies where only a kernel can reach.
 bool library_reads_on_host(const char* routine, const char* name, const void* scalar, std::uintptr_t site);
 }  // namespace hostcuda
