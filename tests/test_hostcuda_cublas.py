@@ -197,7 +197,8 @@ class ModelNew(torch.nn.Module):
 
 COMPLEX = """
     cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, a.data_ptr(), CUDA_C_32F, 1,
-                 b.data_ptr(), CUDA_C_32F, 1, &beta, c.data_ptr(), CUDA_C_32F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                 b.data_ptr(), CUDA_C_32F, 1, &beta, c.data_ptr(), CUDA_C_32F, 1, CUBLAS_COMPUTE_32F,
+                 CUBLAS_GEMM_DEFAULT);
 """
 
 

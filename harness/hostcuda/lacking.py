@@ -63,9 +63,12 @@ _HEADERS = (
 _HEADER_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _HEADERS)
 
 _CUBLAS_THERE = (
-    r"cublas(?:(?:Create|Destroy|Handle_t|Status_t|Operation_t|FillMode_t|DiagType_t|SideMode_t|PointerMode_t|AtomicsMode_t|Math_t"
-    r"|GemmAlgo_t|ComputeType_t|DataType_t)|(?:Get|Set)(?:Stream|PointerMode|AtomicsMode|MathMode|Vector|Matrix)|SetWorkspace"
-    r"|Get(?:Version|Property|StatusName|StatusString)|[SD](?:axpy|scal|copy|swap|dot|nrm2|asum|gemv|ger|syrk|trsm|geam|dgmm)"
+    r"cublas(?:(?:Create|Destroy|Handle_t|Status_t|Operation_t|FillMode_t|DiagType_t|SideMode_t|PointerMode_t"
+    r"|AtomicsMode_t|Math_t"
+    r"|GemmAlgo_t|ComputeType_t|DataType_t)|(?:Get|Set)(?:Stream|PointerMode|AtomicsMode|MathMode|Vector|Matrix)"
+    r"|SetWorkspace"
+    r"|Get(?:Version|Property|StatusName|StatusString)|[SD](?:axpy|scal|copy|swap|dot|nrm2|asum|gemv|ger"
+    r"|syrk|trsm|geam|dgmm)"
     r"|I[sd]am(?:ax|in)|[SDH]gemm(?:Batched|StridedBatched)?|SgemmEx|Gemm(?:Batched|StridedBatched)?Ex)"
     r"|CUBLAS_(?:STATUS|OP|FILL_MODE|DIAG|SIDE|POINTER_MODE|ATOMICS|GEMM)_\w+|CUBLAS_COMPUTE_(?!\w*EMULATED)\w+"
     r"|CUBLAS_(?:DEFAULT|PEDANTIC|TENSOR_OP|TF32_TENSOR_OP)_MATH|CUBLAS_VER\w*|getCurrentCUDABlasHandle"
