@@ -18,9 +18,9 @@ INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "inc
         ("cublas.h", "cuBLAS"),
         ("cudnn.h", "cuDNN"),
         ("cusparse.h", "cuSPARSE"),
-        ("curand_kernel.h", "cuRAND"),
+        ("curand_mtgp32_kernel.h", "cuRAND"),
         ("thrust/device_vector.h", "Thrust"),
-        ("cub/block/block_radix_sort.cuh", "CUB"),
+        ("cub/device/device_histogram.cuh", "CUB"),
         ("cutlass/gemm/device/gemm.h", "CUTLASS"),
         ("cuda/barrier", "libcu++"),
         ("nvToolsExt.h", "NVTX"),
@@ -50,6 +50,10 @@ def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
         "library_types.h",
         "cooperative_groups.h",
         "cub/cub.cuh",
+        "cub/block/block_radix_sort.cuh",
+        "cuda/std/limits",
+        "cuda/atomic",
+        "curand_kernel.h",
         "c10/cuda/CUDAGuard.h",
         "sm_60_atomic_functions.h",
     ],
@@ -69,8 +73,9 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ),
         ("‘cudaGraphLaunch’ was not declared in this scope", "CUDA graphs (cudaGraphLaunch)"),
         ("'cudaTextureObject_t' has not been declared", "textures (cudaTextureObject_t)"),
+        ("'curandStateXORWOW_t' has not been declared", "cuRAND (curandStateXORWOW_t)"),
         ("'thrust' has not been declared", "Thrust (thrust)"),
-        ("'BlockRadixSort' is not a member of 'cub'", "CUB (cub::BlockRadixSort)"),
+        ("'BlockRunLengthDecode' is not a member of 'cub'", "CUB (cub::BlockRunLengthDecode)"),
         ("‘WarpMergeSort’ in namespace ‘cub’ does not name a template type", "CUB (cub::WarpMergeSort)"),
         ("‘SegmentedSum’ is not a member of ‘cub::DeviceReduce’", "CUB (cub::SegmentedSum)"),
         (
@@ -81,6 +86,8 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
             "‘using W = class cub::WarpReduce<int>’ {aka ‘class cub::WarpReduce<int>’} has no member named ‘TailSum’",
             "CUB (cub::WarpReduce::TailSum with these arguments)",
         ),
+        ("'pipeline_shared_state' is not a member of 'cuda'", "libcu++ (cuda::pipeline_shared_state)"),
+        ("'sort' is not a member of 'cuda::std'", "libcu++ (cuda::sort)"),
         ("'cluster_group' is not a member of 'cg'", "thread block clusters (cluster_group)"),
         (
             "‘cudaStreamSetAttribute’ was not declared in this scope",
@@ -96,6 +103,13 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
 def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
     log = f"cuda.cu:12:5: error: {message}\n"
     assert list(in_log(log)) == [Lack(file="cuda.cu", line=12, construct=construct)]
+
+
+def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_its_own() -> None:
+    refusal = "error: static assertion failed: pipelines that threads share are not emulated\n"
+    log = f"cuda.cu:12:46:   required from here\n/cache/include/cuda/pipeline:19:25: {refusal}"
+    assert list(in_log(log)) == [Lack(file="cuda.cu", line=12, construct="libcu++ (pipelines that threads share)")]
+    assert list(in_log(f"cuda.cu:12:46:   required from here\ncuda.cu:3:25: {refusal}")) == []
 
 
 @pytest.mark.parametrize(

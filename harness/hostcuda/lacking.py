@@ -138,6 +138,12 @@ _PARTIAL = re.compile(
     re.M,
 )
 """Calls of classes that are here in part: whether CUB itself has that member or overload is not known."""
+_REFUSED = re.compile(
+    r"^(cuda\.cu|main\.cpp):(\d+):\d+:\s+required from here\n"
+    r"\S*/include/(cub|cuda)/\S+: error: static assertion failed: (.+) (?:is|are) not emulated$",
+    re.M,
+)
+"""Template arguments that a header of ours refuses by name; what a source asserts itself stands elsewhere."""
 
 
 def among_includes(file: str, text: str, available: Path) -> Iterator[Lack]:
@@ -166,6 +172,10 @@ def in_log(log: str) -> Iterator[Lack]:
     for match in _PARTIAL.finditer(log):
         owner, name = match[3] or match[5], match[4] or match[6]
         yield Lack(file=match[1], line=int(match[2]), construct=f"CUB (cub::{owner}::{name} with these arguments)")
+    for match in _REFUSED.finditer(log):
+        yield Lack(
+            file=match[1], line=int(match[2]), construct=f"{_family(match[3], _NAME_FAMILIES)} ({match[4].strip()})"
+        )
 
 
 _SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|cu[A-Z])\w*")
