@@ -52,9 +52,10 @@ LIBRARIES: Mapping[str, re.Pattern[str]] = {
 
 _GLOBAL = re.compile(
     r"__global__\s+(?:(?:static|inline|__forceinline__|extern|\"C\"|"
-    r"__launch_bounds__\s*\([^)]*\)|__cluster_dims__\s*\([^)]*\)|__maxnreg__\s*\([^)]*\))\s*)*"
-    r"(?:void|auto)\s+(?:__launch_bounds__\s*\([^)]*\)\s*|__cluster_dims__\s*\([^)]*\)\s*)*(?P<name>[A-Za-z_]\w*)\s*[<(]"
+    r"__launch_bounds__\s*\([^()]*\)|__cluster_dims__\s*\([^()]*\)|__maxnreg__\s*\([^()]*\))\s*)*"
+    r"(?:void|auto)\s+(?:__launch_bounds__\s*\([^()]*\)\s*|__cluster_dims__\s*\([^()]*\)\s*)*(?P<name>[A-Za-z_]\w*)\s*[<(]"
 )
+"""Arguments of an attribute end at any bracket: a text of nothing but openings is read once, not once an opening."""
 _KERNEL_MAKERS = re.compile(
     r"^[ \t]*(?:import|from)[ \t]+(?:triton|cupy|numba|pycuda|tilelang|cutlass|taichi|warp|cuda)\b|"
     r"\b(?:RawKernel|RawModule|nvrtc\w*|load_inline|cpp_extension)\b",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -338,3 +339,11 @@ def test_no_reply_harms_whoever_reads_it(rows: list[Any], complete: Any, lack: A
 def test_no_source_or_name_is_too_odd(source: str, name: str) -> None:
     assert owner_of(name, name, built=(), spelled=own_kernel_names(source))[0] in Owner
     plain_name(name)
+
+
+@pytest.mark.parametrize("opening", ["__global__ __launch_bounds__(", "__global__ void __cluster_dims__("])
+def test_a_text_of_openings_alone_is_read_once(opening: str) -> None:
+    """The search holds the referee up, and all other solutions with it: once an opening, this text took minutes."""
+    started = time.process_time()
+    assert len(own_kernel_names(opening * 30_000)) <= 1
+    assert time.process_time() - started < 5

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _CODE = re.compile(
-    r"__global__|#\s*include\b|\b(?:at|torch)::Tensor\b|extern\s+\"C\"|\b(?:void|float|int|double)\s+\w+\s*\([^)]*\)\s*\{"
+    r"__global__|#\s*include\b|\b(?:at|torch)::Tensor\b|extern\s+\"C\"|\b(?:void|float|int|double)\s+\w+\s*\([^()]*\)\s*\{"
 )
 """What tells C++ from prose, a name, or a compiler flag."""
 
