@@ -9,6 +9,7 @@ import json
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -304,3 +305,11 @@ def test_nvcc_takes_the_stand_ins_and_reports_resources(tmp_path: Path, quick: t
     assert {(kernel.kernel, kernel.arch) for kernel in kernels} == {("scale", "sm_90")}
     assert {kernel.shared_bytes for kernel in kernels} == {128, 256}
     assert all(kernel.registers > 0 and kernel.spill_stores_bytes == 0 for kernel in kernels)
+
+
+@pytest.mark.parametrize("text", ["a<" * 50_000, "a" + " " * 100_000, "std::" * 20_000])
+def test_no_text_makes_the_search_for_names_slow(lean: LeanHeaders, text: str) -> None:
+    """It is done in the process that serves all solutions: texts like these held a whole run up for minutes."""
+    started = time.process_time()
+    lean.unit(text)
+    assert time.process_time() - started < 5

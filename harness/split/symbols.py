@@ -14,7 +14,6 @@ from harness.split.stubs import MARK
 
 _MARK = re.compile(rf"_ZZ(?P<function>.+)E{len(MARK)}{MARK.decode()}")
 _ENTRY = re.compile(r"^ptxas info\s*: Compiling entry function '([^'\n]+)'", re.MULTILINE)
-_DEMANGLED_TEMPLATE = re.compile(r"void .+<.*>\(.*\)", re.DOTALL)
 _FATBIN_MAGIC = 0x466243B1
 
 
@@ -59,7 +58,14 @@ def entries_in(log: str) -> set[str]:
 
 def instances(demangled: Sequence[str]) -> str:
     """Declarations that make nvcc compile these instances of kernel templates. Plain kernels need none."""
-    return "".join(f"template __global__ {text};\n" for text in demangled if _DEMANGLED_TEMPLATE.fullmatch(text))
+    return "".join(f"template __global__ {text};\n" for text in demangled if _is_template(text))
+
+
+def _is_template(demangled: str) -> bool:
+    """Whether it reads `void name<...>(...)`. Names are a submission's, of any length: each character is seen once."""
+    opened = demangled.find("<", len("void ") + 1)
+    closed = demangled.find(">(", opened + 1)
+    return demangled.startswith("void ") and 0 <= opened < closed < len(demangled) - 2 and demangled.endswith(")")
 
 
 def assembler(fatbin: Path, symbols: Sequence[Symbol]) -> str:
