@@ -223,7 +223,7 @@ def test_which_variables_an_object_shares() -> None:
 
 
 def test_no_name_makes_the_search_for_templates_slow() -> None:
-    """Names are a submission's: one of 10,000 brackets took ten seconds, twice as long a one eight times that."""
+    """Names are a submission's: one of 5,000 characters took two seconds, twice as long a one eight times that."""
     started = time.process_time()
     assert symbols.instances(["void " + "<>(" * 100_000]) == ""
     assert time.process_time() - started < 5

@@ -127,8 +127,8 @@ _NEEDS_FULL = re.compile(
 )
 _MENTIONS_PYTHON = re.compile(r"\bpybind11|\bPYBIND11|\bpy::|\bPyObject\b|\bTHP|torch/python\.h|wrap_pybind_function")
 _CALLED = re.compile(r"\b(?:at|torch)::(\w+)|\b([A-Za-z_]\w*+)\s*+[<(]")
-"""What may be called. It does not look for the end of a template's arguments (`i < n` names `i`, which costs a header at
-most) and gives back no space: in the process that serves all solutions, a text is read once, whatever is in it."""
+"""What may be called. It does not look for the end of a template's arguments (`i < n` names `i`, which costs a header
+at most) and gives back no space: in the process that serves all solutions, a text is read once, whatever is in it."""
 _NAMESPACE_AT = re.compile(r"^namespace at \{.*^\}", re.MULTILINE | re.DOTALL)
 _NAMESPACE_TORCH = re.compile(r"^namespace torch \{.*^\} // namespace torch$", re.MULTILINE | re.DOTALL)
 _FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
