@@ -37,6 +37,16 @@ class TestContexts:
         tools = [case.tool for case in bench_contexts.cases(["GPU-a"], "cs") if case.tool]
         assert {tool[2] for tool in tools} == set(bench_contexts.TOOLS)
 
+    def test_under_racecheck_the_same_is_measured_with_large_pages(self) -> None:
+        pages = {"LD_PRELOAD": "pages.so"}
+        found = bench_contexts.cases(["GPU-a"], "cs", pages)
+
+        with_them = [case for case in found if pages.items() <= case.variables.items()]
+        without = [case for case in found if case.title == "racecheck, one queue"]
+        assert [len(case.gpus) for case in with_them] == [len(case.gpus) for case in without] == [1, 1, 4]
+        assert {case.tool for case in with_them} == {("cs", "--tool", "racecheck")}
+        assert not [case for case in bench_contexts.cases(["GPU-a"], "cs") if "large pages" in case.title]
+
     def test_a_line_of_a_tool_or_an_error_is_no_opening(self) -> None:
         said = bench_contexts.OPENED + '{"late_s": 0.0, "init_s": 0.1, "context_s": 0.25, "open_s": 0.375}\n'
 
@@ -89,11 +99,11 @@ class TestContexts:
             line.split(" | ")
             for line in text.split("\n\n")
             if line.startswith("| contexts")
-            for line in line.splitlines()
+            for line in line.splitlines()[2:]
         ]
-        held = [(cells[0].removeprefix("| "), int(cells[1]), int(cells[2])) for cells in lines[2:]]
+        held = [(cells[0].removeprefix("| "), int(cells[1]), int(cells[2])) for cells in lines]
 
-        planned = bench_contexts.cases(["GPU-a", "GPU-b"], "compute-sanitizer")
+        planned = bench_contexts.cases(["GPU-a", "GPU-b"], "compute-sanitizer", {"LD_PRELOAD": "pages.so"})
 
         assert held == [(case.title, len(case.gpus), len(set(case.gpus))) for case in planned]
 

@@ -1,13 +1,14 @@
 """Seconds to open CUDA contexts and to lose them: alone, six at once, on several GPUs, by what limits their queues.
 
     python -m tests.benchmarks.bench_contexts --out results/contexts-h200.md
+    python -m tests.benchmarks.bench_contexts --only racecheck
 
 Needs a GPU, better two; below a minute. Each context is opened by a process of its own through the driver alone, at a
 moment that is the same for all of a row, and lost by SIGKILL, one after another. `initialised` is `cuInit`, the
 slowest; `its context` is `cuDevicePrimaryCtxRetain`, median and range; `all open` is when the last process has memory.
 The same under compute-sanitizer's tools where it is found: there the process that is waited for is the tool and not the
-one with the context, so that losing it says nothing. The second table is what torch's first uses take in a forked
-process.
+one with the context, so that losing it says nothing; under racecheck also with large pages for what it has pinned
+(`harness/largepages.py`). The second table is what torch's first uses take in a forked process.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -32,7 +34,9 @@ import torch
 from harness.auditor import find_sanitizer
 from harness.environment import collect
 from harness.gpus import visible_gpus
+from harness.largepages import LargePages
 from harness.queues import ONE_QUEUE
+from harness.sanitizers import Tool
 
 OPENED = "OPENED "
 """What the line of a process begins with that has opened its context."""
@@ -136,8 +140,11 @@ class Row:
             raise ValueError(f"{self.title}: {len(self.contexts_s)} contexts, of which {len(self.lost_s)} were lost")
 
 
-def cases(gpus: Sequence[str], sanitizer: str | None) -> list[Case]:
-    """What is measured on these GPUs (UUIDs, at least one), in order; without `sanitizer` nothing under its tools."""
+def cases(gpus: Sequence[str], sanitizer: str | None, large_pages: Mapping[str, str] | None = None) -> list[Case]:
+    """What is measured on these GPUs (UUIDs, at least one), in order; without `sanitizer` nothing under its tools.
+
+    `large_pages` are the variables by which a process gets them.
+    """
     first = gpus[0]
     spread_out = tuple(gpus[number % len(gpus)] for number in range(AT_ONCE))
     found = []
@@ -153,6 +160,17 @@ def cases(gpus: Sequence[str], sanitizer: str | None) -> list[Case]:
     for title in (UNLIMITED, MOST_LIMITED):
         held = Case(title=f"{TOOLS[0]}, {title}", gpus=several, variables=LIMITS[title], tool=tool, lead_s=TOOLS_LEAD_S)
         found.append(held)
+    tool = (sanitizer, "--tool", "racecheck")
+    for title, variables in {"": {}, ", large pages": large_pages or {}}.items():
+        for gpu_of_each in ((first,), (first,), several) if variables or not title else ():
+            held = Case(
+                title=f"racecheck, one queue{title}",
+                gpus=gpu_of_each,
+                variables={**ONE_QUEUE, **variables},
+                tool=tool,
+                lead_s=TOOL_LEAD_S if len(gpu_of_each) == 1 else TOOLS_LEAD_S,
+            )
+            found.append(held)
     return found
 
 
@@ -323,6 +341,7 @@ def forked_uses() -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="Markdown file to write, anew after each row")
+    parser.add_argument("--only", default="", metavar="WORD", help="only cases whose title has it; no second table")
     given = parser.parse_args()
     environment = collect()
     gpus = visible_gpus(environment)
@@ -340,10 +359,13 @@ def main() -> None:
         if given.out:
             given.out.write_text(document(title, about, rows, processes), encoding="utf-8")
 
-    for case in cases([gpu.uuid for gpu in gpus], sanitizer):
-        rows.append(measure(case))
-        write()
-    for _ in range(2):
+    with TemporaryDirectory() as folder:
+        large_pages = LargePages(Path(folder)).variables(Tool.RACECHECK)
+        for case in cases([gpu.uuid for gpu in gpus], sanitizer, large_pages):
+            if given.only in case.title:
+                rows.append(measure(case))
+                write()
+    for _ in range(0 if given.only else 2):
         processes.append(forked_uses())
         write()
     print(document(title, about, rows, processes))
