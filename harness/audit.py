@@ -86,9 +86,7 @@ class Told:
 class Guests:
     """The contestants of one audit, to be ended together, and what each tool took (`paces`)."""
 
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        """`told` is called after `cancel`, for those who wait for something else."""
-        self._told = told
+    def __init__(self) -> None:
         self.paces = Paces()
         self._lock = threading.Lock()
         self._held: list[Guest] = []
@@ -109,7 +107,6 @@ class Guests:
             self._cancelled = True
             for guest in self._held:
                 guest.kill()
-        self._told()
 
 
 class Audit:

@@ -17,13 +17,12 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.audit import ANSWERS, Audit, Guests, Subject, Told
-from harness.door import Door
 from harness.guest import Guest, GuestFailed
 from harness.model import one_line
 from harness.patience import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Patience
@@ -45,8 +44,6 @@ START_LIMIT_S = 120.0
 TRIES = 2
 """How often a tool begins with a solution, where it fails before any of the solution's code is reached."""
 
-NOT_NEEDED = "not needed any more"
-
 MAX_LOG_BYTES = 4 * 2**20
 
 _OWN_ALLOCATIONS = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -63,28 +60,17 @@ def find_sanitizer(nvcc: Path | None = None) -> str | None:
 
 
 class Auditor:
-    """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background.
-
-    What is audited waits at the `door` before it opens its device: others may be given it, and go first.
-    """
+    """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background."""
 
     def __init__(
         self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: Mode, memory_limit_bytes: int
     ) -> None:
-        self.door = Door()
         self._sandbox: Mode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
         self._threads = {
             tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in Tool
         }
-        self._posts = Posts(
-            executable,
-            preload=preload,
-            logs=logs,
-            most=POSTS,
-            again=self._prepare,
-            moved=self.door.look_again,
-        )
+        self._posts = Posts(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
         for tool in Tool:
             self._prepare(tool)
 
@@ -100,7 +86,7 @@ class Auditor:
     def begin(self, subject: Subject, tools: Collection[Tool] = tuple(Tool)) -> Audit:
         """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
         # The arena's owner may close it before the last tool has begun.
-        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), Guests(self.door.look_again)
+        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), Guests()
         # Kernels that are made later may hold what these texts do not.
         known = subject.parts and not subject.builds_later
         texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
@@ -149,11 +135,11 @@ class Auditor:
 
     def _run(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
         with self._posts.turn(lambda: guests.cancelled) as begins:
-            return self._run_now(tool, subject, guests) if begins else Told(not_run=NOT_NEEDED)
+            return self._run_now(tool, subject, guests) if begins else Told(not_run="not needed any more")
 
     def _run_now(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
         begin = time.perf_counter()
-        told = Told(not_run=NOT_NEEDED, again=True)
+        told = Told(not_run="not needed any more", again=True)
         for _ in range(TRIES):
             if guests.cancelled or not told.again:
                 break
@@ -206,13 +192,8 @@ class Auditor:
         )
         log_path = subject.log_path.with_name(f"{subject.log_path.name}.{tool.value}")
         limit_s = functools.partial(paces.limit_s, tool)
-        with ExitStack() as stack:
-            stack.callback(log_path.unlink, missing_ok=True)
-            opening = stack.enter_context(ExitStack())
-            if not opening.enter_context(self.door.in_turn(lambda: guests.cancelled, lambda: self._posts.still)):
-                told.not_run = NOT_NEEDED
-                return
-            begin_s = self._posts.clock()
+        begin_s = self._posts.clock()
+        try:
             with Guest(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
                 guests.add(guest)
                 patience = Patience(self._posts.clock, guest.kill)
@@ -221,7 +202,6 @@ class Auditor:
                     with patience.step("opening its device", lambda: OPEN_LIMIT_S):
                         guest.attach(subject.attach, subject.arena_fd, WALL_LIMIT_S)
                     told.again = False
-                    opening.close()
                     with patience.step("importing it", limit_s):
                         guest.load(subject.load, WALL_LIMIT_S)
                     for call in burst.calls[: CALLS[tool]]:
@@ -240,6 +220,8 @@ class Auditor:
                     told.ended = patience.why or runaway or failed.failure.reason
                     # A zygote that is stuck before it has seen anything is not asked again: another one is.
                     told.lost = told.again and patience.why is not None
+        finally:
+            log_path.unlink(missing_ok=True)
 
 
 def _hint(tool: Tool) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from harness.auditor import Auditor
 from harness.contention import wait_until_alone
@@ -107,10 +107,6 @@ class Hush:
             self._auditor.release()
         if self._prefork is not None:
             self._prefork.release()
-
-    def going_first(self) -> AbstractContextManager[None]:
-        """For the length of the block audits open no contexts: the driver is the caller's, who is judged."""
-        return nullcontext() if self._auditor is None else self._auditor.door.first()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -37,8 +37,7 @@ class Post:
 
 
 class Posts:
-    """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss, and
-    `moved` when what is under way may go on after it was to be still.
+    """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss.
 
     `most` is how many of each tool are worth having ready.
     """
@@ -51,7 +50,6 @@ class Posts:
         logs: Path,
         most: Mapping[Tool, int],
         again: Callable[[Tool], None],
-        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._executable = executable
         self._preload = tuple(preload)
@@ -59,7 +57,6 @@ class Posts:
         self._most = most
         self._large_pages = LargePages(logs)
         self._again = again
-        self._moved_on = moved
         self._changed = threading.Condition()
         self._held = False
         self._announced = False
@@ -79,11 +76,6 @@ class Posts:
     def active(self) -> int:
         """Audits under way, each tool's counted."""
         return self._active
-
-    @property
-    def still(self) -> bool:
-        """Whether what is under way is to stand still, or was told to."""
-        return self._stopped
 
     def clock(self) -> float:
         """Seconds so far in which the tools were not held still."""
@@ -209,7 +201,6 @@ class Posts:
         for post in self._all:
             post.zygote.release()
         self._stand(False)
-        self._moved_on()
 
     def _stand(self, still: bool) -> None:
         """Note that what is under way stands still from now on, or goes on."""

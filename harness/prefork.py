@@ -1,9 +1,9 @@
 """Contestants begun ahead: forked, sandboxed and with their device open before their turn comes.
 
-Trusted side. Imports `door`, `guest`, `messages` and `sandbox`. One begun ahead is for one purpose of one known task,
-with the very policy and log that it would get in its turn, and no code of any submission is in it before it is taken. A
-thread begins one after another and leaves each stopped; while something is timed, the one that is at it is stopped in
-the middle (`hold`). It is no more than a head start: where there is none, or it is not sound any more, `take` starts a
+Trusted side. Imports `guest`, `messages` and `sandbox`. One begun ahead is for one purpose of one known task, with the
+very policy and log that it would get in its turn, and no code of any submission is in it before it is taken. A thread
+begins one after another and leaves each stopped; while something is timed, the one that is at it is stopped in the
+middle (`hold`). It is no more than a head start: where there is none, or it is not sound any more, `take` starts a
 contestant on the spot.
 """
 
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from harness.door import Door
 from harness.guest import Guest, GuestFailed
 from harness.messages import Open
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
@@ -64,11 +63,10 @@ class _Begun:
 class Prefork:
     """Begins contestants of one zygote ahead. A context manager; used by one thread, beside its own.
 
-    Only behind full walls: a submission runs while another's contestant waits. They go first at the `door`.
+    Only behind full walls: a submission runs while another's contestant waits.
     """
 
-    def __init__(self, zygote: Zygote, opening: Open, *, memory_limit_bytes: int, door: Door | None = None) -> None:
-        self._door = door or Door()
+    def __init__(self, zygote: Zygote, opening: Open, *, memory_limit_bytes: int) -> None:
         self._zygote = zygote
         self._opening = opening
         self._memory_limit_bytes = memory_limit_bytes
@@ -226,8 +224,7 @@ class Prefork:
                     self._changed.notify_all()
                     if self._held:
                         guest.hold()
-                with self._door.first(stands=lambda: self._held):
-                    guest.open(self._opening, OPEN_LIMIT_S)
+                guest.open(self._opening, OPEN_LIMIT_S)
                 return guest
             self._unwalled = True
         except (GuestFailed, StopError):

@@ -72,12 +72,7 @@ class Referee:
         # of a generator of numbers, and with it every input to come.
         self._secret = random.SystemRandom()
         self._auditor = auditor
-        self._prefork = Prefork(
-            zygote,
-            open_request(config),
-            memory_limit_bytes=config.memory_limit_bytes,
-            door=None if auditor is None else auditor.door,
-        )
+        self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
         self._standby = Standby(self._trusted_guest)
         self._hush = Hush(auditor, config.device_index, self._prefork)
         self.at_hand = AtHand(

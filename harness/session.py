@@ -78,8 +78,7 @@ class Session(Verification):
         if self._known is not None:
             reserve(self._bench, range(self._known.quiet.nonstop_sets))
         lanes = self._known.quiet.empty_calls if self._known is not None and self._task.timed else {}
-        with self._terms.hush.going_first():
-            self._timed("load", functools.partial(self._load, empty=bool(lanes)))
+        self._timed("load", functools.partial(self._load, empty=bool(lanes)))
         self._compare(lanes)
         try:
             failure = self._timed("verify", self._right)

@@ -6,7 +6,6 @@ import pytest
 
 from harness import hush
 from harness.contention import Look
-from harness.door import Door
 from harness.hush import GO_ON_S, Hush
 
 
@@ -19,7 +18,6 @@ class Tools:
     def __init__(self, looks: int, *, ends_after: int | None = None) -> None:
         self.looks = looks
         self.told: list[str] = []
-        self.door = Door()
         self._ends_after = ends_after
 
     def hold(self) -> bool:
@@ -159,19 +157,3 @@ def test_contestants_go_on_being_begun_while_silence_is_announced(
     with silence.held():
         assert ahead.told == ["hold"]
     assert ahead.told == ["hold", "release"]
-
-
-def test_no_audit_opens_a_context_while_who_is_judged_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.door.LOOK_S", 0.05)
-    tools = Tools(0)
-
-    def enters(looks: int) -> bool:
-        left = iter(range(looks))
-        with tools.door.in_turn(lambda: next(left, None) is None) as entered:
-            return entered
-
-    with Hush(tools, 0).going_first():  # type: ignore[arg-type]
-        assert not enters(3)
-    assert enters(3)
-    with Hush(None, 0).going_first():
-        assert enters(3)

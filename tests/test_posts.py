@@ -121,28 +121,6 @@ def test_what_is_let_go_on_in_a_silence_lets_no_other_begin(posts: Posts) -> Non
     assert posts.active == 0
 
 
-def test_who_waits_to_go_on_is_told_when_it_may(tmp_path: Path) -> None:
-    told: list[bool] = []
-    posts = Posts(
-        "no tool",
-        preload=(),
-        logs=tmp_path,
-        most=dict.fromkeys(Tool, 1),
-        again=lambda tool: None,
-        moved=lambda: told.append(posts.still),
-    )
-    posts.announce()
-    assert posts.still
-    posts.withdraw()
-    assert told == [False]
-    posts.hold()
-    assert posts.still
-    posts.loosen()
-    posts.hold()
-    posts.release()
-    assert told == [False] * 3
-
-
 def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: Posts) -> None:
     with under_way(posts) as first:
         assert posts.hold()

@@ -17,7 +17,6 @@ import pytest
 from harness.bench import Bench
 from harness.build import default_root
 from harness.devices import Device, open_device
-from harness.door import Door
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
@@ -292,42 +291,6 @@ def test_one_under_way_is_stopped_in_silence_and_goes_on_where_it_is_needed(
         assert not later.log_path.exists()
         with prefork.take(head, policy) as guest:
             assert guest.opened_s is not None
-
-
-def test_audits_open_nothing_meanwhile_but_while_it_stands_still(
-    zygote: Zygote, opening: Open, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a silence that waits for an audit's end, and holds what is under way here, would wait for ever."""
-    answered, answers = threading.Event(), threading.Event()
-    usual = Guest.open
-
-    def late(guest: Guest, request: Open, timeout_s: float) -> None:
-        usual(guest, request, timeout_s)
-        answered.set()
-        assert answers.wait(WAIT_S)
-
-    monkeypatch.setattr(Guest, "open", late)
-    door, head, entered = Door(), Head(tmp_path / "log"), threading.Event()
-
-    def audit() -> None:
-        with door.in_turn():
-            entered.set()
-
-    with Prefork(zygote, opening, memory_limit_bytes=LIMIT_BYTES, door=door) as prefork:
-        prefork.begin(head, policy)
-        assert answered.wait(WAIT_S)
-        audits = threading.Thread(target=audit, daemon=True)
-        audits.start()
-        assert not entered.wait(0.3)
-        prefork.hold()
-        assert entered.wait(WAIT_S)
-        prefork.release()
-        entered.clear()
-        audits = threading.Thread(target=audit, daemon=True)
-        audits.start()
-        assert not entered.wait(0.3)
-        answers.set()
-        assert entered.wait(WAIT_S)
 
 
 def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
