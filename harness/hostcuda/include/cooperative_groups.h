@@ -7,7 +7,11 @@ namespace cooperative_groups {
 
 struct thread_block {
     static void sync(HOSTCUDA_LINE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line); }
+    // Nobody may pass the wait before all have arrived; that nobody passes the arrival either is one of the orders allowed.
+    struct arrival_token {};
+    arrival_token barrier_arrive() const { return {}; }
     void barrier_wait(HOSTCUDA_LINE) const { sync(line); }
+    void barrier_wait(arrival_token&&, HOSTCUDA_LINE) const { sync(line); }
     static unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
     static unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
     static unsigned num_threads() { return size(); }
@@ -17,10 +21,17 @@ struct thread_block {
     static dim3 dim_threads() { return blockDim; }
 };
 inline thread_block this_thread_block() { return {}; }
+template <unsigned Threads = 1024> struct block_tile_memory {
+    unsigned long long place[Threads / 32 + 1];
+};
+template <unsigned Threads> inline thread_block this_thread_block(block_tile_memory<Threads>&) { return {}; }
 
 struct grid_group {
     static bool is_valid() { return true; }
     static void sync(HOSTCUDA_LINE) { hostcuda::grid_barrier(line); }
+    struct arrival_token {};
+    arrival_token barrier_arrive() const { return {}; }
+    void barrier_wait(arrival_token&&, HOSTCUDA_LINE) const { sync(line); }
     static unsigned long long block_rank() { return blockIdx.x + static_cast<unsigned long long>(gridDim.x) * (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z); }
     static unsigned long long num_blocks() { return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z; }
     static unsigned long long thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
@@ -63,10 +74,11 @@ struct lanes_group {
 };
 
 template <unsigned Size, class Parent = void> struct thread_block_tile : lanes_group {
-    static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0, "tiles have 1, 2, 4, 8, 16 or 32 threads here");
+    static_assert(Size >= 1 && (Size & (Size - 1)) == 0, "the size of a tile is a power of two");
     thread_block_tile() {
+        if (Size > 32) hostcuda::not_emulated("cooperative groups: tiles of more than 32 threads");
         const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), first = lane & ~(Size - 1);
-        mask = Size == 32 ? 0xffffffffu : ((1u << (Size & 31u)) - 1u) << first;
+        mask = Size >= 32 ? 0xffffffffu : ((1u << (Size & 31u)) - 1u) << first;
         rank = lane - first;
         count = Size;
     }
@@ -77,7 +89,11 @@ template <unsigned Size, class Parent = void> struct thread_block_tile : lanes_g
     unsigned meta_group_size() const { return (thread_block::size() + Size - 1) / Size; }
 };
 struct coalesced_group : lanes_group {
-    explicit coalesced_group(unsigned lanes) {
+    unsigned meta_rank = 0;
+    unsigned meta_size = 1;
+    unsigned meta_group_rank() const { return meta_rank; }
+    unsigned meta_group_size() const { return meta_size; }
+    explicit coalesced_group(unsigned lanes, unsigned place = 0, unsigned groups = 1) : meta_rank(place), meta_size(groups) {
         mask = lanes;
         count = static_cast<unsigned>(__builtin_popcount(lanes));
         rank = static_cast<unsigned>(__builtin_popcount(lanes & ((1u << hostcuda::lane_id()) - 1u)));
@@ -92,6 +108,15 @@ inline lanes_group tiled_partition(const thread_block&, unsigned size) {
     group.rank = lane - first, group.count = size;
     return group;
 }
+
+// Groups of `size` members in rank order; the last has what is left.
+inline coalesced_group tiled_partition(const coalesced_group& parent, unsigned size) {
+    const unsigned place = parent.rank / size;
+    unsigned mask = 0;
+    for (unsigned r = place * size; r < parent.count && r < (place + 1) * size; ++r) mask |= 1u << parent.lane_of_rank(r);
+    return coalesced_group(mask, place, (parent.count + size - 1) / size);
+}
+inline thread_block_tile<1> this_thread() { return {}; }
 
 // Any group, its kind known at run time.
 struct thread_group {
@@ -117,7 +142,31 @@ inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
 }
 template <class G> inline coalesced_group binary_partition(const G& group, bool predicate, HOSTCUDA_LINE) {
     const unsigned yes = __ballot_sync(group.mask, predicate, line);
-    return coalesced_group(predicate ? yes : group.mask & ~yes);
+    if (yes == 0 || yes == group.mask) return coalesced_group(group.mask);
+    return coalesced_group(predicate ? yes : group.mask & ~yes, predicate ? 1 : 0, 2);
+}
+// One group for each value of `label`, in the order in which the values first occur.
+template <class G, class L> inline coalesced_group labeled_partition(const G& group, L label, HOSTCUDA_LINE) {
+    const unsigned same = __match_any_sync(group.mask, label, line);
+    const unsigned firsts = __ballot_sync(group.mask, __builtin_ctz(same) == hostcuda::lane_id(), line);
+    const unsigned before = firsts & ((1u << __builtin_ctz(same)) - 1u);
+    return coalesced_group(same, static_cast<unsigned>(__builtin_popcount(before)), static_cast<unsigned>(__builtin_popcount(firsts)));
+}
+template <class G> inline auto thread_rank(const G& group) { return group.thread_rank(); }
+template <class G> inline auto group_size(const G& group) { return group.size(); }
+
+// One thread of the group calls `work`: rank 0, of which CUDA promises nothing.
+template <class G, class F, class... A> inline void invoke_one(const G& group, F&& work, A&&... arguments) {
+    if (group.thread_rank() == 0) static_cast<F&&>(work)(static_cast<A&&>(arguments)...);
+}
+template <class F, class... A, class R = std::remove_cv_t<std::remove_reference_t<std::invoke_result_t<F, A...>>>>
+inline R invoke_one_broadcast(const lanes_group& group, F&& work, A&&... arguments) {
+    union {
+        R result;
+        char raw[sizeof(R)] = {};
+    };
+    if (group.thread_rank() == 0) result = static_cast<F&&>(work)(static_cast<A&&>(arguments)...);
+    return group.shfl(result, 0);
 }
 template <class G> inline void sync(const G& group, HOSTCUDA_LINE) { group.sync(line); }
 inline void sync(const thread_block&, HOSTCUDA_LINE) { thread_block::sync(line); }

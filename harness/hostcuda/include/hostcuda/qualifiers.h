@@ -17,5 +17,7 @@
 #define __cluster_dims__(...)
 #define __maxnreg__(...)
 #define __nv_pure__
+#define __builtin_assume(...) ((void)0)
+#define __assume(...) ((void)0)
 #define CUDART_CB
 #define CUDARTAPI
