@@ -197,20 +197,28 @@ template <class F> inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* gr
     *grid = per * 132;
     return error;
 }
+template <class F, class S> inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block, F* kernel, S shared_bytes, int limit = 0) {
+    int at_most = limit > 0 && limit < 1024 ? limit : 1024;
+    for (*block = at_most; *block > 32; *block -= 32) {
+        int per = 0;
+        if (hostcuda::occupancy(&per, *block, shared_bytes(*block)) == cudaSuccess && per > 0) break;
+    }
+    return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, shared_bytes(*block), *block);
+}
 template <class T> inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t n, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
-    return hostcuda::copy_symbol(const_cast<char*>(reinterpret_cast<const char*>(&symbol)) + offset, from, n, offset, sizeof(T));
+    return hostcuda::copy_symbol(const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol)) + offset, from, n, offset, sizeof(T));
 }
 template <class T> inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
     return cudaMemcpyToSymbol(symbol, from, n, offset, kind);
 }
 template <class T> inline cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    return hostcuda::copy_symbol(to, reinterpret_cast<const char*>(&symbol) + offset, n, offset, sizeof(T));
+    return hostcuda::copy_symbol(to, const_cast<const char*>(reinterpret_cast<const volatile char*>(&symbol)) + offset, n, offset, sizeof(T));
 }
 template <class T> inline cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
     return cudaMemcpyFromSymbol(to, symbol, n, offset, kind);
 }
 template <class T> inline cudaError_t cudaGetSymbolAddress(void** p, const T& symbol) {
-    *p = const_cast<char*>(reinterpret_cast<const char*>(&symbol));
+    *p = const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol));
     return cudaSuccess;
 }
 template <class T> inline cudaError_t cudaGetSymbolSize(size_t* n, const T&) { *n = sizeof(T); return cudaSuccess; }

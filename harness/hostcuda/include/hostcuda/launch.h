@@ -76,7 +76,7 @@ struct KernelRegistration {
     KernelRegistration(const void* kernel, int max_threads) { register_kernel(kernel, max_threads); }
 };
 struct SymbolRegistration {
-    SymbolRegistration(const void* address, std::size_t bytes, const char* name) { register_symbol(address, bytes, name); }
+    SymbolRegistration(const volatile void* address, std::size_t bytes, const char* name) { register_symbol(const_cast<const void*>(address), bytes, name); }
 };
 
 }  // namespace hostcuda
