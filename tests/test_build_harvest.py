@@ -338,6 +338,20 @@ def test_a_fault_that_the_pretence_may_have_caused_is_not_blamed(run: Harvester,
     assert run(FAULTS_OF_THE_PRETENCE[name]).failure is None
 
 
+def test_a_registration_that_only_a_second_import_fails_at_is_not_blamed(run: Harvester) -> None:
+    body = f"""
+    ext = {EXT}
+    library = torch.library.Library("registered_once", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: x, "CUDA")
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            return torch.ops.registered_once.f(x)
+    """
+    found = run(body)
+    assert (names(found), found.failure) == (["ext"], None)
+
+
 # -- extensions that do not build ------------------------------------------------------------------------------
 
 

@@ -6,7 +6,8 @@ process that dies, hangs or is killed loses nothing it had found.
 
 Decision: what is blamed on the solution here is only what can't be anything else's fault: before its first line
 runs (a syntax error), or before it has met the make-believe GPU or an extension that is not built, and then no
-exception that speaks of a GPU. Everything
+exception that speaks of a GPU, and only the first time the file runs: where it is run again with values, a process-wide
+registration (`torch.library.Library(..., "DEF")`) fails because the first run made it. Everything
 else ends the harvest quietly, and the contestant finds out on the real device (pinned by
 `test_a_fault_that_the_pretence_may_have_caused_is_not_blamed`).
 
@@ -107,7 +108,7 @@ class _Harvest:
                 sys.stderr.write("".join(traceback.format_exception(error)))
                 if (refused := _cause(error, _Refused)) is not None:
                     return _refused_failure(refused)
-                if not self._pretence.touched and not _about_gpu(error):
+                if kind == kinds[0] and not self._pretence.touched and not _about_gpu(error):
                     return self._blame(error)
                 self.notes.append(one_line(f"harvest ({kind}) stopped in {self._phase}: {error!r}", limit=300))
         return None
