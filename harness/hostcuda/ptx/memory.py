@@ -57,8 +57,13 @@ def _store(call: Call) -> str:
     values = ", ".join(call.value(name, kind) for name in source)
     if count == 1:
         function = "store_strong" if strong else "store"
-        return f"::hostcuda::ptx::{function}<{ctype}>({call.address(0, space)}, {values});"
+        return f"{_fence(call)}::hostcuda::ptx::{function}<{ctype}>({call.address(0, space)}, {values});"
     return f"::hostcuda::ptx::store_vector<{ctype}, {count}>({call.address(0, space)}, {{{{{values}}}}});"
+
+
+def _fence(call: Call) -> str:
+    """What an access that releases does before it: as a fence and a relaxed one behind it."""
+    return "::hostcuda::fence(); " if {"release", "acq_rel"} & set(call.parts) else ""
 
 
 @emits("prefetch", "prefetchu", "applypriority", "discard")
@@ -140,8 +145,8 @@ def _atomic(call: Call) -> str:
         values.append(f"static_cast<{ctype}>({call.value(where + 2, kind)})")
     expression = f"{_ATOMICS[operation]}(reinterpret_cast<{ctype}*>({pointer}), {', '.join(values)})"
     if not is_atom:
-        return f"(void){expression};"
-    return call.store(0, expression)
+        return f"{_fence(call)}(void){expression};"
+    return _fence(call) + call.store(0, expression)
 
 
 # ---- asynchronous copies

@@ -127,7 +127,6 @@ int barrier(int predicate, BarrierAnswer answer, int line) {
     thread.state = ThreadState::at_barrier;
     thread.line = line;
     thread.kind = "__syncthreads()";
-    thread.polls = 0;
     if (block.barrier_arrived == block.live) release_barrier(worker, block, &thread);
     else suspend(worker);
     switch (answer) {

@@ -239,8 +239,8 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
         }
         if (writes) c.atomic = me;
     }
+    poll(worker);  // first: whoever has its turn meanwhile may release what is about to be read
     if (!shared) synchronize_through(worker, address, reads, writes);
-    poll(worker);
 }
 
 template <unsigned bytes, bool write>
@@ -259,7 +259,9 @@ void check_volatile(void* p, std::uintptr_t site) {
         if (region == nullptr || region->kind == RegionKind::image) return;
         Cell* cells = region_cells(*region);
         if (write && cells != nullptr && bytes >= (1u << region->granule_shift)) cells[(address - region->base) >> region->granule_shift].atomic = with_site(worker.me, site);
+        if (!write) poll(worker);  // first: whoever has its turn meanwhile may release what is about to be read
         synchronize_through(worker, address, !write, write);
+        return;
     }
     if (!write) poll(worker);
 }

@@ -30,7 +30,25 @@ void merge(std::vector<Knowledge>& into, const std::vector<Knowledge>& from) {
         else if (k.thread != from[i].thread) k.thread = -2;
         k.barrier_limit = std::max(k.barrier_limit, from[i].barrier_limit);
         k.own_limit = std::max(k.own_limit, from[i].own_limit);
+        if (k.warp == -1) k.warp = from[i].warp;
+        else if (k.warp != from[i].warp) k.warp = -2;
+        k.warp_limit = std::max(k.warp_limit, from[i].warp_limit);
     }
+}
+
+// Records of a thread's warp below this happened before it met all of them the last time; 0 where it never did.
+Record met_by_warp(const Block& block, const Thread& thread) {
+    const std::uint32_t tick = block.warps[thread.linear / warp_lanes].sync_tick;
+    if (tick == 0 || tick / ticks_a_serial >= block.serials.size()) return 0;
+    const Record serial = block.serials[tick / ticks_a_serial];
+    return (serial << record_serial_shift) + (Record{tick % ticks_a_serial + 1} << record_tick_shift);
+}
+
+// Of its own block only the thread that looked has learned; the others do at a barrier.
+void learn_of_own_block(Thread& thread, const std::vector<Knowledge>& known, std::uint32_t block) {
+    if (block >= known.size() || known[block].thread == -1) return;
+    thread.learned_of = thread.learned_of == -1 || thread.learned_of == known[block].thread ? known[block].thread : -2;
+    thread.learned = std::max(thread.learned, known[block].own_limit);
 }
 
 }  // namespace
@@ -47,14 +65,18 @@ void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, 
     if (sync_launch != worker.launch) sync_points.clear(), sync_count = 0, sync_launch = worker.launch;
     if (acquires) {
         auto found = sync_points.find(address);
-        if (found != sync_points.end()) merge(block.known, found->second.known);
+        if (found != sync_points.end()) {
+            merge(block.known, found->second.known);
+            learn_of_own_block(thread, found->second.known, block.linear);
+        }
     }
     if (releases) {
         SyncPoint& point = sync_points[address];
         merge(point.known, block.known);
         if (point.known.size() < worker.launch->blocks) point.known.resize(worker.launch->blocks);
         std::vector<Knowledge> mine(block.linear + 1);
-        mine[block.linear] = {worker.barrier_limit, worker.me + (Record{1} << record_tick_shift), static_cast<std::int32_t>(thread.linear)};
+        mine[block.linear] = {worker.barrier_limit, worker.me + (Record{1} << record_tick_shift), static_cast<std::int32_t>(thread.linear),
+                              met_by_warp(block, thread), static_cast<std::int32_t>(thread.linear / warp_lanes)};
         merge(point.known, mine);
         sync_count = sync_points.size();
         advance(block, thread, ++block.tick);
@@ -71,6 +93,8 @@ bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
     const std::uint32_t thread = thread_of(record);
     if (place != block.serials.end() && *place == serial) {
         if (thread == worker.thread->linear || record < worker.barrier_limit) return true;
+        const Thread& own = *worker.thread;
+        if (record < own.learned && (own.learned_of == -2 || own.learned_of == static_cast<std::int32_t>(thread))) return true;
         if (thread / warp_lanes != worker.thread->linear / warp_lanes) return false;
         const Warp& warp = block.warps[thread / warp_lanes];
         const std::uint32_t tick = static_cast<std::uint32_t>(place - block.serials.begin()) * ticks_a_serial + tick_of(record);
@@ -81,7 +105,9 @@ bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
     const std::uint32_t owner = serial_owner(serial);
     if (owner >= block.known.size()) return false;
     const Knowledge& k = block.known[owner];
-    return record < k.barrier_limit || ((k.thread == -2 || k.thread == static_cast<std::int32_t>(thread)) && record < k.own_limit);
+    const bool own = k.thread == -2 || k.thread == static_cast<std::int32_t>(thread);
+    const bool met = k.warp == -2 || k.warp == static_cast<std::int32_t>(thread / warp_lanes);
+    return record < k.barrier_limit || (own && record < k.own_limit) || (met && record < k.warp_limit);
 }
 
 }  // namespace hostcuda

@@ -28,6 +28,7 @@ namespace {
 
 constexpr std::size_t stack_bytes = 128 * 1024;
 constexpr std::uint32_t polls_a_turn = 256;       // atomics and volatile reads between two yields
+constexpr std::uint32_t turns_a_thread = 4;       // then none of those that can run seems to get on: other blocks have their turn
 constexpr std::uint32_t inline_launch_threads = 2048;
 constexpr std::size_t most_spinning_blocks = 64;
 
@@ -117,6 +118,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
     block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
     block.grid_waiting = 0, block.grid_generation = 0;
     block.waits_for_grid = block.spinning = false;
+    block.turns = 0;
     take_serial(block);
     const Record record = (Record{block.serials[0]} << record_serial_shift) | (Record{1} << record_tick_shift);
     const Dim3& shape = grid.request.block;
@@ -129,6 +131,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.record = record | (Record{i} << record_thread_shift);
         thread.state = ThreadState::unstarted;
         thread.fenced = false;
+        thread.learned = 0, thread.learned_of = -1;
         thread.polls = 0;
         thread.doubt = 0;
         thread.copies.reset();
@@ -369,12 +372,14 @@ void poll(Worker& worker) {
         return;
     }
     Thread* next = nullptr;
-    if (&block.threads[block.ready[block.ready_head]] != &thread && pop_ready(block, next)) {
+    const std::uint32_t can_run = (block.ready_tail + max_block_threads + 1 - block.ready_head) % (max_block_threads + 1);
+    if (can_run > 1 && ++block.turns < turns_a_thread * can_run && pop_ready(block, next)) {
         activate(worker, *next);
         fiber_switch(*self, *next->fiber);
         return;
     }
-    block.spinning = true;  // nobody else of this block can run: other blocks may have what it waits for
+    block.turns = 0;
+    block.spinning = true;  // nobody of this block gets on: other blocks may have what it waits for
     fiber_switch(*self, worker.main);
 }
 

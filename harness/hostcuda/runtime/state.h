@@ -71,7 +71,9 @@ struct Thread {
     Record record = 0;               // serial, tick and thread, ready to be completed with a site
     ThreadState state = ThreadState::unstarted;
     bool fenced = false;
-    std::uint32_t polls = 0;
+    Record learned = 0;              // what threads of its own block did below this happened before: learned through fences and atomics
+    std::int32_t learned_of = -1;    // of which of them; -2 any
+    std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
     int line = 0;                    // where it waits
     const char* kind = nullptr;      // for what
     unsigned mask = 0;
@@ -123,6 +125,8 @@ struct Knowledge {                   // what a block learned of another through 
     Record barrier_limit = 0;        // its records below this happened before
     Record own_limit = 0;            // and below this, those of one thread
     std::int32_t thread = -1;        // which; -2 any
+    Record warp_limit = 0;           // and below this, those of one warp: whoever told met the others of its warp there
+    std::int32_t warp = -1;          // which; -2 any
 };
 
 struct Block {
@@ -144,6 +148,7 @@ struct Block {
     std::uint32_t grid_generation = 0;
     bool waits_for_grid = false;
     bool spinning = false;
+    std::uint32_t turns = 0;         // in which its threads gave way to each other since it did to other blocks
     Arena arena;
     std::uint32_t tick = 0, barrier_tick = 0;
     std::vector<std::uint32_t> serials;

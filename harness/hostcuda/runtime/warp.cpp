@@ -178,7 +178,6 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
     thread.take = take;
     thread.source = source;
     thread.state = ThreadState::at_warp;
-    thread.polls = 0;
     if (c.arrived == (mask & ~warp.exited)) {
         complete(block, number, c, &thread);
         refresh_records(worker);
