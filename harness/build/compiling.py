@@ -132,9 +132,8 @@ class Compiler:
                 return None
             symbol = undefined_symbol(ended.load_error or "")
             if symbol is not None and any(f"({symbol})" in lack for lack in diagnostics.not_emulated):
-                return _not_emulated(
-                    spec, diagnostics
-                )  # declared by the source itself, and held by a library of CUDA's
+                # Declared by the source itself, and held by a library of CUDA's.
+                return _not_emulated(spec, diagnostics)
             return Tried(spec, error=CompilerError(tool="loader", message=message))
         report = ended.report
         if ended.late:
