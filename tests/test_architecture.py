@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import glob
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -236,3 +238,12 @@ def test_help_and_reports_do_not_wait_for_torch() -> None:
     code = "import sys, harness.cli; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "False"
+
+
+def test_whatever_the_package_reads_is_installed_with_it() -> None:
+    """Headers of the standard library's kind have no suffix that a pattern could go by."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["harness"]
+    installed = {name for pattern in patterns for name in glob.glob(pattern, root_dir=PACKAGE, recursive=True)}
+    held = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*") if path.is_file()}
+    lacking = {name for name in held - installed if not name.endswith((".py", ".pyc", "include/hostcuda/README.md"))}
+    assert not lacking, f"pyproject.toml, package-data: {sorted(lacking)}"
