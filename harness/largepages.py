@@ -20,6 +20,10 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 BUILD_LIMIT_S = 60.0
 """It takes 0.2 s."""
 
+_FLAGS = ("-shared", "-fPIC", "-O2", "-std=c++17", "-fno-exceptions", "-fno-threadsafe-statics", "-Wl,--as-needed")
+"""So that nothing of the compiler's C++ library is needed: it would be loaded before an interpreter's own, which may be
+newer."""
+
 
 class LargePages:
     """The library to preload, built in `folder` when it is first asked for. Safe for threads."""
@@ -48,7 +52,7 @@ class LargePages:
 def _build(library: Path) -> bool:
     if (gxx := find_gxx()) is None:
         return False
-    command = [str(gxx), "-shared", "-fPIC", "-O2", "-std=c++17", "-o", str(library), str(SOURCE), "-ldl"]
+    command = [str(gxx), *_FLAGS, "-o", str(library), str(SOURCE), "-ldl"]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(command, capture_output=True, timeout=BUILD_LIMIT_S, check=False)
         return done.returncode == 0 and library.is_file()

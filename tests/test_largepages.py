@@ -68,6 +68,12 @@ class TestTheLibrary:
             assert said[name]["kind"] == usual[name]["kind"]
             assert said[name]["rss_kib"] == usual[name]["rss_kib"]
 
+    def test_no_library_comes_with_it_but_c_s(self, tmp_path: Path) -> None:
+        library = LargePages(tmp_path).variables(Tool.RACECHECK)["LD_PRELOAD"]
+        said = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, timeout=60, check=True).stdout
+        needed = {line.split("[")[1].split(".")[0] for line in said.splitlines() if "(NEEDED)" in line}
+        assert needed <= {"libc", "libdl"}
+
     def test_it_is_built_once_and_removed_in_the_end(self, tmp_path: Path) -> None:
         pages = LargePages(tmp_path)
         path = Path(pages.variables(Tool.RACECHECK)["LD_PRELOAD"])
