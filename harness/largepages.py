@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from harness.environment import find_gxx
 from harness.sanitizers import Tool
@@ -26,34 +27,37 @@ newer."""
 
 
 class LargePages:
-    """The library to preload, built in `folder` when it is first asked for. Safe for threads."""
+    """The library to preload, built when it is first asked for, in a folder of its own: auditors of several GPUs share
+    the folder of a run's logs. Safe for threads."""
 
-    def __init__(self, folder: Path) -> None:
-        self._library = folder / "_large_pages.so"
+    def __init__(self) -> None:
+        self._folder: TemporaryDirectory[str] | None = None
+        self._library: Path | None = None
         self._lock = threading.Lock()
-        self._built: bool | None = None
 
     def variables(self, tool: Tool) -> Mapping[str, str]:
         """What the environment of a zygote under `tool` is to say; nothing where it has no use for them, or there is
         no compiler."""
-        return {"LD_PRELOAD": str(self._library)} if tool is Tool.RACECHECK and self._is_built() else {}
+        if tool is not Tool.RACECHECK:
+            return {}
+        with self._lock:
+            if self._folder is None:
+                self._folder = TemporaryDirectory(prefix="harness-pages-", ignore_cleanup_errors=True)
+                self._library = _build(Path(self._folder.name) / "large_pages.so")
+        return {} if self._library is None else {"LD_PRELOAD": str(self._library)}
 
     def close(self) -> None:
-        """Remove the library. Those who have it loaded keep it."""
-        self._library.unlink(missing_ok=True)
-
-    def _is_built(self) -> bool:
-        with self._lock:
-            if self._built is None:
-                self._built = _build(self._library)
-            return self._built
+        """Remove the library. Those who have it loaded keep it. Idempotent."""
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
-def _build(library: Path) -> bool:
+def _build(library: Path) -> Path | None:
+    """`library`, built; None where that can't be."""
     if (gxx := find_gxx()) is None:
-        return False
+        return None
     command = [str(gxx), *_FLAGS, "-o", str(library), str(SOURCE), "-ldl"]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(command, capture_output=True, timeout=BUILD_LIMIT_S, check=False)
-        return done.returncode == 0 and library.is_file()
-    return False
+        return library if done.returncode == 0 and library.is_file() else None
+    return None

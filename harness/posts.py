@@ -55,7 +55,7 @@ class Posts:
         self._preload = tuple(preload)
         self._logs = logs
         self._most = most
-        self._large_pages = LargePages(logs)
+        self._large_pages = LargePages()
         self._again = again
         self._changed = threading.Condition()
         self._held = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,17 @@ def test_symbols_of_torchs_cuda_build_are_found_in_the_source() -> None:
         Lack(file="cuda.cu", line=2, construct="cuBLAS (getCurrentCUDABlasLtHandle)"),
         Lack(file="cuda.cu", line=1, construct="cuBLAS (cublasSgemm_v2)"),
     ]
+
+
+def test_what_the_header_of_cublas_declares_is_not_said_to_lack_and_what_it_does_not_is() -> None:
+    """The names are kept twice: in the header, and where a missing one is told from one that was not included."""
+    text = (INCLUDE / "cublas_v2.h").read_text()
+    real = text[text.index("#define HOSTCUDA_BLAS_REAL") : text.index("HOSTCUDA_BLAS_REAL(S, s, float)")]
+    text = text.replace(real, "".join(real.replace("##S##", s).replace("##s##", s.lower()) for s in "SD"))
+    declared = set(re.findall(r"\b(?:cublas[A-Z]\w+|CUBLAS_[A-Z0-9_]+)\b", text)) - {"cublasContext"}
+    assert {"cublasSgemm", "cublasDgeam", "cublasIdamin", "cublasGemmEx", "CUBLAS_OP_T", "cublasHandle_t"} <= declared
+    said = {name for name in declared if list(in_log(f"cuda.cu:3:4: error: '{name}' was not declared in this scope"))}
+    assert said == set()
+    for name in ("cublasCgemm", "cublasSgemm_64", "cublasSsymm", "cublasStbsv", "cublasSetSmCountTarget"):
+        assert name not in declared
+        assert list(in_log(f"cuda.cu:3:4: error: '{name}' was not declared in this scope"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,48 +54,59 @@ def mappings(environment: dict[str, str]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.fixture
+def pages() -> Iterator[LargePages]:
+    with closing(LargePages()) as held:
+        yield held
+
+
 @pytest.mark.skipif(find_gxx() is None, reason="no C++ compiler here")
 class TestTheLibrary:
-    def test_what_the_driver_maps_is_private_there_and_not_forked(self, tmp_path: Path) -> None:
-        said = mappings(dict(LargePages(tmp_path).variables(Tool.RACECHECK)))
+    def test_what_the_driver_maps_is_private_there_and_not_forked(self, pages: LargePages) -> None:
+        said = mappings(dict(pages.variables(Tool.RACECHECK)))
         for held in said["driver"].values():
             assert (held["at"], held["kind"], held["zero"]) == (0x202800000, "p", True)
             assert held["rss_kib"] >= 128 * 1024
             assert "dc" in held["flags"]
 
-    def test_all_else_is_as_without(self, tmp_path: Path) -> None:
-        said, usual = mappings(dict(LargePages(tmp_path).variables(Tool.RACECHECK))), mappings({})
+    def test_all_else_is_as_without(self, pages: LargePages) -> None:
+        said, usual = mappings(dict(pages.variables(Tool.RACECHECK))), mappings({})
         assert usual["driver"]["mmap"]["kind"] == "s"
         for name in ("small", "program", "private"):
             assert said[name]["kind"] == usual[name]["kind"]
             assert said[name]["rss_kib"] == usual[name]["rss_kib"]
 
-    def test_no_library_comes_with_it_but_c_s(self, tmp_path: Path) -> None:
-        library = LargePages(tmp_path).variables(Tool.RACECHECK)["LD_PRELOAD"]
+    def test_no_library_comes_with_it_but_c_s(self, pages: LargePages) -> None:
+        library = pages.variables(Tool.RACECHECK)["LD_PRELOAD"]
         said = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, timeout=60, check=True).stdout
         needed = {line.split("[")[1].split(".")[0] for line in said.splitlines() if "(NEEDED)" in line}
         assert needed <= {"libc", "libdl"}
 
-    def test_it_is_built_once_and_removed_in_the_end(self, tmp_path: Path) -> None:
-        pages = LargePages(tmp_path)
+    def test_it_is_built_once_and_removed_in_the_end(self, pages: LargePages) -> None:
         path = Path(pages.variables(Tool.RACECHECK)["LD_PRELOAD"])
         built = path.stat().st_mtime_ns
         assert pages.variables(Tool.RACECHECK) == {"LD_PRELOAD": str(path)}
         assert path.stat().st_mtime_ns == built
         pages.close()
-        pages.close()
-        assert not list(tmp_path.iterdir())
+        assert not path.parent.exists()
+
+    def test_the_end_of_one_auditor_takes_nothing_from_another(self, pages: LargePages) -> None:
+        """Those of several GPUs work side by side."""
+        path = Path(pages.variables(Tool.RACECHECK)["LD_PRELOAD"])
+        with closing(LargePages()) as others:
+            assert others.variables(Tool.RACECHECK) != pages.variables(Tool.RACECHECK)
+        assert path.is_file()
 
 
 @pytest.mark.parametrize("tool", [tool for tool in Tool if tool is not Tool.RACECHECK])
-def test_other_tools_have_no_use_for_it(tool: Tool, tmp_path: Path) -> None:
-    assert LargePages(tmp_path).variables(tool) == {}
-    assert not list(tmp_path.iterdir())
+def test_other_tools_have_no_use_for_it(tool: Tool, pages: LargePages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(largepages, "_build", lambda library: pytest.fail("nobody asked for it"))
+    assert pages.variables(tool) == {}
 
 
 @pytest.mark.parametrize("compiler", [None, Path("/bin/false"), Path("/no/such/compiler")])
 def test_without_a_compiler_that_works_racecheck_goes_without(
-    compiler: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compiler: Path | None, pages: LargePages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(largepages, "find_gxx", lambda: compiler)
-    assert LargePages(tmp_path).variables(Tool.RACECHECK) == {}
+    assert pages.variables(Tool.RACECHECK) == {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.environment import find_gxx
 from harness.posts import Posts
 from harness.sandbox import SandboxPolicy, freeze
 from harness.sandbox.limits import descendants
@@ -119,6 +120,18 @@ def test_what_is_let_go_on_in_a_silence_lets_no_other_begin(posts: Posts) -> Non
         assert second.begun.wait(SOON_S)
         second.end()
     assert posts.active == 0
+
+
+@pytest.mark.skipif(find_gxx() is None, reason="no C++ compiler here")
+def test_what_racecheck_watches_has_large_pages_and_nothing_else_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with watched(tmp_path, monkeypatch) as (_, children):
+        for tool, child in zip(TOOLS, children, strict=True):
+            assert child.pid is not None
+            maps = [Path(f"/proc/{pid}/maps").read_text() for pid in descendants(child.pid)]
+            assert maps
+            assert all(("large_pages.so" in text) is (tool is Tool.RACECHECK) for text in maps)
 
 
 def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: Posts) -> None:

@@ -71,7 +71,8 @@ _CUBLAS_THERE = (
     r"|syrk|trsm|geam|dgmm)"
     r"|I[sd]am(?:ax|in)|[SDH]gemm(?:Batched|StridedBatched)?|SgemmEx|Gemm(?:Batched|StridedBatched)?Ex)"
     r"|CUBLAS_(?:STATUS|OP|FILL_MODE|DIAG|SIDE|POINTER_MODE|ATOMICS|GEMM)_\w+|CUBLAS_COMPUTE_(?!\w*EMULATED)\w+"
-    r"|CUBLAS_(?:DEFAULT|PEDANTIC|TENSOR_OP|TF32_TENSOR_OP)_MATH|CUBLAS_VER\w*|getCurrentCUDABlasHandle"
+    r"|CUBLAS_(?:DEFAULT|PEDANTIC|TENSOR_OP|TF32_TENSOR_OP)_MATH"
+    r"|CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION|CUBLAS_VER\w*|getCurrentCUDABlasHandle"
 )
 """What `cublas_v2.h` and torch's header of contexts declare: who has not included them has an error of their own."""
 

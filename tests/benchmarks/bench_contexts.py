@@ -24,9 +24,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -359,9 +359,8 @@ def main() -> None:
         if given.out:
             given.out.write_text(document(title, about, rows, processes), encoding="utf-8")
 
-    with TemporaryDirectory() as folder:
-        large_pages = LargePages(Path(folder)).variables(Tool.RACECHECK)
-        for case in cases([gpu.uuid for gpu in gpus], sanitizer, large_pages):
+    with closing(LargePages()) as pages:
+        for case in cases([gpu.uuid for gpu in gpus], sanitizer, pages.variables(Tool.RACECHECK)):
             if given.only in case.title:
                 rows.append(measure(case))
                 write()
