@@ -56,5 +56,27 @@ void radix_passes(Buffers<const K, const V> in, Buffers<K, V> out, Buffers<K, V>
     }
 }
 
+
+// A sort of arrays by the two calls of the protocol. `each` is given a function that sorts the items from one number to another.
+template <bool Descending, class K, class V, class N, class Each>
+cudaError_t radix_sort(const char* part, void* storage, std::size_t& bytes, Buffers<const K, const V> in, Buffers<K, V> out, N count, int begin_bit,
+                       int end_bit, cudaStream_t stream, At at, Each each) {
+    constexpr std::size_t value_bytes = std::is_same_v<V, NullType> ? 0 : sizeof(V);
+    const auto items = static_cast<std::size_t>(count);
+    const std::size_t needed = room(items, sizeof(K)) + room(items, value_bytes);
+    return two_calls(storage, bytes, needed, part, stream, at, [=]() mutable {
+        void* left = storage;
+        Buffers<K, V> spare{placed<K>(left, items), nullptr};
+        if constexpr (value_bytes != 0) spare.values = placed<V>(left, items);
+        each([&](std::int64_t first, std::int64_t last) { radix_passes<Descending, K, V>(in, out, spare, first, last, begin_bit, end_bit); });
+    });
+}
+
+// What a sort between the arrays of double buffers leaves: the alternate ones are current, unless it was asked for its bytes alone.
+template <class... T> cudaError_t turned(cudaError_t error, const void* storage, DoubleBuffer<T>&... buffers) {
+    if (storage != nullptr && error == cudaSuccess) ((buffers.selector ^= 1), ...);
+    return error;
+}
+
 }  // namespace detail
 }  // namespace cub
