@@ -55,7 +55,9 @@ the rules are, in this order:
    at least, by the least W of three bursts. Who calls a forward that waits pays for that wait, too; code that pretends
    to wait can hide c' at most. That charges, and does not accuse. What does is the formula above with the tolerance
    `LAUNCHED`, in which the median claimed latency l, which is at least d, takes the place of d (launches that a flush
-   hides show here) for code that waits; code that fails where it is queued, or is wrong there, gets no such grant.
+   hides show here) for code that waits. Code that fails where it is queued, or is wrong there, gets no such grant, and
+   nothing is taken off: each of its calls counts for W / N at least (`whole`). Code that is right need not fail there,
+   and c' is no small part of a call of some ten microseconds.
    Where the reference can't be queued either (it waits, or has more launches than a queue holds), or the referee has no
    memory for it, that formula is all there is, and a liar may claim a long latency.
 
@@ -332,13 +334,15 @@ def judge_back_to_back(
     calibration: Calibration,
     tolerance: Tolerance,
     by_clock: bool = False,
+    whole: bool = False,
 ) -> BackToBackVerdict:
     """Rule 6 over bursts of `calls` calls each, of which the least unexplained one counts.
 
     `claimed_s` and `latency_s` are medians of claims a call; the latter is None where launches do not count.
     `calibration` is of trusted bursts of the same manner, their device times taken as nothing. `by_clock` is for
-    launched calls that could not be queued although the reference's could. Raises `ValueError` where the referee's own
-    numbers are impossible.
+    launched calls that could not be queued although the reference's could; `whole` says that nothing is taken off then,
+    because they failed or were wrong where they were queued. Raises `ValueError` where the referee's own numbers are
+    impossible.
     """
     if calls < 1 or not walls_s or not all(math.isfinite(wall_s) and wall_s > 0.0 for wall_s in walls_s):
         raise ValueError(f"a burst has at least one call and takes time: {calls} calls in {list(walls_s)} s")
@@ -350,7 +354,8 @@ def judge_back_to_back(
     )
     unexplained_s = at_most_s - explained_s
     accepted = unexplained_s <= allowed_s
-    granted_s = calibration.least_s if by_clock else calibration.per_call_s + allowed_s
+    taken_off_s = 0.0 if whole else calibration.least_s
+    granted_s = taken_off_s if by_clock else calibration.per_call_s + allowed_s
     at_least_s = max(0.0, at_most_s - granted_s)
     evidence = {
         "calls": calls,

@@ -261,6 +261,7 @@ class Nonstops:
                 claimed_s,
                 None if why is Why.FAILS else latency_s,
                 by_clock=why in (Why.WAITS, Why.FAILS) and self._known.quiet.queued_s is not None,
+                whole=why is Why.FAILS,
             )
         if verdict is None:
             return None
@@ -280,10 +281,16 @@ class Nonstops:
         )
 
     def _hold(
-        self, manner: Manner, claimed_s: float, latency_s: float | None, *, by_clock: bool = False
+        self,
+        manner: Manner,
+        claimed_s: float,
+        latency_s: float | None,
+        *,
+        by_clock: bool = False,
+        whole: bool = False,
     ) -> BackToBackVerdict | None:
         """Rule 6 of `claims` on bursts of this manner. Where all that the clock says counts, the least of all tries is
-        what it says."""
+        what it says; with `whole` nothing is taken off that."""
         calibration = self._known.nonstop.get(manner)
         if calibration is None:
             return None
@@ -305,6 +312,7 @@ class Nonstops:
                 calibration=calibration,
                 tolerance=QUEUED if manner is Manner.QUEUED else LAUNCHED,
                 by_clock=by_clock,
+                whole=whole,
             )
             if len(walls_s) >= TRIES or (verdict.charge_s == 0.0 and not by_clock):
                 return verdict

@@ -409,6 +409,21 @@ class TestRule6:
             assert (found.at_least_s == pytest.approx(counted_s, abs=0.1e-6)) is by_clock
             assert found.evidence["at_least_s"] == found.at_least_s
 
+    def test_nothing_is_taken_off_for_who_fails_where_it_is_queued(self) -> None:
+        """It claims a tenth of a call of 50 us; the clock says 95 us, of which 60 would be taken off else."""
+        for by_clock, whole, counted_s in ((True, True, 95e-6), (True, False, 35e-6)):
+            found = judge_back_to_back(
+                [16 * 95e-6, 16 * 99e-6],
+                calls=16,
+                claimed_s=5e-6,
+                latency_s=None,
+                calibration=Calibration(per_call_s=62e-6, spread_s=1e-6, bursts=2, least_s=60e-6),
+                tolerance=LAUNCHED,
+                by_clock=by_clock,
+                whole=whole,
+            )
+            assert found.at_least_s == pytest.approx(counted_s)
+
     def test_nobody_counts_for_less_than_nothing(self) -> None:
         found = judge_back_to_back(
             [4 * 10e-6],
@@ -552,6 +567,7 @@ class TestWhatIsNotQueued:
         assert held.unqueued
         assert held.verdict.by_clock
         assert held.verdict.evidence["latency_s"] is None
+        assert held.verdict.at_least_s == held.verdict.at_most_s, "what trusted code takes is not taken off"
 
     @pytest.mark.parametrize("text", [NO_MEMORY.text, WAITS.text])
     def test_what_the_contestant_says_is_never_taken_for_the_referee_s_reason(self, ask: Asked, text: str) -> None:
