@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.kernel_names import Owner, may_bring_kernels, own_kernel_names, owner_of
+from harness.kernel_names import (
+    Owner,
+    kept_symbol,
+    may_bring_kernels,
+    of_header_library,
+    own_kernel_names,
+    owner_of,
+)
 from harness.occupancy import Limits, occupancy
 
 MAX_ROWS = 64
@@ -72,7 +79,7 @@ class KernelRow:
         numbers = [min(max(int(size), 0), MAX_COUNT) for size in sizes]
         return cls(
             kind=kind,
-            symbol=symbol[:MAX_NAME],
+            symbol=kept_symbol(symbol),
             name=name[:MAX_NAME],
             grid=_bounded_triple(grid),
             block=_bounded_triple(block),
@@ -146,8 +153,9 @@ class CensusTaken:
 class Sources:
     """What is known of a solution's own kernels before it runs.
 
-    `built` maps linker symbols of its extensions' kernels to what ptxas said of them (`spill_stores_bytes`,
-    `spill_loads_bytes`, where all architectures have the same), `spelled` are the plain names of kernels in its file.
+    `built` maps linker symbols (`kept_symbol`) of its extensions' kernels to what ptxas said of them
+    (`spill_stores_bytes`, `spill_loads_bytes`, where all architectures have the same), `spelled` are the plain names of
+    kernels in its file.
     `extensions` says whether any extension was built, `may_bring` whether the file uses anything that kernels can be
     made with.
     """
@@ -173,7 +181,12 @@ class Sources:
     @property
     def has_kernels(self) -> bool:
         """Whether kernels of its own are there to be run."""
-        return bool(self.built or self.spelled)
+        return self.own_kernels > 0
+
+    @property
+    def own_kernels(self) -> int:
+        """How many there are. What its build made of a header library's kernels is not among them."""
+        return sum(not of_header_library(symbol) for symbol in self.built) or len(self.spelled)
 
 
 def _built(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -212,7 +225,7 @@ def conclude(claimed: Mapping[str, Any], sources: Sources) -> Concluded:
         "launches": sum(row.calls for row in rows if row.kind == "kernel"),
         "own_share": _share(owned, Owner.OWN, total_s),
         "library_share": _share(owned, Owner.LIBRARY, total_s),
-        "own_kernels": len(sources.built) or len(sources.spelled),
+        "own_kernels": sources.own_kernels,
         "complete": bool(claimed.get("complete", False)),
     }
     if lack:

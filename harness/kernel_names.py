@@ -7,11 +7,15 @@ label, never for a verdict.
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 MAX_SOURCE_CHARS = 4 * 2**20
+
+MAX_SYMBOL = 400
+"""Characters that are kept of a linker's symbol. Those of deep templates are longer, and may differ only at the end."""
 
 
 class Owner(StrEnum):
@@ -27,6 +31,9 @@ class Owner(StrEnum):
 
 HEADER_LIBRARIES = re.compile(r"^(?:[\w:<>, ]*? )?(?:at::|c10::|cub::|thrust::)")
 """Namespaces whose kernels are a library's even where the solution's own build made an instance of them."""
+
+_HEADER_SYMBOLS = re.compile(r"_ZN(?:2at|3c10|3cub|6thrust)\d")
+"""The same in symbols."""
 
 LIBRARIES: Mapping[str, re.Pattern[str]] = {
     "torch": re.compile(r"\bat::|\bc10::|\bat_cuda_detail::|^(?:void )?(?:torch|caffe2)::|\bpytorch_flash::"),
@@ -83,6 +90,20 @@ def own_kernel_names(source: str) -> frozenset[str]:
 def may_bring_kernels(source: str) -> bool:
     """Whether a solution's file spells out kernels, or uses what they can be made with: extensions, Triton, NVRTC."""
     return bool(own_kernel_names(source)) or _KERNEL_MAKERS.search(source[:MAX_SOURCE_CHARS]) is not None
+
+
+def kept_symbol(symbol: str) -> str:
+    """`symbol` itself up to `MAX_SYMBOL` characters; of a longer one its beginning and a digest of all of it, so that
+    two differ wherever the symbols do. Whoever compares symbols or writes them down takes them through this."""
+    if len(symbol) <= MAX_SYMBOL:
+        return symbol
+    digest = hashlib.sha256(symbol.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{symbol[: MAX_SYMBOL - len(digest) - 1]}#{digest}"
+
+
+def of_header_library(symbol: str) -> bool:
+    """Whether a symbol of a solution's own build is an instance of a header library's kernel (CUB, Thrust, torch)."""
+    return _HEADER_SYMBOLS.match(symbol) is not None
 
 
 def plain_name(name: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.build.diagnostics import kernel_resources
 from harness.census import (
     FALLS_BACK,
     LABELS,
@@ -24,7 +25,7 @@ from harness.census import (
     Sources,
     conclude,
 )
-from harness.kernel_names import Owner, may_bring_kernels, own_kernel_names, owner_of, plain_name
+from harness.kernel_names import MAX_SYMBOL, Owner, may_bring_kernels, own_kernel_names, owner_of, plain_name
 from harness.messages import MessageError, parse_reply
 from harness.occupancy import Limits
 
@@ -80,7 +81,7 @@ def library_row(total_s: float = 1e-3, name: str = ELEMENTWISE) -> KernelRow:
     return row("_ZN2at6native", name, total_s=total_s)
 
 
-BUILD = {
+BUILD: dict[str, Any] = {
     "modules": [{"name": "m"}],
     "kernels": [{"kernel": "matmul_tiled", "symbol": MATMUL, "spill_stores_bytes": 8, "spill_loads_bytes": 12}],
 }
@@ -164,6 +165,40 @@ def test_a_header_librarys_kernel_stays_the_librarys_in_an_own_build() -> None:
         Owner.LIBRARY,
         "cub",
     )
+
+
+def test_a_header_librarys_kernels_are_none_of_ones_own_to_fall_back_from() -> None:
+    """A solution that is all Thrust, and one that leaves its own kernel alone."""
+    symbol = "_ZN6thrust23THRUST_300001_SM_900_NS8cuda_cub4core6detail13_kernel_agentIfEEvv"
+    ran = row(symbol, "void thrust::cuda_cub::core::detail::_kernel_agent<float>()")
+    source = 'load_inline(name="m", cuda_sources="#include <thrust/reduce.h>")'
+    agent = {"kernel": "_kernel_agent", "symbol": symbol}
+    found = concluded(source, {**BUILD, "kernels": [agent]}, ran)
+    assert found.labels == (NO_CUSTOM_KERNEL, LIBRARY_ONLY)
+    assert found.evidence["own_kernels"] == 0
+    mine = {"kernel": "matmul_tiled", "symbol": MATMUL}
+    found = concluded(source, {**BUILD, "kernels": [agent, mine]}, ran)
+    assert found.labels == (NO_CUSTOM_KERNEL, LIBRARY_ONLY, FALLS_BACK)
+    assert found.evidence["own_kernels"] == 1
+
+
+def test_kernels_whose_symbols_are_long_are_told_apart_and_are_ones_own() -> None:
+    """As of deep templates: the compiler's report and the profiler's record of a launch name the same kernel."""
+    one, other = (f"_ZN3net7productI{'N3net4tileE' * 90}Li{width}EEEvPf" for width in (8, 9))
+    assert len(one) > 2 * MAX_SYMBOL
+    log = "".join(
+        f"ptxas info    : Compiling entry function '{symbol}' for 'sm_90a'\n"
+        f"ptxas info    : Used {registers} registers, used 1 barriers, 8 bytes spill stores, 4 bytes spill loads\n"
+        for symbol, registers in ((one, 168), (other, 40))
+    )
+    kernels = kernel_resources(log)
+    assert [(kernel.kernel, kernel.registers) for kernel in kernels] == [("product", 168), ("product", 40)]
+    build = {**BUILD, "kernels": [kernel.to_json() for kernel in kernels]}
+    values = ("kernel", other, "void net::product<net::tile, ...>(float*)", (8, 1, 1), (256, 1, 1), 40, 0, 0, 0)
+    found = concluded("load_inline()", build, KernelRow.of(*values, calls=1, total_s=1e-3))
+    assert found.labels == ()
+    assert found.evidence["kernels"][0]["owner"] == "own"
+    assert found.evidence["own_kernels"] == 2
 
 
 def test_what_several_architectures_spill_is_told_where_they_agree() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.kernel_names import kept_symbol
+
 MAX_LOG_CHARS = 4 * 2**20
 MAX_KERNELS = 256
 _MAX_MESSAGE = 400
@@ -215,7 +217,7 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
     for match in _COMPILING.finditer(log[:MAX_LOG_CHARS]):
         if len(found) >= MAX_KERNELS:
             break
-        symbol, arch = match["symbol"][:_MAX_MESSAGE], match["arch"]
+        symbol, arch = kept_symbol(match["symbol"]), match["arch"]
         block = match["block"]
 
         def number(pattern: str, text: str = block) -> int:
@@ -223,7 +225,7 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
             return int(hit[1][:9]) if hit else 0
 
         found[symbol, arch] = KernelResources(
-            kernel=kernel_name(symbol),
+            kernel=kernel_name(match["symbol"])[:_MAX_MESSAGE],
             symbol=symbol,
             arch=arch,
             registers=number(r"Used (\d+) registers"),
