@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -358,6 +358,9 @@ class Record:
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise ValueError(f"unknown keys in a record: {', '.join(unknown)}")
+        needed = {item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING}
+        if lacking := sorted(needed - set(value)):
+            raise ValueError(f"not a record: it has no {', '.join(f'`{name}`' for name in lacking)}")
         held = dict(value)
         for name, (kinds, wanted) in _FORMS.items():
             if name in held and not isinstance(held[name], kinds):
@@ -369,5 +372,5 @@ class Record:
             held["status"] = Status(held["status"])
             held["labels"] = tuple(held.get("labels", ()))
             return cls(**held)
-        except (KeyError, TypeError) as error:
+        except TypeError as error:
             raise ValueError(f"not a record: {error}") from error

@@ -44,6 +44,21 @@ from harness.runs import (
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""
 
+SETTINGS_OF_RECORDS = (
+    "sandbox",
+    "audit",
+    "baselines",
+    "seeds",
+    "compile_timeout_s",
+    "load_timeout_s",
+    "call_timeout_s",
+    "solution_timeout_s",
+    "timing",
+    "memory_limit_bytes",
+)
+"""Settings of which a resumed run may have others, such as more time for what was too slow. Its new records have them,
+the old ones had not: `run.yaml` says since when (`resumed_with`)."""
+
 WHAT_IS_ASKED = ("paths", "problem", "author", "shard")
 """Settings that say which solutions a call is about."""
 
@@ -140,7 +155,10 @@ class RunStore:
             if asked is not None:
                 head["solutions"] = _solutions(head, config, {record.identity for record in records}, asked)
             _introduce(head, authors or {})
-            head["resumed_at"] = [*_entries(head, "resumed_at"), timestamp()]
+            now, others = timestamp(), other_settings(head, config)
+            head["resumed_at"] = [*_entries(head, "resumed_at"), now]
+            if others:
+                head["resumed_with"] = [*_entries(head, "resumed_with"), {"at": now, "config": others}]
             _write_run_yaml(folder, head)
         except BaseException as error:
             if descriptor is not None:
@@ -342,6 +360,26 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def other_settings(head: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `SETTINGS_OF_RECORDS` in `config` those that differ from the ones with which the run of this `run.yaml` was
+    begun or resumed last. Of a group (`timing`) only what differs in it."""
+    began = head.get("config")
+    before = dict(began) if isinstance(began, dict) else {}
+    for entry in _entries(head, "resumed_with"):
+        if isinstance(entry, dict) and isinstance(entry.get("config"), dict):
+            for name, value in entry["config"].items():
+                held = before.get(name)
+                before[name] = {**held, **value} if isinstance(held, dict) and isinstance(value, dict) else value
+    found: dict[str, Any] = {}
+    for name in SETTINGS_OF_RECORDS:
+        if name not in before or name not in config or (held := before[name]) == (value := config[name]):
+            continue
+        if isinstance(held, dict) and isinstance(value, Mapping):
+            value = {part: item for part, item in value.items() if part not in held or held[part] != item}
+        found[name] = value
+    return found
 
 
 def _entries(head: Mapping[str, Any], name: str) -> list[Any]:

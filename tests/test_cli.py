@@ -176,9 +176,13 @@ def test_an_interrupted_run_says_how_to_continue_and_does(place: Path, call: Cal
     second = call("eval", "solutions", "--device", "host", "--resume")
     assert second.code == 0, second.err
     assert "the last line was cut short" in second.err
+    assert "goes on with" not in second.err
     assert "2 to evaluate, 1 already there" in second.err
     assert "1 had their record from before" in second.out
     assert len(RunStore.open(place / "results/r1").records()) == 3
+    third = call("eval", "solutions", "--device", "host", "--resume", "--call-timeout", "90", "--timing-budget", "9")
+    assert third.code == 0, third.err
+    assert "results/r1: goes on with call_timeout_s 90.0, timing.budget_s 9.0, other than before" in third.err
 
 
 def test_an_interrupt_tells_what_is_there(place: Path, call: Call) -> None:

@@ -329,6 +329,33 @@ def test_a_resumption_must_judge_as_the_run_did(tmp_path: Path) -> None:
         assert len(store.head["resumed_at"]) == 1
 
 
+def test_a_resumption_with_other_limits_is_written_down(tmp_path: Path) -> None:
+    """Each is held against the one before it, and what makes no difference to a record is not told."""
+    began = {"device": "host", "timing": {"min_samples": 30, "budget_s": 3.0}, "call_timeout_s": 60.0, "jobs": 1}
+    create(tmp_path / "r", **began).close()
+
+    def resumed(**changes: Any) -> list[Any]:
+        with RunStore.resume(tmp_path / "r", config={**began, **changes}) as store:
+            return [entry["config"] for entry in store.head.get("resumed_with", [])]
+
+    assert resumed(jobs=8) == []
+    longer = {"timing": {"budget_s": 9.0}, "call_timeout_s": 90.0}
+    both = {"timing": {"min_samples": 30, "budget_s": 9.0}, "call_timeout_s": 90.0}
+    assert resumed(**both) == [longer]
+    assert resumed(**both) == [longer]
+    assert resumed() == [longer, {"timing": {"budget_s": 3.0}, "call_timeout_s": 60.0}]
+    head = RunStore.open(tmp_path / "r").head
+    assert [entry["at"] for entry in head["resumed_with"]] == [head["resumed_at"][1], head["resumed_at"][3]]
+    assert head["config"] == began
+
+
+def test_a_line_that_is_no_record_says_what_it_lacks(tmp_path: Path) -> None:
+    create(tmp_path / "r").close()
+    (tmp_path / "r" / "records.jsonl").write_text('{"format": 1, "problem": "level1/1", "reason": "x"}\n')
+    with pytest.raises(StoreError, match=r":1: not a record: it has no `author`, `device`, `solution`, `status`, "):
+        RunStore.open(tmp_path / "r")
+
+
 def test_a_resumed_run_counts_the_solutions_of_all_its_calls(tmp_path: Path) -> None:
     """Ten asked for and four judged; then others, some, and the same again after two files were removed."""
     ten = [record(f"{number}.py") for number in range(10)]

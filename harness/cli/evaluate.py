@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -36,7 +36,7 @@ from harness.environment import Environment, MachineError
 from harness.executors.ahead import Ahead, start_ahead
 from harness.model import DeviceKind, Record, Status
 from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
-from harness.store import RunStore
+from harness.store import RunStore, other_settings
 
 if TYPE_CHECKING:
     from harness.cli.shown import Shown
@@ -300,6 +300,13 @@ def _left(settled: RunConfig, view: Shown | None, resumable: bool) -> str:
     return f"{kept}, and the same call {goes_on}"
 
 
+def _told(name: str, value: Any) -> str:
+    """A setting by its key in a configuration file: `timing.min_samples 3`."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}.{part} {item}" for part, item in value.items())
+    return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+
+
 def settle(found: Environment, file: Path | None, options: Mapping[str, object]) -> RunConfig:
     """The configuration of this run, its device checked and, to resume, its id found."""
     generated = new_run_id()
@@ -317,6 +324,12 @@ def settle(found: Environment, file: Path | None, options: Mapping[str, object])
             raise StoreError(f"{settled.out}: no run to resume; leave out --resume to start one")
         settled = dataclasses.replace(settled, run_id=latest.name)
     if settled.resume and is_run(settled.run_dir):
-        for note in RunStore.open(settled.run_dir).notes:
+        begun = RunStore.open(settled.run_dir)
+        for note in begun.notes:
             say(f"{settled.run_dir}: {note}")
+        if others := other_settings(begun.head, settled.to_json()):
+            told = ", ".join(_told(name, value) for name, value in others.items())
+            say(
+                f"{settled.run_dir}: goes on with {told}, other than before: new records only, run.yaml says since when"
+            )
     return settled
