@@ -66,8 +66,9 @@ class RewardPolicy:
 
     Where findings of the host device came with an exception, the lower step of the two counts.
     `cautious` takes the lower end of the speedup's interval in place of the estimate, so that luck is not rewarded.
-    A pass that carries one of `refused_labels` counts as `low_precision` does: right, and no speed. Raises
-    `ValueError` where the steps are not in rising order.
+    A pass that carries one of `refused_labels` counts as `low_precision` does: right, and no speed. A shape may be
+    given by its name, labels in any collection. Raises `ValueError` where the steps are not in rising order, or there
+    is no such shape, and `TypeError` for what is no number, or for labels that are one text.
     """
 
     disqualified: float = -1.0
@@ -83,6 +84,15 @@ class RewardPolicy:
     refused_labels: frozenset[str] = frozenset({"unexplained_time", "coerced_device"})
 
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "shape", SpeedShape(self.shape))
+        except ValueError:
+            known = ", ".join(SpeedShape)
+            raise ValueError(f"a reward's shape is one of {known}, not {self.shape!r:.60}") from None
+        labels: object = self.refused_labels
+        if isinstance(labels, str):
+            raise TypeError(f"refused_labels are several texts, not one: [{labels!r:.60}]")
+        object.__setattr__(self, "refused_labels", frozenset(self.refused_labels))
         steps = (self.disqualified, self.not_built, self.not_run, self.wrong, self.low_precision, self.correct)
         if not all(math.isfinite(step) for step in (*steps, self.speed_weight, self.speed_limit)):
             raise ValueError("a reward's parts are finite numbers")

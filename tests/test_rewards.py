@@ -91,3 +91,19 @@ def test_a_policy_that_turns_the_order_around_is_refused() -> None:
         RewardPolicy(correct=float("nan"))
     with pytest.raises(ValueError, match="speed_limit"):
         RewardPolicy(speed_limit=1.0)
+
+
+@pytest.mark.parametrize("shape", list(SpeedShape))
+def test_a_shape_may_be_given_by_its_name_and_labels_in_any_collection(shape: SpeedShape) -> None:
+    named = RewardPolicy(shape=shape.value, refused_labels=["static_buffer"])  # type: ignore[arg-type]
+    assert named == RewardPolicy(shape=shape, refused_labels=frozenset({"static_buffer"}))
+    assert named.of_speedup(2.0) == RewardPolicy(shape=shape).of_speedup(2.0)
+    assert reward_of(record(Status.passed, speedup=50.0, labels=("static_buffer",)), named) == 0.2
+
+
+def test_a_shape_that_there_is_none_of_is_refused_and_one_text_is_no_collection() -> None:
+    for shape in ("cubic", None):
+        with pytest.raises(ValueError, match="shape is one of ratio, log, linear, not"):
+            RewardPolicy(shape=shape)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"several texts, not one: \['static_buffer'\]"):
+        RewardPolicy(refused_labels="static_buffer")  # type: ignore[arg-type]

@@ -397,3 +397,15 @@ class TestRanks:
     def test_no_records(self) -> None:
         assert leaderboard([]) == ()
         assert score([]).results == 0
+
+
+def test_what_is_asked_for_by_its_name_is_what_it_names() -> None:
+    records = [record("a", speedup=speedup, solution=f"s{speedup}") for speedup in (2.0, 3.0)]
+    for by in By:
+        assert leaderboard(records, by=by.value) == leaderboard(records, by=by)  # type: ignore[arg-type]
+    entries = entries_of(records)
+    for selection in Selection:
+        assert select(entries, selection.value) == select(entries, selection)  # type: ignore[arg-type]
+    for wrong in ({"by": "x"}, {"metric": "x"}, {"selection": "x"}):
+        with pytest.raises(ValueError, match="'x' is not a valid"):
+            leaderboard(records, **wrong)  # type: ignore[arg-type]

@@ -113,8 +113,10 @@ def leaderboard(
     end with the disqualified solutions, a row each, unranked, with their reasons. By solution: one row a record, ranked
     within its problem, by the share of the speed of light where that is the `metric`, else by speedup. Rows whose
     intervals, widened by their noise floors, overlap that of the first of their rank share it ("1, 1, 3"); fast_1 and
-    sol tie on equal values. What `authors` (by name) say stands beside theirs, and changes no rank.
+    sol tie on equal values. What `authors` (by name) say stands beside theirs, and changes no rank. `by`, `metric` and
+    `selection` may be given by their names; raises `ValueError` where there is none of that name.
     """
+    by, metric, selection = By(by), Metric(metric), Selection(selection)
     groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
         groups[entry.group].append(entry)

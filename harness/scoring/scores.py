@@ -240,9 +240,10 @@ class Selection(StrEnum):
 
 
 def select(entries: Iterable[Entry], selection: Selection) -> tuple[Entry, ...]:
-    """One entry per group, author and problem where the best are asked for; else all."""
+    """One entry per group, author and problem where the best are asked for; else all. Raises `ValueError` where
+    `selection` is neither."""
     held = tuple(entries)
-    if selection is Selection.all:
+    if Selection(selection) is Selection.all:
         return held
     best: dict[tuple[object, ...], Entry] = {}
     for entry in held:
