@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from harness import Harness, Result, as_completed, reward
-from harness.api import HarnessClosed, session
+from harness.api import HarnessClosed, keeper
 from harness.catalog import CatalogError
 from harness.config import ConfigError
 from harness.executors import ExecutorError
@@ -80,7 +80,7 @@ def test_a_right_solution_gives_speedup_reward_and_feedback(h: Harness) -> None:
     assert worth is not None
     assert 0.3 < worth < 1.0
     assert "passed" in result.feedback()
-    again = h.evaluate("1/19", RIGHT, author="ann")
+    again = h.evaluate("1/19", RIGHT, author="ann", sample=3)
     assert (again.status, again.record.solution) == (Status.passed, result.record.solution)
 
 
@@ -187,11 +187,14 @@ def test_a_timing_that_there_is_none_of_is_refused(timing: Any) -> None:
         ({"name": 5}, "`name` is a text, not 5"),
         ({"sample": "x"}, "`sample` is a whole number or None, not 'x'"),
         ({"sample": 1.5}, "`sample` is a whole number or None, not 1.5"),
+        ({"workload": {"SIZE": 3}}, "`workload` is a name or a Workload, not {'SIZE': 3}"),
+        ({"problem": None}, "a problem is an id, a text, the Path of a file or a Problem, not NoneType"),
+        ({"problem": b"level1/19"}, "a problem is an id, .*, not bytes"),
     ],
 )
 def test_what_is_handed_over_in_another_kind_is_refused_at_once(h: Harness, wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError, match=said):
-        h.submit("level1/19", **{"source": RIGHT, **wrong})
+        h.submit(**{"problem": "level1/19", "source": RIGHT, **wrong})
 
 
 def test_files_and_authors_that_can_not_be_are_refused_at_once(h: Harness, tmp_path: Path) -> None:
@@ -290,14 +293,14 @@ def test_what_an_author_says_is_kept_with_the_results(tmp_path: Path) -> None:
 
 def test_a_result_that_comes_while_it_is_closed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delivering, go_on = threading.Event(), threading.Event()
-    tail = session._tail
+    tail = keeper._tail
 
     def waits(path: Path) -> str:
         delivering.set()
         assert go_on.wait(60)
         return tail(path)
 
-    monkeypatch.setattr(session, "_tail", waits)
+    monkeypatch.setattr(keeper, "_tail", waits)
     mine = Harness(device="host", results=tmp_path / "run")
     future = mine.submit(PROBLEM, BROKEN)
     assert delivering.wait(60)

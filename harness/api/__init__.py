@@ -7,8 +7,9 @@
         print(result.status, result.speedup)
         print(result.feedback())
 
-Outside layer; trusted side. `session` holds `Harness`, `flow` the threads behind it, `result` what comes back; the
-rewards are `harness.rewards`. No state outside a `Harness`, which is safe to use from several threads.
+Outside layer; trusted side. `session` holds `Harness`, `given` checks what it is handed, `flow` has the threads behind
+it, `keeper` the folders, `result` is what comes back; the rewards are `harness.rewards`. No state outside a `Harness`,
+which is safe to use from several threads.
 """
 
 from concurrent.futures import as_completed

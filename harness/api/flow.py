@@ -32,7 +32,7 @@ class Flow:
         deliver: Callable[[Work, Record], Result],
     ) -> None:
         self._executor, self._deliver = executor, deliver
-        self._futures: dict[Work, Future[Result]] = {}
+        self._futures: dict[Work, tuple[Future[Result], object]] = {}
         self._lock = threading.Lock()
         self._closing = False
         builders = max(1, executor.builders)
@@ -42,19 +42,27 @@ class Flow:
         self._conductor = Conductor(executor, config, environment, self._schedule, self, builders=builders)
         self._conductor.start()
 
-    def submit(self, work: Work, future: Future[Result]) -> None:
-        """The future is settled once the work is judged. Raises `RuntimeError` after `close`."""
+    def submit(self, work: Work, future: Future[Result], owner: object) -> None:
+        """The future is settled once the work is judged; `owner` is kept until then. Raises `RuntimeError` after
+        `close`."""
         with self._lock:
             if self._closing:
                 raise RuntimeError("closed")
-            self._futures[work] = future
+            self._futures[work] = future, owner
         future.add_done_callback(lambda _: self._forget(work))
         self._schedule.add(work.place, work)
         if why := self._conductor.lost:
             self._fail(work, ExecutorError(f"no device is left: {why}"))
 
+    @property
+    def calls_back(self) -> bool:
+        """Whether it is one of its own threads that asks: in what is called back on a future. All the others may wait
+        for that one."""
+        return any(thread is threading.current_thread() for _, thread in self._conductor.threads)
+
     def close(self) -> None:
-        """Cancel what has not begun, end every process; what was being judged gets an exception. Idempotent."""
+        """Cancel what has not begun, end every process; what was being judged gets an exception. Idempotent, also where
+        it was interrupted before."""
         with self._lock:
             self._closing = True
         self._conductor.stop()
@@ -65,9 +73,9 @@ class Flow:
 
     def wanted(self, work: Work) -> bool:
         with self._lock:
-            future = self._futures.get(work)
-            if future is None:
+            if work not in self._futures:
                 return False
+            future, _ = self._futures[work]
             if future.set_running_or_notify_cancel():
                 return True
             del self._futures[work]
@@ -112,7 +120,8 @@ class Flow:
     def _claimed(self, work: Work) -> Future[Result] | None:
         """The future, for the one who settles it, or says that it is cancelled; None where somebody else does."""
         with self._lock:
-            return self._futures.pop(work, None)
+            future, _ = self._futures.pop(work, (None, None))
+        return future
 
     def _forget(self, work: Work) -> None:
         """Its future is done: where whoever waits for it has cancelled it, nobody but this has heard of that."""

@@ -5,6 +5,7 @@ Outside layer; trusted side. Values only.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +63,8 @@ class Result:
         return feedback(self.record, source=self.source, log=self.log)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as a JSON object."""
-        return self.record.to_json()
+        """The record as a JSON object, which is the caller's own: whatever becomes of it, this stays as it is."""
+        return deepcopy(self.record.to_json())
 
 
 def reward(result: Result | Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:

@@ -8,51 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import replace
-from itertools import count
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from harness.api.flow import Flow
-from harness.api.given import given_solution, portable
+from harness.api.given import given_problem, given_solution, given_workload
+from harness.api.keeper import Keeper
 from harness.api.result import Result
-from harness.catalog import Catalog, CatalogError, find_authors, load_problems
-from harness.conductor import Work
+from harness.catalog import Catalog, CatalogError, UnreadableProblem, load_problems
 from harness.config import AuditMode, ConfigError, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
-from harness.model import (
-    Baseline,
-    DeviceKind,
-    InputRules,
-    PrecisionClass,
-    Problem,
-    Record,
-    Solution,
-    Workload,
-    digest_text,
-)
+from harness.model import Baseline, DeviceKind, PrecisionClass, Problem, Workload
+from harness.parsing import parse_path
 from harness.planning import Job
-from harness.runs import StoreError, is_run, new_run_id
-from harness.store import RunStore
+from harness.runs import new_run_id
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or
 3 s."""
 
 QUICK = TimingConfig(min_samples=12, sets_per_burst=8, relative_half_width=0.02, budget_s=0.25)
-
-MAX_LOG_BYTES = 2**20
-"""Of a longer log the end is kept."""
 
 
 class HarnessClosed(RuntimeError):
@@ -73,8 +56,9 @@ class Harness:
     rest are the command line's settings of the same names; None is its default.
 
     Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
-    block. Every method may be called from any thread. Raises `MachineError` where the device can't be used,
-    `ConfigError` for an impossible setting.
+    block; where neither comes, once nobody has the `Harness` any more and nothing is under way. Every method may be
+    called from any thread. Raises `MachineError` where the device can't be used, `ConfigError` for an impossible
+    setting.
     """
 
     def __init__(
@@ -103,22 +87,27 @@ class Harness:
         memory_limit_bytes: int | None = None,
         cache_dir: Path | str | None = None,
     ) -> None:
+        if timing not in ("quick", "full") and not isinstance(timing, TimingConfig):
+            raise ConfigError(f"Harness: `timing` must be quick, full or a TimingConfig, not {timing!r:.60}")
+        measured = QUICK if timing == "quick" else timing if isinstance(timing, TimingConfig) else None
         self._environment = collect()
         found = machine(self._environment)
-        self._results = Path(results) if results is not None else None
-        settled = resolve(
+        try:
+            # Other folders may be worked in later, and this one removed.
+            self._results = None if results is None else parse_path(results).absolute()
+        except ValueError as error:
+            raise ConfigError(f"Harness: `results` must be {error}, not {results!r:.60}") from None
+        self._config: RunConfig = resolve(
             machine=found,
             run_id=new_run_id(),
             source="Harness",
             options={
                 "paths": [Path()],  # nothing is looked for there: solutions arrive one by one
-                "problems": Path(problems),
-                "device": str(device.value if isinstance(device, DeviceKind) else device),
+                "problems": problems,
+                "device": device,
                 "workload": workload,
-                "precision": str(precision.value if isinstance(precision, PrecisionClass) else precision)
-                if precision is not None
-                else None,
-                "baselines": None if baselines is None else [str(name) for name in baselines],
+                "precision": precision,
+                "baselines": baselines,
                 "seeds": seeds,
                 "device_policy": device_policy,
                 "sandbox": sandbox,
@@ -133,26 +122,18 @@ class Harness:
                 "call_timeout_s": call_timeout_s,
                 "solution_timeout_s": solution_timeout_s,
                 "memory_limit_bytes": memory_limit_bytes,
-                "cache_dir": Path(cache_dir) if cache_dir is not None else None,
+                "cache_dir": cache_dir,
+                **({} if measured is None else asdict(measured)),
             },
         )
         why = cuda_unusable(self._environment)
-        if settled.device is DeviceKind.CUDA and why:
+        if self._config.device is DeviceKind.CUDA and why:
             raise MachineError(f"{why}; device='host' checks values on the CPU")
-        if timing == "quick":
-            settled = replace(settled, timing=QUICK)
-        elif isinstance(timing, TimingConfig):
-            settled = replace(settled, timing=timing)
-        elif timing != "full":
-            raise ConfigError(f"Harness: `timing` must be quick, full or a TimingConfig, not {timing!r:.60}")
-        self._config: RunConfig = settled
         self._named_workload = workload
         self._lock = threading.RLock()
-        self._numbers = count()
+        self._ending = threading.RLock()
         self._flow: Flow | None = None
-        self._folder: Path | None = None
-        self._store: RunStore | None = None
-        self._introduced: set[str] = set()
+        self._keeper: Keeper | None = None
         self._catalog: Catalog | None = None
         self._closed = False
         self._process = os.getpid()
@@ -180,14 +161,19 @@ class Harness:
         """Start evaluating `source` (a `str` is a solution's text, a `Path` its file) and return at once.
 
         `problem` is an id ("level1/19"), the path of a problem file, the text of one (more than one line), or a
-        `Problem`. `workload` is a name that it declares, or a `Workload` of other sizes. The future's `result()` is a
-        `Result` whatever the solution does. It raises only where there can be none: no device is left, or this was
-        closed (`ExecutorError`), or the disk is full (`OSError`, `StoreUnavailable`). `cancel()` works until the build
-        begins.
+        `Problem`. `workload` is a name that it declares, or a `Workload` of other sizes, whose name must be its own.
+        `author`, `name` (None: of the text) and `sample` (from 0) are what the record is found by: of several with the
+        same for one problem and workload, a run that is kept counts the last one. The future's `result()` is a `Result`
+        whatever the solution does. It raises only where there can be none: no device is left, or this was closed
+        (`ExecutorError`), or the disk is full (`OSError`, `StoreUnavailable`), and then keeps none. `cancel()` works
+        until the build begins.
 
-        Raises `CatalogError` where the problem, workload or file can't be found, or the problem can't be read,
-        `TypeError` for a source, author, name or sample of another kind, `HarnessClosed` after `close` and in a forked
-        process, which makes a `Harness` of its own.
+        Raises `CatalogError` where the problem, workload or file can't be found or used, or the problem can't be read,
+        `TypeError` for a problem, source, author, name, sample or workload of another kind, `HarnessClosed` after
+        `close` and in a forked process, which makes a `Harness` of its own. The first one, which starts the processes,
+        raises `StoreError` and `OSError` where the run can't be kept in `results`, or not be continued with these
+        settings, and where the temporary folder or that of caches can't be written, `ExecutorError` where a tool is
+        missing.
         """
         if os.getpid() != self._process:  # no thread came along, and a lock may be held for ever
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
@@ -199,13 +185,13 @@ class Harness:
             problem=replace(held, precision=precision) if precision is not None else held,
             workload=sizes,
         )
-        flow, folder = self._started()
+        flow, keeper = self._started()
         if isinstance(source, Path):
-            self._introduce(replace(job.solution, path=source))
-        work = Work(job=job, log_path=folder / f"{next(self._numbers)}.log")
+            for finding in keeper.introduce(replace(job.solution, path=source)):
+                warnings.warn(f"what an author says is left out: {finding}", stacklevel=2)
         future: Future[Result] = Future()
         try:
-            flow.submit(work, future)
+            flow.submit(keeper.work(job), future, owner=self)
         except RuntimeError as error:
             raise HarnessClosed("this Harness is closed; make another one") from error
         return future
@@ -220,8 +206,19 @@ class Harness:
         name: str | None = None,
         sample: int | None = None,
     ) -> Result:
-        """Evaluate `source` and wait for the result. Arguments and errors as for `submit`."""
-        return self.submit(problem, source, workload=workload, author=author, name=name, sample=sample).result()
+        """Evaluate `source` and wait for the result. Arguments and errors as for `submit`, and for its `result()`.
+
+        Raises `RuntimeError` in what is called back on a future: none would ever come there; `submit` does it.
+        """
+        flow = self._flow
+        if flow is not None and flow.calls_back:
+            raise RuntimeError("a future's callback can't wait for another evaluation: submit it there, and go on")
+        future = self.submit(problem, source, workload=workload, author=author, name=name, sample=sample)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # interrupted: nobody else could ask for it
+            raise
 
     async def evaluate_async(
         self,
@@ -240,7 +237,8 @@ class Harness:
         return await asyncio.wrap_future(future)
 
     async def as_completed_async(self, futures: Iterable[Future[Result]]) -> AsyncIterator[Result]:
-        """The results of `submit`'s futures, each as soon as it is there."""
+        """The results of `submit`'s futures, each as soon as it is there. Raises what one of them raises: after its
+        `cancel()`, `CancelledError`."""
         for done in asyncio.as_completed([asyncio.wrap_future(future) for future in futures]):
             yield await done
 
@@ -250,19 +248,20 @@ class Harness:
         if os.getpid() != self._process:
             return
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
-            flow, self._flow = self._flow, None
-        if flow is not None:
-            flow.close()  # what was judged before is kept, and so the store is closed after it
-        with self._lock:
-            folder, self._folder = self._folder, None
-            store, self._store = self._store, None
-        if store is not None:
-            store.close()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            flow, keeper = self._flow, self._keeper
+        if flow is None or keeper is None:
+            return
+        # Whoever closes it waits for what is called back on futures, and that must not wait for whoever closes it.
+        if not self._ending.acquire(blocking=not flow.calls_back):
+            return
+        try:
+            flow.close()  # what was judged before is kept, and so the run is let go of after it
+            keeper.close()
+            with self._lock:  # not before: one that was interrupted is to be closed once more
+                self._flow = self._keeper = None
+        finally:
+            self._ending.release()
 
     def __enter__(self) -> Self:
         return self
@@ -280,98 +279,61 @@ class Harness:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def _started(self) -> tuple[Flow, Path]:
+    def _started(self) -> tuple[Flow, Keeper]:
         with self._lock:
             if self._closed:
                 raise HarnessClosed("this Harness is closed; make another one")
-            if self._flow is None or self._folder is None:
-                folder = Path(tempfile.mkdtemp(prefix="harness-"))
+            if self._flow is None or self._keeper is None:
+                keeper = Keeper(self._results, self._config, self._environment)
                 try:
-                    if self._results is not None and self._store is None:
-                        self._store = self._opened(self._results)
-                    executor = LocalExecutor(self._config, self._environment, folder)
+                    executor = LocalExecutor(self._config, self._environment, keeper.folder)
                 except BaseException:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    keeper.close()
                     raise
-                weakref.finalize(self, _remove, folder, self._process)  # also where nobody calls `close`
-                self._folder = folder
-                self._flow = Flow(executor, self._config, self._environment, self._delivered)
-            return self._flow, self._folder
-
-    def _opened(self, folder: Path) -> RunStore:
-        settings = self._config.to_json()
-        if is_run(folder):
-            return RunStore.resume(folder, config=settings)
-        return RunStore.create(folder, config=settings, environment=self._environment.to_json())
-
-    def _introduce(self, solution: Solution) -> None:
-        """Note in the run that is kept, once an author, what the `author.yaml` beside a solution's file says."""
-        with self._lock:
-            if self._store is None or solution.author in self._introduced:
-                return
-            self._introduced.add(solution.author)
-            authors, findings = find_authors([solution])
-            # Nobody's solution waits for it; what is wrong with the disk, the first record will tell.
-            with suppress(StoreError):
-                for author in authors.values():
-                    self._store.note_author(author)
-        for finding in findings:
-            warnings.warn(f"what an author says is left out: {finding}", stacklevel=3)
-
-    def _delivered(self, work: Work, record: Record) -> Result:
-        log = _tail(work.log_path)
-        with self._lock:
-            if self._store is not None:
-                self._store.append(record)
-                self._store.log_path(record.solution).write_text(log, encoding="utf-8", errors="replace")
-        # A loop may run for days: nothing of a finished solution stays in the temporary folder.
-        with suppress(OSError):
-            work.log_path.unlink()
-        return Result(record=record, source=work.job.solution.source, log=log)
+                flow = Flow(executor, self._config, self._environment, keeper.deliver)
+                # The end of this process is that of the others, too.
+                weakref.finalize(self, _end_aside, flow, keeper, self._process).atexit = False
+                self._flow, self._keeper = flow, keeper
+            return self._flow, self._keeper
 
     def _problem(self, wanted: str | Path | Problem) -> Problem:
         if isinstance(wanted, Problem):
             return wanted
-        if isinstance(wanted, str) and "\n" in wanted:
-            digest = digest_text(wanted, "{}")
-            return Problem(
-                id=f"inline/{digest[:12]}",
-                name="inline",
-                path=Path(f"{digest[:12]}.py"),
-                source=wanted,
-                digest=digest,
-                rules=InputRules(),
-            )
-        path = Path(wanted)
-        if path.suffix == ".py" and path.is_file():
-            return load_problems(path.resolve().parent).resolve(f"{path.resolve().parent.name}/{path.name}")
+        if (given := given_problem(wanted)) is not None:
+            return given
         with self._lock:
-            if self._catalog is None:
-                self._catalog = load_problems(self._config.problems)
-            return self._catalog.resolve(str(wanted))
+            try:
+                if self._catalog is None:
+                    self._catalog = load_problems(self._config.problems)
+                return self._catalog.resolve(str(wanted))
+            except UnreadableProblem:
+                raise
+            except CatalogError as error:
+                what = f"a problem is an id of {self._config.problems} (`problems`), the path of a .py file, or a text"
+                raise CatalogError([*error.findings, f"{what} of more than one line"]) from error
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):
-            return portable(wanted)
-        name = wanted or self._config.workload
+            return given_workload(problem, wanted)
+        if not isinstance(wanted, str | None):
+            raise TypeError(f"`workload` is a name or a Workload, not {wanted!r:.60}")
+        name = self._config.workload if wanted is None else wanted
         held = problem.workloads.get(name)
         if held is None and wanted is None and self._named_workload is None:
             held = problem.workloads.get("full")
         if held is None:
             known = ", ".join(problem.workloads)
-            raise CatalogError([f"{problem.id} declares no workload {name!r}; it has {known}"])
-        return portable(held)
+            raise CatalogError([f"{problem.id} declares no workload {name!r:.60}; it has {known}"])
+        return given_workload(problem, held)
 
 
-def _remove(folder: Path, owner: int) -> None:
-    """The folder of the process `owner`, if this is that one and no fork of it."""
+def _end_aside(flow: Flow, keeper: Keeper, owner: int) -> None:
+    """End what is left of a `Harness` that nobody has any more. Anywhere may this be called, also where a lock is held:
+    so it waits for nothing. In a process that was forked from the `owner` it does nothing."""
     if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
+        threading.Thread(target=_end, args=(flow, keeper), daemon=True).start()
 
 
-def _tail(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return ""
-    return data[-MAX_LOG_BYTES:].decode(errors="replace")
+def _end(flow: Flow, keeper: Keeper) -> None:
+    flow.close()
+    keeper.close()

@@ -1,0 +1,107 @@
+"""What a `Harness` keeps: the folder of what is under way, and the run on disk where one was asked for.
+
+Outside layer; trusted side. Knows no `Harness`, so that one that nobody has any more can be ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from harness.api.result import Result
+from harness.catalog import find_authors
+from harness.conductor import Work
+from harness.config import RunConfig
+from harness.environment import Environment
+from harness.model import Record, Solution
+from harness.planning import Job
+from harness.runs import StoreError, is_run
+from harness.store import RunStore
+
+MAX_LOG_BYTES = 2**20
+"""Of a longer log the end is kept."""
+
+
+class Keeper:
+    """Safe for threads."""
+
+    def __init__(self, results: Path | None, config: RunConfig, environment: Environment) -> None:
+        """`results` is the folder of the run to keep, created or continued. Raises `StoreError`, `OSError`."""
+        self._lock = threading.Lock()
+        self._numbers = count()
+        self._introduced: set[str] = set()
+        self._store: RunStore | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix="harness-"))
+        weakref.finalize(self, _remove, self.folder, os.getpid())  # also where nobody calls `close`
+        try:
+            if results is not None:
+                self._store = _opened(results, config, environment)
+        except BaseException:
+            self.close()
+            raise
+
+    def work(self, job: Job) -> Work:
+        """What is to be done for `job`, with a log of its own."""
+        return Work(job=job, log_path=self.folder / f"{next(self._numbers)}.log")
+
+    def introduce(self, solution: Solution) -> list[str]:
+        """Note in the run that is kept, once an author, what the `author.yaml` beside a solution's file says. Returns
+        what is wrong with that, one line each."""
+        with self._lock:
+            if self._store is None or solution.author in self._introduced:
+                return []
+            self._introduced.add(solution.author)
+            authors, findings = find_authors([solution])
+            # Nobody's solution waits for it; what is wrong with the disk, the first record will tell.
+            with suppress(StoreError):
+                for author in authors.values():
+                    self._store.note_author(author)
+        return findings
+
+    def deliver(self, work: Work, record: Record) -> Result:
+        """The result, kept where a run is. Raises `OSError` and `StoreUnavailable` where it can't be: then there is no
+        record of it either, and it may be done again."""
+        log = _tail(work.log_path)
+        with self._lock:
+            if self._store is not None:
+                # The record comes last: whoever is told of a failure finds none of it in the run.
+                self._store.log_path(record.solution).write_text(log, encoding="utf-8", errors="replace")
+                self._store.append(record)
+        # A loop may run for days: nothing of a finished solution stays in the temporary folder.
+        with suppress(OSError):
+            work.log_path.unlink()
+        return Result(record=record, source=work.job.solution.source, log=log)
+
+    def close(self) -> None:
+        """Nothing is under way any more: give up the run's lock, and remove the folder. Idempotent."""
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _opened(folder: Path, config: RunConfig, environment: Environment) -> RunStore:
+    settings = config.to_json()
+    if is_run(folder):
+        return RunStore.resume(folder, config=settings)
+    return RunStore.create(folder, config=settings, environment=environment.to_json())
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """The folder of the process `owner`, if this is that one and no fork of it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tail(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return ""
+    return data[-MAX_LOG_BYTES:].decode(errors="replace")
