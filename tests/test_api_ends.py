@@ -3,7 +3,9 @@ process outlives what it was for."""
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import subprocess
 import threading
 import time
@@ -16,6 +18,7 @@ from test_api import BROKEN, PROBLEM, RIGHT
 
 from harness import Harness, Result
 from harness.api import HarnessClosed, flow
+from harness.environment import MachineError
 from harness.model import Status
 from harness.scoring import entries_of, score
 from harness.store import RunStore
@@ -105,6 +108,14 @@ def test_one_that_nobody_has_any_more_is_ended_after_its_work() -> None:
     assert wait_until(lambda: not folder.exists())
 
 
+def test_one_that_takes_the_place_of_another_goes_on_with_its_run(tmp_path: Path) -> None:
+    for name in ("first", "second", "third"):
+        mine = Harness(device="host", results=tmp_path / "run")
+        assert mine.evaluate(PROBLEM, BROKEN, name=name).status is Status.syntax_error
+    mine.close()
+    assert len(RunStore.open(tmp_path / "run").records()) == 3
+
+
 def test_a_close_that_was_interrupted_can_be_made_good(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Harness(device="host")
     mine.evaluate(PROBLEM, RIGHT)
@@ -158,3 +169,24 @@ def test_an_interrupted_evaluation_that_had_not_begun_is_given_up(monkeypatch: p
         with pytest.raises(KeyboardInterrupt):
             mine.evaluate(PROBLEM, RIGHT)
     assert future.cancelled()
+
+
+def test_a_working_folder_that_is_gone_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "working folder was removed; os.chdir to one that is there"
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    with Harness(device="host", results=tmp_path / "run") as mine:
+        (tmp_path / "gone").rmdir()
+        with pytest.raises(MachineError, match=said):
+            mine.submit(PROBLEM, BROKEN)
+        with pytest.raises(MachineError, match=said):
+            Harness(device="host", results="run")
+        monkeypatch.chdir(tmp_path)
+        assert mine.evaluate(PROBLEM, BROKEN).status is Status.syntax_error
+
+
+def test_it_can_not_be_sent_to_another_process() -> None:
+    with Harness(device="host") as mine:
+        for copied in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match="can't be copied, nor sent to another process; make one there"):
+                copied(mine)

@@ -78,11 +78,15 @@ class Keeper:
             work.log_path.unlink()
         return Result(record=record, source=work.job.solution.source, log=log)
 
-    def close(self) -> None:
-        """Nothing is under way any more: give up the run's lock, and remove the folder. Idempotent."""
+    def let_go(self) -> None:
+        """Give up the run's lock, as nothing comes any more: others may continue it. Idempotent."""
         with self._lock:
             if self._store is not None:
                 self._store.close()
+
+    def close(self) -> None:
+        """Nothing is under way any more: `let_go`, and remove the folder. Idempotent."""
+        self.let_go()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -57,8 +57,8 @@ class Harness:
 
     Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
     block; where neither comes, once nobody has the `Harness` any more and nothing is under way. Every method may be
-    called from any thread. Raises `MachineError` where the device can't be used, `ConfigError` for an impossible
-    setting.
+    called from any thread. Raises `MachineError` where the device can't be used or the working folder is gone,
+    `ConfigError` for an impossible setting.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Harness:
     ) -> None:
         if timing not in ("quick", "full") and not isinstance(timing, TimingConfig):
             raise ConfigError(f"Harness: `timing` must be quick, full or a TimingConfig, not {timing!r:.60}")
+        _check_working_folder()
         measured = QUICK if timing == "quick" else timing if isinstance(timing, TimingConfig) else None
         self._environment = collect()
         found = machine(self._environment)
@@ -279,11 +280,15 @@ class Harness:
     ) -> None:
         await asyncio.to_thread(self.close)
 
+    def __getstate__(self) -> object:
+        raise TypeError("a Harness can't be copied, nor sent to another process; make one there")
+
     def _started(self) -> tuple[Flow, Keeper]:
         with self._lock:
             if self._closed:
                 raise HarnessClosed("this Harness is closed; make another one")
             if self._flow is None or self._keeper is None:
+                _check_working_folder()
                 keeper = Keeper(self._results, self._config, self._environment)
                 try:
                     executor = LocalExecutor(self._config, self._environment, keeper.folder)
@@ -327,10 +332,19 @@ class Harness:
         return given_workload(problem, held)
 
 
+def _check_working_folder() -> None:
+    """Raises `MachineError` where it was removed: libraries of torch then end every process that loads them."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise MachineError("this process's working folder was removed; os.chdir to one that is there") from error
+
+
 def _end_aside(flow: Flow, keeper: Keeper, owner: int) -> None:
     """End what is left of a `Harness` that nobody has any more. Anywhere may this be called, also where a lock is held:
     so it waits for nothing. In a process that was forked from the `owner` it does nothing."""
     if os.getpid() == owner:
+        keeper.let_go()  # at once, for the next one that keeps the same run; nobody else is at it
         threading.Thread(target=_end, args=(flow, keeper), daemon=True).start()
 
 
