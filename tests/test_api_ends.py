@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import resource
 import subprocess
 import threading
 import time
@@ -14,12 +15,13 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from test_api import BROKEN, PROBLEM, RIGHT
+from test_api import BROKEN, DIES, PROBLEM, RIGHT
 
 from harness import Harness, Result
-from harness.api import HarnessClosed, flow
+from harness.api import HarnessClosed, flow, keeper
 from harness.environment import MachineError
 from harness.model import Status
+from harness.runs import StoreUnavailable
 from harness.scoring import entries_of, score
 from harness.store import RunStore
 
@@ -34,14 +36,25 @@ def wait_until(true: Callable[[], bool], limit_s: float = 60.0) -> bool:
 def test_a_result_whose_log_can_not_be_kept_leaves_no_record(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with Harness(device="host", results=run) as mine:
-        mine.evaluate(PROBLEM, BROKEN, name="first")
+        first = mine.evaluate(PROBLEM, DIES, name="first")
         (run / "logs").rename(run / "away")
         (run / "logs").write_text("in the way")
-        with pytest.raises(NotADirectoryError):
+        with pytest.raises(StoreUnavailable, match=r"logs/.*\.log: can't be written: .*submit the solution again"):
             mine.evaluate(PROBLEM, BROKEN, name="second")
         assert len(RunStore.open(run).history()) == 1
         (run / "logs").unlink()
         (run / "away").rename(run / "logs")
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        log = RunStore.open(run).log_path(first.record.solution)
+        whole = log.read_text()
+        assert whole
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) // 2, limit[1]))  # as a full disk
+        try:
+            with pytest.raises(StoreUnavailable, match=r"File too large"):
+                keeper._write_log(log, whole + "more")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert log.read_text() == whole, "the record that is kept keeps its log"
         assert mine.evaluate(PROBLEM, BROKEN, name="second").status is Status.syntax_error
     assert len(RunStore.open(run).history()) == 2
 

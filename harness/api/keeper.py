@@ -18,10 +18,11 @@ from harness.api.result import Result
 from harness.catalog import find_authors
 from harness.conductor import Work
 from harness.config import RunConfig
+from harness.disk import replace_whole
 from harness.environment import Environment
 from harness.model import Record, Solution
 from harness.planning import Job
-from harness.runs import StoreError, is_run
+from harness.runs import StoreError, StoreUnavailable, is_run
 from harness.store import RunStore
 
 MAX_LOG_BYTES = 2**20
@@ -65,13 +66,13 @@ class Keeper:
         return findings
 
     def deliver(self, work: Work, record: Record) -> Result:
-        """The result, kept where a run is. Raises `OSError` and `StoreUnavailable` where it can't be: then there is no
-        record of it either, and it may be done again."""
+        """The result, kept where a run is. Raises `StoreUnavailable` where it can't be: then there is no record of it
+        either, and it may be done again."""
         log = _tail(work.log_path)
         with self._lock:
             if self._store is not None:
                 # The record comes last: whoever is told of a failure finds none of it in the run.
-                self._store.log_path(record.solution).write_text(log, encoding="utf-8", errors="replace")
+                _write_log(self._store.log_path(record.solution), log)
                 self._store.append(record)
         # A loop may run for days: nothing of a finished solution stays in the temporary folder.
         with suppress(OSError):
@@ -95,6 +96,16 @@ def _opened(folder: Path, config: RunConfig, environment: Environment) -> RunSto
     if is_run(folder):
         return RunStore.resume(folder, config=settings)
     return RunStore.create(folder, config=settings, environment=environment.to_json())
+
+
+def _write_log(path: Path, log: str) -> None:
+    """Whole, or that of the record before it stays. Raises `StoreUnavailable`."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        replace_whole(path, log.encode("utf-8", "replace"))
+    except OSError as error:
+        why = f"can't be written: {error.strerror or error}; mend that (make room), then submit the solution again"
+        raise StoreUnavailable(f"{path}: {why}") from error
 
 
 def _remove(folder: Path, owner: int) -> None:
