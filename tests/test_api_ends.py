@@ -8,6 +8,7 @@ import gc
 import pickle
 import resource
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +19,9 @@ import pytest
 from test_api import BROKEN, DIES, PROBLEM, RIGHT
 
 from harness import Harness, Result
-from harness.api import HarnessClosed, flow, keeper
+from harness.api import HarnessClosed, flow, keeper, session
 from harness.environment import MachineError
+from harness.executors.local import LocalExecutor
 from harness.model import Status
 from harness.runs import StoreUnavailable
 from harness.scoring import entries_of, score
@@ -182,6 +184,25 @@ def test_an_interrupted_evaluation_that_had_not_begun_is_given_up(monkeypatch: p
         with pytest.raises(KeyboardInterrupt):
             mine.evaluate(PROBLEM, RIGHT)
     assert future.cancelled()
+
+
+def test_a_start_that_fails_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: list[LocalExecutor] = []
+
+    def fails(executor: LocalExecutor, *_: object) -> flow.Flow:
+        started.append(executor)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(session, "Flow", fails)
+    with Harness(device="host") as mine:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            mine.submit(PROBLEM, BROKEN)
+        assert [len(executor._referees) for executor in started] == [0]
+        assert list(tmp_path.glob("harness-*")) == []
+        monkeypatch.setattr(session, "Flow", flow.Flow)
+        assert mine.evaluate(PROBLEM, BROKEN).status is Status.syntax_error
 
 
 def test_a_working_folder_that_is_gone_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

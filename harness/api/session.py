@@ -295,7 +295,12 @@ class Harness:
                 except BaseException:
                     keeper.close()
                     raise
-                flow = Flow(executor, self._config, self._environment, keeper.deliver)
+                try:
+                    flow = Flow(executor, self._config, self._environment, keeper.deliver)
+                except BaseException:
+                    executor.close()
+                    keeper.close()
+                    raise
                 # The end of this process is that of the others, too.
                 weakref.finalize(self, _end_aside, flow, keeper, self._process).atexit = False
                 self._flow, self._keeper = flow, keeper
