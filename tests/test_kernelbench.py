@@ -328,6 +328,16 @@ def test_several_authors_get_a_folder_each_and_mixed_workloads_are_refused(tmp_p
         export_run(two, tmp_path / "none", file_names={}, level=2)
 
 
+@pytest.mark.parametrize("author", ["../out", "/tmp/out", "x/../../out", ".", ".."])
+def test_no_author_leads_out_of_the_folder_that_is_exported_to(tmp_path: Path, author: str) -> None:
+    two = [record(1, None, Status.passed, ms=1.0), record(1, None, Status.wrong_value, author=author)]
+    with pytest.raises(KernelBenchError, match="can't be a folder's name: export it alone, by --author"):
+        export_run(two, tmp_path / "kb", file_names={})
+    assert list(tmp_path.iterdir()) == []
+    export_run(two, tmp_path / "alone", file_names={}, author=author)
+    assert (tmp_path / "alone" / "eval_results.json").is_file()
+
+
 def test_the_commands(theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "results" / "their-run"
     baseline = theirs / "baseline_time_torch.json"

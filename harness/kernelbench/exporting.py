@@ -61,7 +61,8 @@ def export_run(
 
     One author and level go into `into` itself; several each into `into/<author>/level<n>`, since a file of theirs
     holds one of each. `file_names` gives the file name of each problem id. Records without a verdict are left out, as
-    theirs would be. Raises `KernelBenchError` where nothing is left, or a folder can't be written.
+    theirs would be. Raises `KernelBenchError` where nothing is left, a folder can't be written, or an author's name
+    would lead out of `into`.
     """
     groups: dict[tuple[str, int], list[Record]] = defaultdict(list)
     notes = []
@@ -87,6 +88,11 @@ def export_run(
             "the records are of several devices or workloads, which KernelBench's files can't tell apart: "
             "export one run at a time"
         )
+    if len(groups) > 1:
+        for who, _ in sorted(groups):
+            # Whoever wrote the records may be anybody; Python callers may name authors as they like.
+            if Path(who).is_absolute() or ".." in Path(who).parts or not Path(who).parts:
+                raise KernelBenchError(f"author {who!r:.100} can't be a folder's name: export it alone, by --author")
     if unknown := sorted({r.problem for held in groups.values() for r in held if r.problem not in file_names}):
         notes.append(f"file names of {len(unknown)} problems are not known (name the folder by --problems): made up")
     times = _reference_times(held for group in groups.values() for held in group)
