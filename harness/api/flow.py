@@ -42,7 +42,7 @@ class Flow:
         self._conductor = Conductor(executor, config, environment, self._schedule, self, builders=builders)
         self._conductor.start()
 
-    def submit(self, work: Work, future: Future[Result], owner: object) -> None:
+    def submit(self, work: Work, future: Future[Result], owner: object = None) -> None:
         """The future is settled once the work is judged; `owner` is kept until then. Raises `RuntimeError` after
         `close`."""
         with self._lock:
