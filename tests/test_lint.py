@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ import torch
 from harness.catalog import load_problems
 from harness.cli import main
 from harness.devices import open_device
-from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem
+from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem, samples
 from harness.lint.samples import Drawer, make_sample
 from harness.model import Costs, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
 from harness.numerics import compare, judge
@@ -340,6 +342,22 @@ def test_the_first_problems_keep_every_rule_at_full_size(name: str) -> None:
     problem = SHIPPED[name]
     report = lint_problem(problem, problem.workloads["full"], open_device(DeviceKind.CUDA))
     assert broken(report) == {}
+
+
+def test_no_more_than_the_first_sample_is_held_while_another_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At full size two of them and what it takes to make a third have no room on a GPU of 80 GB."""
+    held: list[int] = []
+
+    def make(*arguments: Any) -> samples.Sample:
+        held.append(sum(isinstance(item, samples.Sample) for item in gc.get_objects()))
+        return make_sample(*arguments)
+
+    monkeypatch.setattr(samples, "make_sample", make)
+    problem = SHIPPED["level1/19"]
+    lint_problem(problem, problem.workloads["small"], open_device(DeviceKind.HOST))
+    assert len(held) == len(samples.variants_of(problem)) - 1
+    assert max(held) <= 1
+    assert held[-1] == 0, "nothing is tried any more, and the first one is not needed"
 
 
 def test_a_lint_cut_short_goes_on_with_what_is_left(

@@ -6,6 +6,7 @@ with which solutions are judged.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import math
@@ -141,13 +142,15 @@ class _Linted:
         imprecise: list[str] = []
         watched = self._watched(non_finite, imprecise)
         trials = run_trials(wrongs, watched, self._elsewhere)
-        for _ in watched:
-            pass  # the remaining variants, for what is watched on them
-        found.append(_check("finite", non_finite))
-        found.append(_check("reference_precision", imprecise))
-        for rule in _RULES_OF_TRIALS:
-            found.append(_check_of_trials(rule, [t for t in trials if t.wrong.rule == rule], unchecked.get(rule)))
-        return found
+        tried = [
+            _check_of_trials(rule, [t for t in trials if t.wrong.rule == rule], unchecked.get(rule))
+            for rule in _RULES_OF_TRIALS
+        ]
+        # The remaining variants, for what is watched on them. Of the largest problems a sample, and what it takes to make
+        # the next one, fill most of a GPU of 80 GB: none is held meanwhile, as the variable of a loop would hold one.
+        del wrongs, trials, self.first
+        collections.deque(watched, maxlen=0)
+        return [*found, _check("finite", non_finite), _check("reference_precision", imprecise), *tried]
 
     def _wrongs(self) -> tuple[list[Wrong], dict[str, str]]:
         """The wrong solutions of this problem, and why a rule may have none."""

@@ -136,6 +136,7 @@ class Drawer:
         """One sample at a time, every variant in turn, `first` in place of the first: at full size few of them fit the
         memory together, so nothing here holds on to one."""
         yield first
+        del first
         for number, (variant, part) in enumerate(variants_of(problem)[1:], 1):
             yield self._sample(variant, part, 1000 + number, oracle, required)
 
