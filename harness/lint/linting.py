@@ -146,8 +146,8 @@ class _Linted:
             _check_of_trials(rule, [t for t in trials if t.wrong.rule == rule], unchecked.get(rule))
             for rule in _RULES_OF_TRIALS
         ]
-        # The remaining variants, for what is watched on them. Of the largest problems a sample, and what it takes to make
-        # the next one, fill most of a GPU of 80 GB: none is held meanwhile, as the variable of a loop would hold one.
+        # The remaining variants, for what is watched on them. Of the largest problems a sample, and what it takes to
+        # make the next one, fill most of a GPU of 80 GB: none is held meanwhile, as a loop's variable would hold one.
         del wrongs, trials, self.first
         collections.deque(watched, maxlen=0)
         return [*found, _check("finite", non_finite), _check("reference_precision", imprecise), *tried]
