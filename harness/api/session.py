@@ -319,8 +319,9 @@ class Harness:
             except UnreadableProblem:
                 raise
             except CatalogError as error:
-                what = f"a problem is an id of {self._config.problems} (`problems`), the path of a .py file, or a text"
-                raise CatalogError([*error.findings, f"{what} of more than one line"]) from error
+                known = f"an id in the folder {self._config.problems} (`problems`)"
+                what = f"a problem is {known}, the path of a .py file, or a text of more than one line"
+                raise CatalogError([*error.findings, what]) from error
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):
