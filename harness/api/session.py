@@ -173,8 +173,8 @@ class Harness:
         `TypeError` for a problem, source, author, name, sample or workload of another kind, `HarnessClosed` after
         `close` and in a forked process, which makes a `Harness` of its own. The first one, which starts the processes,
         raises `StoreError` and `OSError` where the run can't be kept in `results`, or not be continued with these
-        settings, and where the temporary folder or that of caches can't be written, `ExecutorError` where a tool is
-        missing.
+        settings, and where the temporary folder or that of caches can't be written, `ExecutorError` and `MachineError`
+        where a tool is missing.
         """
         if os.getpid() != self._process:  # no thread came along, and a lock may be held for ever
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
@@ -261,6 +261,7 @@ class Harness:
             keeper.close()
             with self._lock:  # not before: one that was interrupted is to be closed once more
                 self._flow = self._keeper = None
+                self._ender.detach()
         finally:
             self._ending.release()
 
@@ -302,7 +303,8 @@ class Harness:
                     keeper.close()
                     raise
                 # The end of this process is that of the others, too.
-                weakref.finalize(self, _end_aside, flow, keeper, self._process).atexit = False
+                self._ender = weakref.finalize(self, _end_aside, flow, keeper, self._process)
+                self._ender.atexit = False
                 self._flow, self._keeper = flow, keeper
             return self._flow, self._keeper
 
