@@ -22,7 +22,7 @@ from harness.api import HarnessClosed, keeper
 from harness.catalog import CatalogError
 from harness.config import ConfigError
 from harness.executors import ExecutorError
-from harness.model import DeviceKind, PrecisionClass, Status, Workload
+from harness.model import DeviceKind, PrecisionClass, Record, Status, Workload
 from harness.scoring import leaderboard
 from harness.store import RunStore
 
@@ -82,6 +82,23 @@ def test_a_right_solution_gives_speedup_reward_and_feedback(h: Harness) -> None:
     assert "passed" in result.feedback()
     again = h.evaluate("1/19", RIGHT, author="ann", sample=3)
     assert (again.status, again.record.solution) == (Status.passed, result.record.solution)
+
+
+def test_what_is_done_to_its_json_leaves_a_result_as_it_is() -> None:
+    record = Record(
+        problem="level1/19",
+        author="ann",
+        solution="ann/level1/19_a.py",
+        device=DeviceKind.HOST,
+        workload="full",
+        status=Status.passed,
+        reason="right",
+        speedup=2.0,
+        timing={"speedup": {"low": 1.5, "high": 2.5}},
+    )
+    result = Result(record=record, source="", log="")
+    result.to_json()["timing"]["speedup"].clear()
+    assert result.interval == (1.5, 2.5)
 
 
 def test_speedups_against_every_baseline(h: Harness) -> None:
