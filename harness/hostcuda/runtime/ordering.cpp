@@ -84,6 +84,25 @@ void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, 
     }
 }
 
+// The memory may have been another block's before, which orders nothing here.
+void sync_begin(const void* place) {
+    if (current_worker == nullptr || !hostcuda_checked()) return;
+    std::lock_guard<std::mutex> lock(sync_mutex);
+    sync_points.erase(reinterpret_cast<std::uintptr_t>(place));
+    sync_count = sync_points.size();
+}
+
+void sync_release(const void* place) {
+    if (current_worker == nullptr || !hostcuda_checked()) return;
+    current_worker->thread->fenced = true;
+    synchronize_through(*current_worker, reinterpret_cast<std::uintptr_t>(place), false, true);
+}
+
+void sync_acquire(const void* place) {
+    if (current_worker == nullptr || !hostcuda_checked()) return;
+    synchronize_through(*current_worker, reinterpret_cast<std::uintptr_t>(place), true, false);
+}
+
 // Did what `record` stands for happen before the calling thread's present access?
 bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
     if (record < floor) return true;
