@@ -23,7 +23,7 @@ INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "inc
         ("thrust/device_vector.h", "Thrust"),
         ("cub/device/device_histogram.cuh", "CUB"),
         ("cutlass/gemm/device/gemm.h", "CUTLASS"),
-        ("cuda/barrier", "libcu++"),
+        ("cuda/latch", "libcu++"),
         ("nvToolsExt.h", "NVTX"),
         ("cuda_fp4.h", "4-bit and 6-bit floating point"),
         ("ATen/cuda/CUDABlas.h", "this header of torch's"),
