@@ -303,12 +303,20 @@ def test_what_the_full_headers_say_counts(trial: Trial) -> None:
         "x.cu:3:5: error: 'nobodys_name' is not a member of 'torch'",
         "x.cu:3:5: error: 'class at::Tensor' has no member named 'nobodys_name'; did you mean 'y'?",
         "ptxas error   : Entry function '_Z1kv' uses too much shared data (0x13880 bytes, 0xc000 max)",
+        "x.cu:3:10: fatal error: nobodys_header.h: No such file or directory",
+        "x.cu:3:10: fatal error: /somewhere/else.h: No such file or directory",
+        "x.cu:3:10: fatal error: *: No such file or directory",
     ],
 )
 def test_what_no_header_could_mend_is_not_tried_again(trial: Trial, message: str) -> None:
     (trial.folder / "message").write_text(message + "\n")
     done = trial("cat message; exit 1", "echo never > x.o")
     assert (done.returncode, done.stdout, trial.built) == (1, message + "\n", None)
+
+
+def test_a_header_that_is_there_may_be_hidden_by_lean_ones(trial: Trial) -> None:
+    done = trial("echo 'x.cu:3:10: fatal error: torch.h: No such file or directory'; exit 1")
+    assert (done.returncode, trial.built) == (0, "full")
 
 
 @pytest.mark.parametrize("hostile", ["$(touch pwned)", "`touch pwned`", "; touch pwned", "-rf"])

@@ -195,7 +195,16 @@ def test_what_is_compiled_with_the_full_headers_at_once(text: str, needed: bool)
     ],
 )
 def test_which_errors_the_full_headers_might_mend(log: str, blamed: bool) -> None:
-    assert (compiling._LEAN_IS_TO_BLAME.search(log) is not None) == blamed
+    assert compiling._may_be_mended(log, []) == blamed
+
+
+def test_a_header_that_is_nowhere_is_not_looked_for_among_the_full_ones(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "there.h").touch()
+    flags = ["-isystem", os.fspath(tmp_path / "other"), f"-I{tmp_path}"]
+    for name, may in (("deep/there.h", True), ("there.h", False), ("torch/c10/at.h", False), ("", False)):
+        log = f"cuda.cu:3:10: fatal error: {name}: No such file or directory\n    3 | #include <torch/{name}>\n"
+        assert compiling._may_be_mended(log, flags) is may
 
 
 def test_a_module_that_only_names_functions_needs_no_pybind11(headers: build.PreparedHeaders, tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ SCRIPT = f"{OWN}/try_lean.sh"
 
 _TRY_LEAN = f"""\
 # Compile with lean headers, and where that fails, with the full ones, whose messages are the ones that count:
-# unless the failure is surely the author's, because it comes after the front end (ptxas), or because a name is missing
-# that stands in no header at all.
+# unless the failure is surely the author's: it comes after the front end (ptxas), or a header is missing that is
+# in no folder of headers, or a name that stands in no header at all.
 export LC_ALL=C
 source=$1 object=$2 lean=$3 compiler=$4
 log=$object.lean.log
@@ -39,6 +39,16 @@ if grep -q '^ptxas .*\\(error\\|fatal\\)' "$log"; then
   cat "$log"
   exit 1
 fi
+for header in $(sed -n 's/.*fatal error: \\([^ :]*\\): No such file or directory.*/\\1/p' "$log" | head -n 1); do
+  there=
+  for folder in {{folders}}; do
+    if [ -e "$folder/$header" ]; then there=1; fi
+  done
+  if [ -z "$there" ]; then
+    cat "$log"
+    exit 1
+  fi
+done
 for name in $(sed -n \\
     -e 's/.*error: identifier "\\([A-Za-z0-9_]*\\)" is undefined.*/\\1/p' \\
     -e 's/.*error: .* has no member "\\([A-Za-z0-9_]*\\)".*/\\1/p' \\

@@ -34,11 +34,13 @@ _NEEDS_FULL = re.compile(
     r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*(?:false|0)?\s*\))"
 )
 _LEAN_IS_TO_BLAME = re.compile(
-    r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind|No such file)|bind\.h"
+    r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind)|bind\.h"
     r"|error: (?:no matching function|no match for|call of overloaded).*\n[^\n|]*\|[^\n]*\b(?:torch|at|c10)::"
     r"|error: (?:redefinition of|conflicting declaration|default argument given)",
     re.I,
 )
+
+_MISSING = re.compile(r"fatal error: (.+): No such file or directory")
 
 _OWN_LINE = re.compile(r"Traceback \(most recent call last\):|[\w.]+:\d+: note: not emulated:")
 
@@ -104,7 +106,7 @@ def _build(
             code, log = _link(job, [unit.with_suffix(".o")])
             if code == 0:
                 return 0, log
-        elif not _LEAN_IS_TO_BLAME.search(log) or any(in_log(log)):
+        elif not _may_be_mended(log, job["headers"]["include_flags"]) or any(in_log(log)):
             return code, log
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
     units[0].write_text(opening + cuda[0] + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines))
@@ -115,6 +117,15 @@ def _build(
         if code != 0:
             return code, log
     return _link(job, [unit.with_suffix(".o") for unit in units])
+
+
+def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
+    """Whether the full headers might compile what the lean ones did not. They bring no file that is nowhere."""
+    missing = _MISSING.search(log)
+    if missing is None:
+        return _LEAN_IS_TO_BLAME.search(log) is not None
+    folders = (flag.removeprefix("-isystem").removeprefix("-I") for flag in include_flags)
+    return any(folder and (Path(folder) / missing[1]).exists() for folder in folders)
 
 
 def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
