@@ -117,6 +117,13 @@ def test_the_columns_are_these() -> None:
 HOSTILE = '\x1b[31m=cmd|"/c calc"!A1\u202e, "[x](http://e.x)" <script>alert(1)</script> @all `x` ![i](//e.x) | * _'
 
 
+@pytest.mark.parametrize("begins", [" =", "\u00a0+", "\uff1d", " \uff20"])
+def test_blanks_and_full_widths_make_no_formula_either(begins: str) -> None:
+    row = record("ann", "level1/1", None, status=Status.disqualified, reason=f"{begins}1+1")
+    held = list(stdlib_csv.DictReader(io.StringIO(report_csv.leaderboard(leaderboard([row], by=By.author)))))
+    assert held[-1]["reason"] == f"'{begins}1+1"
+
+
 @pytest.mark.parametrize("by", list(By))
 def test_hostile_names_act_in_no_form(by: By) -> None:
     bad = record(HOSTILE, "=1+1", 2.0, solution="=" + HOSTILE, reason="-1+1")

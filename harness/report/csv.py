@@ -80,10 +80,14 @@ def leaderboard(rows: Sequence[LeaderboardRow]) -> str:
     return stream.getvalue()
 
 
+_FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a formula may begin with, of full width too; some programs leave blanks before it out as they read."""
+
+
 def _cell(held: Any) -> str:
     if held is None:
         return ""
     if isinstance(held, (int, float)):
         return repr(held)
     text = show.line(held, 1000)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text
