@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ KEPT_APART = ("device", "workload")
 
 NAMED_PARTS = 8
 """Parts that lack are named up to so many."""
+
+CLOCKS_DIFFER = timedelta(days=1)
+"""How far ahead of this machine's clock another's may be, which wrote a record."""
 
 _PART = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
@@ -41,7 +45,8 @@ class MergeReport:
 
 def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     """Make one new run `into` of several. Where two hold the same identity, the one that finished later counts; a later
-    `harness_error` on the same files is no answer, and does not take a verdict's place.
+    `harness_error` on the same files is no answer, and does not take a verdict's place. A record that finished at a
+    time still to come, or at none, takes nobody's place: when it finished is its own word.
 
     Logs come along, and what authors say of themselves: of two runs that differ, what the later one does. Raises
     `StoreError`, too where runs were judged by different rules.
@@ -57,6 +62,7 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
         records = store.records()
         total += len(records)
         notes += _cut_off(store, records)
+        notes += _undated(store, records)
         for record in records:
             held = chosen.get(record.identity)
             if held is None or _counts_more(record, held[0]):
@@ -86,10 +92,33 @@ def _log(store: RunStore, record: Record) -> bytes | None:
 
 def _counts_more(record: Record, held: Record) -> bool:
     """Whether `record` takes the place of `held`, which has the same identity."""
-    later = record.finished_at >= held.finished_at
+    later = (_finished(record) or _NEVER) >= (_finished(held) or _NEVER)
     of_the_same = (record.solution_digest, record.problem_digest) == (held.solution_digest, held.problem_digest)
     failed, held_failed = record.status is Status.harness_error, held.status is Status.harness_error
     return held_failed if of_the_same and failed != held_failed else later
+
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def _finished(record: Record) -> datetime | None:
+    """When it says it finished; None where that is no time that has been."""
+    try:
+        said = datetime.fromisoformat(record.finished_at)
+    except ValueError:
+        return None
+    said = said if said.tzinfo is not None else said.replace(tzinfo=UTC)
+    return said if said <= datetime.now(UTC) + CLOCKS_DIFFER else None
+
+
+def _undated(store: RunStore, records: Sequence[Record]) -> list[str]:
+    odd = [record.solution for record in records if record.finished_at and _finished(record) is None]
+    if not odd:
+        return []
+    return [
+        f"{store.folder}: {len(odd)} records finished at a time that is none, or is still to come ({odd[0]}): no other "
+        f"record of the same solution gives way to them"
+    ]
 
 
 def _config(store: RunStore) -> dict[str, Any]:

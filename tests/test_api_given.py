@@ -182,6 +182,15 @@ def test_a_setting_of_another_kind_is_named(setting: dict[str, Any], said: str) 
     assert said in str(caught.value)
 
 
+def test_a_folder_that_can_not_hold_caches_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    for setting, variable in (({"cache_dir": tmp_path / "file" / "below"}, None), ({}, tmp_path / "file")):
+        if variable is not None:
+            monkeypatch.setenv("HARNESS_CACHE", str(variable))
+        with pytest.raises(ConfigError, match=r"can't hold caches: .*; name another by cache_dir or HARNESS_CACHE"):
+            Harness(device="host", **setting)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -41,6 +41,29 @@ def test_merge_takes_the_later_record_and_brings_logs(tmp_path: Path) -> None:
         merge([], tmp_path / "none")
 
 
+@pytest.mark.parametrize("when", ["2999-01-01T00:00:00+00:00", "tomorrow", "9999", "0001-01-01T00:00:00+14:00"])
+def test_a_record_from_the_future_takes_nobodys_place(tmp_path: Path, when: str) -> None:
+    with create(tmp_path / "one") as store:
+        store.append(record("0.py", reason="as it was", finished_at=EARLY))
+    with create(tmp_path / "two") as store:
+        store.append(record("0.py", reason="made up", finished_at=when))
+    for runs in ((tmp_path / "one", tmp_path / "two"), (tmp_path / "two", tmp_path / "one")):
+        into = tmp_path / runs[0].name / "merged"
+        report = merge(runs, into)
+        assert [item.reason for item in RunStore.open(into).records()] == ["as it was"]
+        odd = [note for note in report.notes if "still to come (0.py)" in note]
+        assert len(odd) == (0 if when.startswith("0001") else 1)
+
+
+def test_a_later_time_is_later_whatever_its_zone(tmp_path: Path) -> None:
+    with create(tmp_path / "one") as store:
+        store.append(record("0.py", reason="later", finished_at="2026-01-01T23:00:00-02:00"))
+    with create(tmp_path / "two") as store:
+        store.append(record("0.py", reason="earlier", finished_at="2026-01-02T00:30:00+00:00"))
+    merge([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    assert [item.reason for item in RunStore.open(tmp_path / "both").records()] == ["later"]
+
+
 def test_a_later_fault_of_the_harness_takes_no_verdicts_place(tmp_path: Path) -> None:
     fault = {"status": Status.harness_error, "reason": "the node was lost", "finished_at": LATE}
     with create(tmp_path / "one") as store:

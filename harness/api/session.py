@@ -30,6 +30,7 @@ from harness.model import Baseline, DeviceKind, PrecisionClass, Problem, Workloa
 from harness.parsing import parse_path
 from harness.planning import Job
 from harness.runs import new_run_id
+from harness.writable import ready_cache
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or
@@ -58,7 +59,7 @@ class Harness:
     Processes start with the first evaluation (some seconds: torch is imported) and end with `close` or the `with`
     block; where neither comes, once nobody has the `Harness` any more and nothing is under way. Every method may be
     called from any thread. Raises `MachineError` where the device can't be used or the working folder is gone,
-    `ConfigError` for an impossible setting.
+    `ConfigError` for an impossible setting, or a folder of caches that can't be written.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Harness:
                 **({} if measured is None else asdict(measured)),
             },
         )
+        ready_cache(self._config.cache_dir, "cache_dir or HARNESS_CACHE")
         why = cuda_unusable(self._environment)
         if self._config.device is DeviceKind.CUDA and why:
             raise MachineError(f"{why}; device='host' checks values on the CPU")

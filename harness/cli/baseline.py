@@ -25,7 +25,6 @@ from harness.cli.output import (
     option,
     print_json,
     put,
-    ready_cache,
     results_alone,
     say,
     writable,
@@ -40,6 +39,7 @@ from harness.report import format as show
 from harness.report.narrow import Fitting
 from harness.runs import timestamp
 from harness.store import write_whole
+from harness.writable import ready_cache
 
 if TYPE_CHECKING:
     from harness.baselines import Request

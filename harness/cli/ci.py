@@ -23,7 +23,7 @@ from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
 from harness.ci.revision import REGULAR, Entry
 from harness.cli.evaluate import Evaluate, carry_out
-from harness.cli.output import Json, option, print_json, print_text, put, ready_cache, say
+from harness.cli.output import Json, option, print_json, print_text, put, say
 from harness.cli.results import known_authors
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import MachineError
@@ -33,6 +33,7 @@ from harness.report import csv as report_csv
 from harness.runs import StoreError, find_runs, new_run_id
 from harness.scoring import By, LeaderboardRow, leaderboard
 from harness.store import RunStore, write_whole
+from harness.writable import ready_cache
 
 GATES = ".ci/gates.yaml"
 SOLUTIONS, RESULTS = "solutions", "results"

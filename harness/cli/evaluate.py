@@ -28,7 +28,6 @@ from harness.cli.output import (
     option,
     print_json,
     put,
-    ready_cache,
     say,
 )
 from harness.config import RunConfig, resolve
@@ -37,6 +36,7 @@ from harness.executors.ahead import Ahead, start_ahead
 from harness.model import DeviceKind, Record, Status
 from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.store import RunStore, other_settings
+from harness.writable import ready_cache
 
 if TYPE_CHECKING:
     from harness.cli.shown import Shown

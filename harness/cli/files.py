@@ -12,8 +12,9 @@ import typer
 
 from harness import transcripts
 from harness.catalog import load_problems
-from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, kind_of, option, print_json, put
+from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, option, print_json, put
 from harness.report import terminal
+from harness.writable import kind_of
 
 
 def extract_command(

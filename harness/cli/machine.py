@@ -23,7 +23,6 @@ from harness.cli.output import (
     option,
     print_json,
     put,
-    ready_cache,
     say,
 )
 from harness.config import cache_folder, resolve
@@ -36,6 +35,7 @@ from harness.report.details import details
 from harness.report.peaks import peaks_facts
 from harness.runs import new_run_id
 from harness.sandbox import probe
+from harness.writable import ready_cache
 
 if TYPE_CHECKING:
     from harness.datasheets import Peaks

@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -29,6 +28,7 @@ from harness.environment import MachineError
 from harness.report.format import block
 from harness.runs import StoreError, StoreUnavailable
 from harness.store import RunStore
+from harness.writable import kind_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -136,11 +136,6 @@ def one_form(asked: Mapping[str, bool]) -> None:
         raise ConfigError(f"{' and '.join(given)}: standard output holds one of them; leave the others out")
 
 
-def kind_of(error: OSError) -> type[ConfigError] | type[MachineError]:
-    """What a file that can't be written is: the machine's fault, or the call's that names it."""
-    return MachineError if error.errno in FULL_OR_BROKEN else ConfigError
-
-
 def writable(path: Path, option: str) -> Path:
     """`path`, its folder made where it lacks, once the file could be opened for writing: what takes long is not begun
     for a file that can't be written. Raises `ConfigError`; `MachineError` where the disk is full or broken."""
@@ -154,19 +149,6 @@ def writable(path: Path, option: str) -> Path:
     except OSError as error:
         raise kind_of(error)(f"{option} {path}: can't be written: {error.strerror or error}; name another") from error
     return path
-
-
-def ready_cache(folder: Path) -> Path:
-    """`folder`, made where it lacks, once a file could be written in it. Raises `ConfigError`; `MachineError` where the
-    disk is full or broken."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"\0" * 4096)
-    except OSError as error:
-        why = error.strerror or error
-        raise kind_of(error)(f"{folder}: can't hold caches: {why}; name another by --cache or HARNESS_CACHE") from error
-    return folder
 
 
 @contextmanager
