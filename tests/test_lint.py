@@ -18,7 +18,7 @@ import torch
 from harness.catalog import load_problems
 from harness.cli import main
 from harness.devices import open_device
-from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem, samples
+from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem, linting, samples
 from harness.lint.samples import Drawer, make_sample
 from harness.model import Costs, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
 from harness.numerics import compare, judge
@@ -342,6 +342,23 @@ def test_the_first_problems_keep_every_rule_at_full_size(name: str) -> None:
     problem = SHIPPED[name]
     report = lint_problem(problem, problem.workloads["full"], open_device(DeviceKind.CUDA))
     assert broken(report) == {}
+
+
+def test_no_wrong_solution_keeps_what_it_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At full size six kept outputs and two samples have no room on a GPU of 80 GB."""
+    held: list[int] = []
+    look = linting._Linted._look_at
+
+    def look_at(linted: linting._Linted, sample: samples.Sample, **found: list[str]) -> samples.Sample:
+        shape = sample.own[0].shape
+        held.append(sum(type(item) is torch.Tensor and item.shape == shape for item in gc.get_objects()))
+        return look(linted, sample, **found)
+
+    monkeypatch.setattr(linting._Linted, "_look_at", look_at)
+    problem = SHIPPED["level1/36"]
+    lint_problem(problem, problem.workloads["small"], open_device(DeviceKind.HOST))
+    assert held[0] == 3, "inputs, truth and answer of the first sample"
+    assert max(held) <= 6, "and of one more"
 
 
 def test_no_more_than_the_first_sample_is_held_while_another_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,10 @@ class _Mutant(torch.fx.Interpreter):
         return self._otherwise(self, n) if n.name == self._name else super().run_node(n)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.run(*arguments, enable_io_processing=False)
+        try:
+            return self.run(*arguments, enable_io_processing=False)
+        finally:
+            self.env = {}  # the result stands there too: of a hundred mutants, more than a GPU holds
 
 
 def _answering(mutant: _Mutant, oracle: Oracle, device: Device) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
