@@ -110,6 +110,39 @@ CASES: dict[str, Case] = {
     "mad_wide": Case(
         body="mad.wide.u32 %0, %1, %2, %3;", out=U64, ins=(U32, U32, U64), want=lambda a, b, c: (a * b + c) % 2**64
     ),
+    "add_chain": Case(
+        body="{.reg .u32 a, b, c, d; mov.b64 {a, b}, %1; mov.b64 {c, d}, %2; "
+        "add.cc.u32 a, a, c; addc.u32 b, b, d; mov.b64 %0, {a, b};}",
+        out=U64,
+        ins=(U64, U64),
+        want=lambda a, b: (a + b) % 2**64,
+    ),
+    "sub_chain": Case(
+        body="{.reg .u32 a, b, c, d; mov.b64 {a, b}, %1; mov.b64 {c, d}, %2; "
+        "sub.cc.u32 a, a, c; subc.cc.u32 b, b, d; mov.b64 %0, {a, b};}",
+        out=U64,
+        ins=(U64, U64),
+        want=lambda a, b: (a - b) % 2**64,
+    ),
+    "carry_out": Case(
+        body="{.reg .u64 t; add.cc.u64 t, %1, %2; addc.u64 %0, 0, 0;}",
+        out=U64,
+        ins=(U64, U64),
+        want=lambda a, b: a + b >> 64,
+    ),
+    "borrow_out": Case(
+        body="{.reg .s32 t; sub.cc.s32 t, %1, %2; subc.s32 %0, 0, 0;}",
+        out=S32,
+        ins=(S32, S32),
+        want=lambda a, b: -int(a % 2**32 < b % 2**32),
+    ),
+    "mad_chain": Case(  # the high word of a 32 by 64 bit product and sum
+        body="{.reg .u32 a, b, t; mov.b64 {a, b}, %2; "
+        "mad.lo.cc.u32 t, %1, a, a; madc.hi.u32 t, %1, a, b; mov.b32 %0, t;}",
+        out=U32,
+        ins=(U32, U64),
+        want=lambda x, y: (x * (y % 2**32) + y >> 32) % 2**32,
+    ),
     "max_s32": Case(body="max.s32 %0, %1, %2;", out=S32, ins=(S32, S32), want=max),
     "min_u32": Case(body="min.u32 %0, %1, %2;", out=U32, ins=(U32, U32), want=min),
     "abs_s32": Case(body="abs.s32 %0, %1;", out=S32, ins=(S32,), want=lambda a: _s(abs(a))),
@@ -570,13 +603,23 @@ def test_a_compiler_barrier_becomes_nothing() -> None:
     ("statement", "construct"),
     [
         ('asm volatile("wgmma.fence.sync.aligned;");', "wgmma.fence.sync.aligned"),
-        ('asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(a), "r"(1));', "mbarrier.init.shared.b64"),
-        ('asm("add.cc.u32 %0, %1, %2;" : "=r"(a) : "r"(b), "r"(c));', "add.cc.u32"),
+        ('asm volatile("mbarrier.init.shared.b32 [%0], %1;" :: "r"(a), "r"(1));', "mbarrier.init.shared.b32"),
+        (
+            'asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0];" :: "r"(a));',
+            "mbarrier.arrive.expect_tx.shared.b64",
+        ),
+        ('asm("add.cc.f32 %0, %1, %2;" : "=f"(a) : "f"(b), "f"(c));', "add.cc.f32"),
+        ('asm("add.sat.cc.s32 %0, %1, %2;" : "=r"(a) : "r"(b), "r"(c));', "add.sat.cc.s32"),
         ('asm("mov.u32 %0, %%pm0;" : "=r"(a));', "operand %pm0"),
         ('asm("ld" MODE ".f32 %0, [%1];" : "=f"(a) : "l"(p));', "asm text assembled by a macro (MODE)"),
         ('asm("fma.rn.f32 %0, %1, %2, %9;" : "=f"(a) : "f"(a), "f"(a));', "operand %9"),
-        ('asm("bar.arrive 1, 64;");', "bar.arrive"),
-        ('asm("bar.sync 1;");', "bar.sync"),
+        ('asm("bar.arrive 1;");', "bar.arrive"),
+        ('asm("bar.red.popc.pred p, 1, q;");', "bar.red.popc.pred"),
+        (
+            'asm("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes'
+            ' [%0], [%1, {0, 0}], [%2];" :: "r"(a), "l"(b), "r"(c));',
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
+        ),
         ('asm("mov.u32 %0, 1;" : "=x"(a));', 'operand constraint "=x"'),
         (
             'asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"'
@@ -599,9 +642,10 @@ def test_registers_of_inner_scopes_hide_outer_ones() -> None:
     assert f"{inner} = " in code
 
 
-def test_a_numbered_barrier_is_one_of_the_whole_block_or_refused_when_reached() -> None:
+def test_barrier_0_of_all_is_that_of_the_block_and_others_have_their_number() -> None:
     code = ptx.translate('asm volatile("bar.sync 1, %0;" :: "r"(threads))')
-    assert "== blockDim.x * blockDim.y * blockDim.z) __syncthreads(); else ::hostcuda::not_emulated(" in code
+    assert "::hostcuda::ptx::bar_sync(" in code
+    assert "__syncthreads()" not in code
     assert ptx.translate('asm volatile("barrier.sync.aligned 0;")').count("__syncthreads();") == 1
 
 

@@ -106,7 +106,7 @@ _NAMES = (
         "thread block clusters",
     ),
     (r"__u128Atomic\w+", "atomics of 128 bits"),
-    (r"(__)?mbarrier\w*|__pipeline_arrive_on|awbarrier\w*", "asynchronous barriers"),
+    (r"awbarrier\w*", "asynchronous barriers"),
     (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
     (
         r"cu(Tensor|Mem|Module|Launch|Device|Ctx|Stream|Event|Get|Func|Library|Kernel)[A-Z]\w*|CU[a-z]\w*|CU_\w+",
@@ -134,11 +134,11 @@ _UNKNOWN_NAME = re.compile(
     re.M,
 )
 _PARTIAL = re.compile(
-    r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: (?:no matching function for call to ['‘]cub::(\w+)\b.*::(~?\w+)\("
-    r"|['‘].*?\bcub::(\w+)\b.* has no (?:non-static data )?member named ['‘](\w+)['’])",
+    r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: (?:no matching function for call to ['‘](cub|cuda)::(\w+)\b.*::(~?\w+)\("
+    r"|['‘].*?\b(cub|cuda)::(\w+)\b.* has no (?:non-static data )?member named ['‘](\w+)['’])",
     re.M,
 )
-"""Calls of classes that are here in part: whether CUB itself has that member or overload is not known."""
+"""Calls of classes that are here in part: whether the library itself has that member or overload is not known."""
 _REFUSED = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+:\s+required from here\n"
     r"\S*/include/(cub|cuda)/\S+: error: static assertion failed: (.+) (?:is|are) not emulated$",
@@ -171,8 +171,9 @@ def in_log(log: str) -> Iterator[Lack]:
         if family is not None:
             yield Lack(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
     for match in _PARTIAL.finditer(log):
-        owner, name = match[3] or match[5], match[4] or match[6]
-        yield Lack(file=match[1], line=int(match[2]), construct=f"CUB (cub::{owner}::{name} with these arguments)")
+        library, owner, name = (match[i] or match[i + 3] for i in (3, 4, 5))
+        construct = f"{_family(library, _NAME_FAMILIES)} ({library}::{owner}::{name} with these arguments)"
+        yield Lack(file=match[1], line=int(match[2]), construct=construct)
     for match in _REFUSED.finditer(log):
         yield Lack(
             file=match[1], line=int(match[2]), construct=f"{_family(match[3], _NAME_FAMILIES)} ({match[4].strip()})"

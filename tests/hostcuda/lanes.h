@@ -79,6 +79,9 @@ void async_wait(unsigned groups_left) {
     }
     pending_copies = later;
 }
+inline thread_local bool carry_flag = false;
+bool carry() { return carry_flag; }
+void set_carry(bool on) { carry_flag = on; }
 void async_wait_all() {
     async_commit();
     async_wait(0);

@@ -26,8 +26,42 @@ def _float_function(call: Call, kind: str, function: str, count: int) -> str:
     return call.store(0, f"::hostcuda::ptx::{function}<{flags}>({arguments})")
 
 
+_CHAINED = ("u32", "s32", "u64", "s64")
+
+
+def _carried(call: Call) -> str:
+    """Whether the carry goes in (`addc`) and out (`.cc`), as C++ template arguments. Takes `cc` from the modifiers."""
+    goes_in, goes_out = call.opcode.split(".")[0] in ("addc", "subc", "madc"), "cc" in call.parts
+    call.parts = [part for part in call.parts if part != "cc"]
+    return f"{'true' if goes_in else 'false'}, {'true' if goes_out else 'false'}"
+
+
+@emits("addc", "subc")
+def _add_carried(call: Call) -> str:
+    kind = call.type(*_CHAINED)
+    carried = _carried(call)
+    call.only()
+    call.need(3)
+    function = "add_carry" if call.opcode.startswith("add") else "sub_borrow"
+    return call.store(0, f"::hostcuda::ptx::{function}<{carried}>({call.value(1, kind)}, {call.value(2, kind)})")
+
+
+@emits("madc")
+def _multiply_carried(call: Call) -> str:
+    kind = call.type(*_CHAINED)
+    carried = _carried(call)
+    given = call.only("lo", "hi")
+    call.need(4)
+    if len(given) != 1:
+        raise call.refuse()
+    product = f"::hostcuda::ptx::mul_{given.pop()}({call.value(1, kind)}, {call.value(2, kind)})"
+    return call.store(0, f"::hostcuda::ptx::add_carry<{carried}>({product}, {call.value(3, kind)})")
+
+
 @emits("add", "sub")
 def _add(call: Call) -> str:
+    if "cc" in call.parts:
+        return _add_carried(call)
     kind = call.type(*_FLOATING, *_INTEGERS)
     mnemonic = call.opcode.split(".")[0]
     if kind in _FLOATING:
@@ -45,6 +79,8 @@ _WIDER = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
 @emits("mul", "mad")
 def _multiply(call: Call) -> str:
+    if call.opcode.startswith("mad") and "cc" in call.parts:
+        return _multiply_carried(call)
     kind = call.type(*_FLOATING, *_INTEGERS)
     is_mad = call.opcode.startswith("mad")
     if kind in _FLOATING:

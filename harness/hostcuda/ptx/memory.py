@@ -1,4 +1,4 @@
-"""PTX instructions: loads, stores, atomics and asynchronous copies.
+"""PTX instructions: loads, stores, atomics, asynchronous copies and the barriers that tell of them.
 
 Charter: emitters for `call.emit`, registered by being imported. Pure; imports only `call`. Semantics are those of
 NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it doesn't know refuses, it never guesses.
@@ -155,6 +155,10 @@ def _atomic(call: Call) -> str:
 @emits("cp")
 def _copy(call: Call) -> str:
     parts = [part for part in call.parts if not part.startswith(("L2::", "L1::"))]
+    if parts[:2] == ["async", "mbarrier"]:
+        return _bound_copies(call, set(parts[2:]))
+    if parts[:2] == ["async", "bulk"]:
+        return _bulk_copy(call, parts[2:])
     if parts == ["async", "commit_group"]:
         return "::hostcuda::ptx::cp_async_commit();"
     if parts == ["async", "wait_all"]:
@@ -180,3 +184,80 @@ def _copy(call: Call) -> str:
             kept = call.value(3, "s32")
     bytes_ = size if size.isdigit() else call.value(2, "s32")
     return f"::hostcuda::ptx::cp_async({target}, {source}, {bytes_}, {kept}, {'16' if 'cg' in parts else '0'});"
+
+
+def _bound_copies(call: Call, given: set[str]) -> str:
+    call.need(1)
+    if not {"arrive", "b64"} <= given or given - {"arrive", "noinc", "b64", *_SHARED}:
+        raise call.refuse()
+    function = "bind_and_arrive" if "noinc" in given else "async_bind"
+    return f"::hostcuda::{'ptx::' if 'noinc' in given else ''}{function}({call.address(0, 'shared')});"
+
+
+_SHARED = {"shared", "shared::cta", "shared::cluster"}  # a cluster is of one block here
+_COUNTED = "mbarrier::complete_tx::bytes"
+
+
+def _bulk_copy(call: Call, parts: list[str]) -> str:
+    if parts == ["commit_group"]:
+        return "::hostcuda::async_bulk_commit();"
+    if parts in (["wait_group"], ["wait_group", "read"]):
+        call.need(1)
+        return f"::hostcuda::async_bulk_wait({call.value(0, 'u32')});"
+    if parts == ["prefetch", "L2", "global"]:
+        return ";"
+    hinted = "L2::cache_hint" in call.opcode
+    if parts[1:] == ["global", _COUNTED] and parts[0] in _SHARED:
+        call.need(5 if hinted else 4)
+        target, source, barrier = call.address(0, "shared"), call.address(1, "global"), call.address(3, "shared")
+        return f"::hostcuda::ptx::bulk_load({barrier}, {target}, {source}, {call.value(2, 'u32')});"
+    if parts == ["global", "shared::cta", "bulk_group"]:
+        call.need(4 if hinted else 3)
+        target, source = call.address(0, "global"), call.address(1, "shared")
+        return f"::hostcuda::ptx::bulk_store({target}, {source}, {call.value(2, 'u32')});"
+    raise call.refuse()
+
+
+# ---- barriers in shared memory
+
+_ORDERS = {"relaxed", "acquire", "release", "cta", "cluster"}
+
+
+@emits("mbarrier")
+def _mbarrier(call: Call) -> str:
+    call.type("b64")
+    what, *rest = call.parts
+    given = set(rest) - _SHARED - _ORDERS
+    space = "shared" if set(rest) & _SHARED else "generic"
+    if what in ("arrive", "arrive_drop"):
+        call.need(2, 3)
+        if given - {"expect_tx", "noComplete"} or ({"expect_tx", "noComplete"} <= given):
+            raise call.refuse()
+        number = call.value(2, "u32") if len(call.operands) == 3 else "1u"
+        if "expect_tx" in given and len(call.operands) != 3:
+            raise call.refuse()
+        count, bytes_ = ("1u", number) if "expect_tx" in given else (number, "0u")
+        dropped = count if what == "arrive_drop" else "0u"
+        return call.store(0, f"::hostcuda::ptx::mbarrier_come({call.address(1, space)}, {count}, {dropped}, {bytes_})")
+    if what in ("test_wait", "try_wait"):
+        call.need(3, 4)
+        if given - {"parity"}:
+            raise call.refuse()
+        function = "passed_parity" if given else "passed_since"
+        known = f"({call.value(2, 'u32')} & 1u) != 0" if given else call.value(2, "u64")
+        place = f"::hostcuda::ptx::barrier_at({call.address(1, space)})"
+        return call.store(0, f"::hostcuda::mbarrier::{function}({place}, {known})")
+    if what == "pending_count":
+        call.need(2)
+        return call.store(0, f"static_cast<std::uint32_t>(::hostcuda::mbarrier::pending_of({call.value(1, 'u64')}))")
+    if given or what not in ("init", "inval", "expect_tx", "complete_tx"):
+        raise call.refuse()
+    call.need(1 if what == "inval" else 2)
+    place = f"::hostcuda::ptx::barrier_at({call.address(0, space)})"
+    if what == "inval":
+        return f"::hostcuda::sync_begin({place});"
+    number = call.value(1, "u32")
+    if what == "init":
+        return f"::hostcuda::mbarrier::begin({place}, {number});"
+    sign = "-" if what == "complete_tx" else ""
+    return f"::hostcuda::mbarrier::announce({place}, {sign}static_cast<long long>({number}));"

@@ -97,23 +97,28 @@ def _barrier(call: Call) -> str:
     if call.opcode == "bar.warp.sync":
         call.need(1)
         return f"__syncwarp({call.value(0, 'u32')});"
-    if parts != ["sync"]:
-        raise call.refuse()
-    if len(call.operands) == 1 and call.operands == ["0"]:
+    if parts == ["sync"] and call.operands == ["0"]:
         return "__syncthreads();"
-    # A barrier of the whole block may have any number and says how many threads it waits for.
-    call.need(2)
-    number, count = call.value(0, "u32"), call.value(1, "u32")
-    whole = "blockDim.x * blockDim.y * blockDim.z"
-    refusal = '::hostcuda::not_emulated("inline PTX: bar.sync for a part of the block")'
-    return f"(void)({number}); if ({count} == {whole}) __syncthreads(); else {refusal};"
+    if parts in (["sync"], ["arrive"]):
+        call.need(1 if parts == ["sync"] else 2, 2)
+        count = call.value(1, "u32") if len(call.operands) == 2 else "0u"
+        return f"::hostcuda::ptx::bar_{parts[0]}({call.value(0, 'u32')}, {count});"
+    answers = {"popc": ("count", "u32"), "and": ("all", "pred"), "or": ("any", "pred")}
+    if len(parts) != 3 or parts[0] != "red" or parts[1] not in answers or parts[2] != answers[parts[1]][1]:
+        raise call.refuse()
+    call.need(3, 4)
+    number, predicate = call.value(1, "u32"), call.value(len(call.operands) - 1, "pred")
+    count = call.value(2, "u32") if len(call.operands) == 4 else "0u"
+    answer, kind = answers[parts[1]]
+    result = f"::hostcuda::ptx::bar_red({number}, {count}, {predicate}, ::hostcuda::BarrierAnswer::{answer})"
+    return call.store(0, f"static_cast<std::uint32_t>({result})" if kind == "u32" else f"({result} != 0)")
 
 
 @emits("membar", "fence")
 def _fence(call: Call) -> str:
     if call.parts[:1] == ["proxy"]:  # memory is seen alike through every proxy here
         return "__threadfence();"
-    given = call.only("cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release")
+    given = call.only("cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "mbarrier_init")
     if given & {"sys"}:
         return "__threadfence_system();"
     return "__threadfence_block();" if "cta" in given else "__threadfence();"

@@ -29,7 +29,9 @@ __attribute__((noinline)) void slow_read(Worker& worker, Cell& cell, std::uintpt
         report_access(worker, ReportKind::memory_error, address, bytes, false, site, "out of bounds");
         return;
     }
-    if (!ordered(worker, cell.write, floor, shared)) {
+    if (is_arriving(cell.write)) {
+        report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of what an asynchronous copy is still bringing: nothing waited for it", cell.write, "asynchronous copy");
+    } else if (!ordered(worker, cell.write, floor, shared)) {
         report_access(worker, ReportKind::data_race, address, bytes, false, site, "read of what another thread writes, with nothing between them", cell.write, "write");
         cell.write = 0;
     } else if (shared && !ordered(worker, cell.atomic, floor, shared)) {
@@ -284,11 +286,77 @@ void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t si
     }
 }
 
+namespace {
+
+// The cells of one end of a copy, as fine as it needs them; none where it is not in shared memory.
+struct End {
+    Cell* cell = nullptr;
+    std::size_t cells = 0, granule = 4;
+};
+End end_of(Worker& worker, const void* at, std::size_t bytes) {
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(at), offset = address - worker.shared_base;
+    if (bytes == 0 || offset >= worker.shared_bytes || bytes > worker.shared_bytes - offset) return {};
+    if (((address | bytes) & 3) != 0) {
+        arena_refine(worker.block->arena, (address | bytes) & 1 ? 0 : 1);
+        worker.shared_granule_shift = worker.block->arena.granule_shift;
+    }
+    const unsigned shift = worker.shared_granule_shift;
+    return {worker.shared_cells + (offset >> shift), bytes >> shift, std::size_t{1} << shift};
+}
+
+}  // namespace
+
+// From here on the copy may read and write at any time: what others wrote or read where it writes must be in order with it now, unless it brings what
+// stands there.
+void mark_arriving(Worker& worker, const AsyncCopy& copy) {
+    const End to = end_of(worker, copy.to, copy.bytes), from = end_of(worker, copy.from, copy.kept);
+    const Record mark = with_site(Record{arriving_serial} << record_serial_shift | Record{worker.thread->linear} << record_thread_shift, copy.site);
+    const Record floor = worker.shared_floor;
+    for (std::size_t i = 0; i < to.cells; ++i) {
+        Cell& cell = to.cell[i];
+        if (cell.write == record_unaddressable) continue;  // told when it arrives
+        const std::size_t at = i * to.granule;
+        const auto* place = static_cast<const char*>(copy.to) + at;
+        if (!is_arriving(cell.write)) {
+            const Record before[] = {cell.write, cell.atomic, cell.reader, cell.reader2};
+            for (unsigned k = 0; k < 4; ++k) {
+                if (ordered(worker, before[k], floor, true)) continue;
+                char brought[4] = {};
+                if (at < copy.kept) std::memcpy(brought, static_cast<const char*>(copy.from) + at, std::min(to.granule, copy.kept - at));
+                if (std::memcmp(place, brought, to.granule) == 0) break;
+                report_access(worker, ReportKind::data_race, reinterpret_cast<std::uintptr_t>(place), to.granule, true, copy.site,
+                              k < 2 ? "asynchronous copy to what another thread writes, with nothing between them" : "asynchronous copy to what another thread reads, with nothing between them",
+                              before[k], k < 2 ? "write" : "read");
+                break;
+            }
+        }
+        cell.write = mark;
+    }
+    for (std::size_t i = 0; i < from.cells; ++i) {
+        Cell& cell = from.cell[i];
+        if (cell.reader >= floor && !is_arriving(cell.reader)) cell.reader2 = cell.reader;
+        cell.reader = mark;
+    }
+}
+
+void unmark_arriving(Worker& worker, const AsyncCopy& copy) {
+    const End to = end_of(worker, copy.to, copy.bytes), from = end_of(worker, copy.from, copy.kept);
+    for (std::size_t i = 0; i < to.cells; ++i)
+        if (is_arriving(to.cell[i].write)) to.cell[i].write = 0;
+    for (std::size_t i = 0; i < from.cells; ++i)
+        if (is_arriving(from.cell[i].reader)) from.cell[i].reader = 0;
+}
+
 // The write that conflicted has happened: one that left the value as it was is harmless.
 void flush_pending(Worker& worker) {
     worker.has_pending = false;
     const Pending p = worker.pending;
     if (std::memcmp(p.before, reinterpret_cast<const void*>(p.address), p.bytes) == 0) return;
+    if (is_arriving(p.other)) {
+        report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
+                      p.other_was_write ? "write of what an asynchronous copy is still bringing" : "write of what an asynchronous copy is still reading", p.other, "asynchronous copy");
+        return;
+    }
     report_access(worker, ReportKind::data_race, p.address, p.bytes, true, p.site,
                   p.other_was_write ? "write of what another thread writes, with nothing between them" : "write of what another thread reads, with nothing between them",
                   p.other, p.other_was_write ? "write" : "read");

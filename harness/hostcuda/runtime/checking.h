@@ -19,9 +19,16 @@ inline std::uintptr_t site_of(Record r, std::uintptr_t near) {
     return site;
 }
 
+// What an asynchronous copy is bringing: a record above all others but `record_unaddressable`, which no access is in order with.
+inline bool is_arriving(Record r) { return serial_of(r) == arriving_serial && r != record_unaddressable; }
+
 // ordering.cpp
 bool ordered(const Worker& worker, Record record, Record floor, bool shared);  // did it happen before the calling thread's present access?
 void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, bool releases);  // an atomic or volatile access
+
+// checker.cpp: where a copy into shared memory begins, and where it ends
+void mark_arriving(Worker& worker, const AsyncCopy& copy);
+void unmark_arriving(Worker& worker, const AsyncCopy& copy);
 
 // finding.cpp
 void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site,

@@ -97,7 +97,7 @@ void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std:
     locate(worker, address, bytes, details);
     if (other != 0) {
         details.has_other = true;
-        details.other_block = serial_owner(serial_of(other));
+        details.other_block = is_arriving(other) ? worker.block->linear : serial_owner(serial_of(other));
         details.other_thread = thread_of(other);
         details.other_site = site_of(other, site);
         details.other_access = other_access;

@@ -106,6 +106,7 @@ void sync_acquire(const void* place) {
 // Did what `record` stands for happen before the calling thread's present access?
 bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
     if (record < floor) return true;
+    if (is_arriving(record)) return false;
     const Block& block = *worker.block;
     const std::uint32_t serial = serial_of(record);
     const auto place = std::lower_bound(block.serials.begin(), block.serials.end(), serial);

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "hostcuda/warp.h"
@@ -29,6 +30,8 @@ namespace {
 constexpr std::size_t stack_bytes = 128 * 1024;
 constexpr std::uint32_t polls_a_turn = 256;       // atomics and volatile reads between two yields
 constexpr std::uint32_t turns_a_thread = 4;       // then none of those that can run seems to get on: other blocks have their turn
+constexpr std::uint32_t rounds_in_vain = 64;      // that all threads of a block ask for the end of a phase, and for how long, before nobody is taken to end it
+constexpr std::chrono::seconds in_vain_for{2};
 constexpr std::uint32_t inline_launch_threads = 2048;
 constexpr std::size_t most_spinning_blocks = 64;
 
@@ -56,13 +59,15 @@ void activate(Worker& worker, Thread& thread) {
 
 // The calling thread ended. Whoever waited for it alone goes on.
 void thread_exited(Worker& worker, Block& block, Thread& thread) {
-    if (thread.copies != nullptr) async_wait_all();
+    if (thread.copies != nullptr || thread.stores != nullptr || !block.bound.empty()) finish_copies(block, thread);
     if (worker.has_pending) flush_pending(worker);
     if (thread.doubt != 0) settle_doubt(worker);
     thread.state = ThreadState::exited;
     thread.fiber = nullptr;
     --block.live;
     warp_lane_exited(block, thread);
+    wait_over();
+    if (block.named_pending != 0) named_barriers_after_exit(block);
     if (block.barrier_arrived != 0 && block.barrier_arrived == block.live) release_barrier(worker, block, nullptr);
 }
 
@@ -112,6 +117,9 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
     block.barrier_tick = 0;
     block.serials.clear();
     block.known.clear();
+    block.bound.clear();
+    block.in_vain = block.rounds_in_vain = 0;
+    forget_named_barriers(block);
     block.floor = grid.floor;
     block.ready_head = block.ready_tail = 0;
     block.barrier_arrived = 0, block.barrier_line = 0;
@@ -134,7 +142,8 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.learned = 0, thread.learned_of = -1;
         thread.polls = 0;
         thread.doubt = 0;
-        thread.copies.reset();
+        thread.in_vain = false;
+        thread.copies.reset(), thread.stores.reset();
         thread.fiber = nullptr;
         if (++index.x == shape.x) {
             index.x = 0;
@@ -174,6 +183,8 @@ void abandon(Worker& worker, Block& block) {
         thread.state = ThreadState::exited;
     }
     block.live = 0;
+    block.bound.clear();
+    block.arena.epoch = ~0u;  // copies that never arrived left their marks there
     worker.has_pending = false;
 }
 
@@ -342,6 +353,7 @@ void refresh_records(Worker& worker) {
 }
 
 void suspend(Worker& worker) {
+    wait_over();
     if (worker.has_pending) flush_pending(worker);
     Block& block = *worker.block;
     Fiber* self = worker.thread->fiber;
@@ -383,6 +395,29 @@ void poll(Worker& worker) {
     fiber_switch(*self, worker.main);
 }
 
+void wait_over() {
+    if (current_worker == nullptr || !current_worker->thread->in_vain) return;
+    current_worker->thread->in_vain = false;
+    --current_worker->block->in_vain;
+    current_worker->block->rounds_in_vain = 0;
+}
+
+void wait_in_vain(int line) {
+    Worker& worker = *current_worker;
+    Block& block = *worker.block;
+    Thread& thread = *worker.thread;
+    thread.line = line;
+    thread.kind = "a wait for the phase of a barrier";
+    if (!thread.in_vain) thread.in_vain = true, ++block.in_vain, block.rounds_in_vain = 0;
+    const std::uint32_t can_run = (block.ready_tail + max_block_threads + 1 - block.ready_head) % (max_block_threads + 1) + block.count - block.started + 1;
+    if (block.in_vain < can_run || ++block.rounds_in_vain < rounds_in_vain * can_run) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (block.rounds_in_vain == rounds_in_vain * can_run) block.in_vain_since = now;
+    if (now - block.in_vain_since < in_vain_for) return;
+    report_deadlock(worker, block);
+    abort_launch(worker, error_launch_failure);
+}
+
 void poll_hint() {
     if (current_worker == nullptr) return;
     current_worker->thread->polls += polls_a_turn / 4;
@@ -394,6 +429,11 @@ void poll_hint() {
     worker.launch->aborted = true;
     fiber_switch(*worker.thread->fiber, worker.main);
     __builtin_unreachable();
+}
+
+bool carry() { return current_worker != nullptr && current_worker->thread->carry; }
+void set_carry(bool on) {
+    if (current_worker != nullptr) current_worker->thread->carry = on;
 }
 
 bool in_kernel() noexcept { return current_worker != nullptr; }

@@ -19,6 +19,10 @@ void release_grid(Block& block);
 void arrive_at_grid(Block& block);
 void report_deadlock(Worker& worker, Block& block);
 
+// named_barriers.cpp
+void named_barriers_after_exit(Block& block);
+void forget_named_barriers(Block& block);
+
 // team.cpp
 unsigned team_size();                                // OS threads that may carry a grid, the calling one included
 void team_run(Launch& grid);

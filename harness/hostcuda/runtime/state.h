@@ -2,6 +2,7 @@
 // Internal to the runtime library; nothing here is seen by a solution's code.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,7 @@ constexpr int record_tick_shift = 31;
 constexpr int record_thread_shift = 21;
 constexpr Record record_unaddressable = ~Record{0};
 constexpr std::uint32_t max_serial = (1u << 21) - 2;
+constexpr std::uint32_t arriving_serial = max_serial + 1;         // of the write that an asynchronous copy is still to make
 constexpr std::uint32_t ticks_a_serial = 1u << 12;
 
 struct Cell {
@@ -50,13 +52,18 @@ struct Region {
     char name[64] = {};
 };
 
-enum class ThreadState : std::uint8_t { unstarted, ready, running, at_barrier, at_warp, at_activemask, at_grid, exited };
+enum class ThreadState : std::uint8_t { unstarted, ready, running, at_barrier, at_warp, at_activemask, at_grid, at_named, exited };
 
 struct AsyncCopy {
     void* to;
     const void* from;
     unsigned bytes, kept, group;
     std::uintptr_t site;
+};
+struct BoundCopy {                   // there when a phase of the barrier ends
+    const void* barrier;
+    bool counted;                    // in bytes: a bulk copy
+    AsyncCopy copy;
 };
 struct AsyncCopies {
     std::vector<AsyncCopy> list;
@@ -71,6 +78,8 @@ struct Thread {
     Record record = 0;               // serial, tick and thread, ready to be completed with a site
     ThreadState state = ThreadState::unstarted;
     bool fenced = false;
+    bool carry = false;
+    bool in_vain = false;            // it asked for the end of a phase, and has done nothing since
     Record learned = 0;              // what threads of its own block did below this happened before: learned through fences and atomics
     std::int32_t learned_of = -1;    // of which of them; -2 any
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
@@ -85,6 +94,7 @@ struct Thread {
     std::uintptr_t doubt_site = 0;
     Record doubt_other = 0;
     std::unique_ptr<AsyncCopies> copies;
+    std::unique_ptr<AsyncCopies> stores;  // bulk copies out of shared memory
 };
 
 struct Collective {
@@ -103,6 +113,15 @@ struct Warp {
     Collective collectives[warp_lanes];
     std::unique_ptr<std::uint32_t[]> clocks;  // [lane][other]: other's tick that lane knows of; only for partial masks
     bool clocks_in_use = false;
+};
+
+struct NamedBarrier {
+    std::uint32_t expected = 0;      // threads, in whole warps; 0 while nobody has come
+    std::uint32_t lanes[max_block_threads / warp_lanes] = {};
+    std::uint32_t phase = 0;
+    unsigned sum = 0;
+    bool all = true, any = false;
+    char places[2] = {};             // where its threads are put in order
 };
 
 struct Launch;
@@ -154,6 +173,12 @@ struct Block {
     std::vector<std::uint32_t> serials;
     Record floor = 0;
     std::vector<Knowledge> known;    // by linear block; empty until something was learned
+    std::vector<BoundCopy> bound;
+    std::uint32_t in_vain = 0;       // threads that ask for the end of a phase
+    std::uint32_t rounds_in_vain = 0;
+    std::chrono::steady_clock::time_point in_vain_since;
+    std::unique_ptr<NamedBarrier[]> named;
+    std::uint32_t named_pending = 0;
 };
 
 struct Launch {
@@ -235,6 +260,9 @@ void poll(Worker& worker);                           // the calling thread may b
 void refresh_records(Worker& worker);                // after the calling thread's tick changed
 std::uint32_t take_serial(Block& block);
 void advance(Block& block, Thread& thread, std::uint32_t tick);
+
+// async.cpp
+void finish_copies(Block& block, Thread& thread);    // the thread ends
 
 // warp.cpp
 void warp_lane_exited(Block& block, Thread& thread);

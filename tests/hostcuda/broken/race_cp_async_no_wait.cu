@@ -8,7 +8,7 @@ outputs:
 sizes: [64]
 arch: 80
 defect:
-  status: uninitialised_read
+  status: data_race
   kernel: reverse
   tool: racecheck
 */

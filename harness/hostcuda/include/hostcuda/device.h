@@ -28,10 +28,15 @@ HOSTCUDA_TLS extern __thread unsigned char* const shared_touched;
 HOSTCUDA_TLS extern __thread bool const launch_known;
 }  // namespace hostcuda
 
-#define HOSTCUDA_LINE int line = __builtin_LINE()
 
 // ---- barriers and fences
 inline void __syncthreads(HOSTCUDA_LINE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line); }
+inline void __barrier_sync(unsigned number, HOSTCUDA_LINE) {
+    hostcuda::named_barrier(number, 0, true, 0, hostcuda::BarrierAnswer::none, line);
+}
+inline void __barrier_sync_count(unsigned number, unsigned count, HOSTCUDA_LINE) {
+    hostcuda::named_barrier(number, count, true, 0, hostcuda::BarrierAnswer::none, line);
+}
 inline int __syncthreads_count(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::count, line); }
 inline int __syncthreads_and(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::all, line); }
 inline int __syncthreads_or(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::any, line); }

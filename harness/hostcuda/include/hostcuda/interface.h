@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+// The last parameter of what reports with the line of its call.
+#define HOSTCUDA_LINE int line = __builtin_LINE()
+
 namespace hostcuda {
 
 struct Dim3 {
@@ -68,10 +71,14 @@ void kernel_entry(const char* name, const char* parameters, int max_threads);
 enum class BarrierAnswer : std::uint8_t { none, count, all, any };
 int barrier(int predicate, BarrierAnswer answer, int line);
 void grid_barrier(int line);
+// Barrier `number` of the block for `count` threads, 0 for all: bar.sync, or bar.arrive of those that don't wait.
+int named_barrier(unsigned number, unsigned count, bool waits, int predicate, BarrierAnswer answer, int line);
 unsigned warp_collective(WarpOperation operation, unsigned mask, const void* give, void* take, std::size_t bytes,
                          unsigned source, const char* kind, int line);
 unsigned active_mask(int line);
 void fence();
+bool carry();                            // of the calling thread's condition code (PTX, add.cc and kin)
+void set_carry(bool on);
 // A place in shared memory by which threads of a block are ordered without a barrier of all, as libcu++'s barriers are: whoever acquires there has what
 // others did before they released. An atomic in shared memory by itself orders nothing.
 void sync_begin(const void* place);
@@ -83,7 +90,24 @@ void async_copy(void* shared, const void* source, unsigned bytes, unsigned kept)
 void async_commit();
 void async_wait(unsigned groups_left);
 void async_wait_all();                   // uncommitted copies too
+// Copies that are there when the present phase of a barrier ends, which `async_arrived` is told by whoever ends it: one that begins here, and those that the
+// calling thread has begun before and not waited for. A barrier outside of shared memory has its copies made at once.
+void async_copy_until(const void* barrier, void* shared, const void* source, unsigned bytes);
+void async_bind(const void* barrier);
+bool in_shared(const void* place);       // of the calling thread's block
+void async_arrived(const void* barrier);
+// Bulk copies whose bytes a barrier counts: one begins, and all that have begun arrive. Returns their bytes.
+void async_bulk(const void* barrier, void* shared, const void* source, unsigned bytes);
+unsigned long long async_bring(const void* barrier);
+// Bulk copies from shared memory, in groups of their own.
+void async_bulk_store(void* to, const void* shared, unsigned bytes);
+void async_bulk_commit();
+void async_bulk_wait(unsigned groups_left);
 void poll_hint();
+// The calling thread asked in vain, at `line`, for the end of a phase that only threads of its own block can end; and no longer asks. Where all that can
+// run ask in vain, the kernel ends with a barrier_error.
+void wait_in_vain(int line);
+void wait_over();
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line, const char* function);
 [[noreturn]] void trap();
 bool in_kernel() noexcept;

@@ -22,21 +22,23 @@ template <class Size> inline void keep_promise(const void* to, const void* from,
     const ::std::uintptr_t all = reinterpret_cast<::std::uintptr_t>(to) | reinterpret_cast<::std::uintptr_t>(from) | static_cast<::std::size_t>(bytes);
     if (all % promised<Size>::align != 0) hostcuda::trap();
 }
-inline void copy_later(void* to, const void* from, ::std::size_t bytes) {
-    hostcuda::async_copy(to, from, static_cast<unsigned>(bytes), static_cast<unsigned>(bytes));
+// Bound to a barrier, or without one to a stage of the thread's own pipeline.
+inline void copy_later(void* to, const void* from, ::std::size_t bytes, const void* barrier) {
+    if (barrier != nullptr) hostcuda::async_copy_until(barrier, to, from, static_cast<unsigned>(bytes));
+    else hostcuda::async_copy(to, from, static_cast<unsigned>(bytes), static_cast<unsigned>(bytes));
 }
 
 // One thread's copy, and its share of one that a group makes together.
-template <class Size> inline void copy_alone(void* to, const void* from, Size bytes) {
+template <class Size> inline void copy_alone(void* to, const void* from, Size bytes, const void* barrier) {
     keep_promise(to, from, bytes);
-    copy_later(to, from, bytes);
+    copy_later(to, from, bytes, barrier);
 }
-template <class Group, class Size> inline void copy_together(const Group& group, void* to, const void* from, Size bytes) {
+template <class Group, class Size> inline void copy_together(const Group& group, void* to, const void* from, Size bytes, const void* barrier) {
     constexpr ::std::size_t piece = 16;
     keep_promise(to, from, bytes);
     for (::std::size_t i = group.thread_rank() * piece; i < bytes; i += group.size() * piece) {
         const ::std::size_t left = bytes - i;
-        copy_later(static_cast<char*>(to) + i, static_cast<const char*>(from) + i, left < piece ? left : piece);
+        copy_later(static_cast<char*>(to) + i, static_cast<const char*>(from) + i, left < piece ? left : piece, barrier);
     }
 }
 }  // namespace hostcuda_detail

@@ -16,6 +16,7 @@
 #include "hostcuda/interface.h"
 #include "hostcuda/math_intrinsics.h"
 #include "hostcuda/matrix.h"
+#include "hostcuda/mbarrier.h"
 #include "hostcuda/warp.h"
 
 namespace hostcuda {
@@ -248,6 +249,19 @@ inline std::int32_t clamped_s32(std::int64_t value) {
 inline std::int32_t saturating_add(std::int32_t a, std::int32_t b) { return clamped_s32(static_cast<std::int64_t>(a) + b); }
 inline std::int32_t saturating_sub(std::int32_t a, std::int32_t b) { return clamped_s32(static_cast<std::int64_t>(a) - b); }
 template <class T> inline __int128 full_product(T a, T b) { return static_cast<__int128>(a) * static_cast<__int128>(b); }
+// The condition code's carry or borrow goes in, out, or both.
+template <bool In, bool Out, class T> inline T add_carry(T a, typename Same<T>::type b) {
+    using U = std::make_unsigned_t<T>;
+    const unsigned __int128 sum = static_cast<unsigned __int128>(static_cast<U>(a)) + static_cast<U>(b) + (In && carry());
+    if (Out) set_carry((sum >> (8 * sizeof(T)) & 1) != 0);
+    return static_cast<T>(static_cast<U>(sum));
+}
+template <bool In, bool Out, class T> inline T sub_borrow(T a, typename Same<T>::type b) {
+    using U = std::make_unsigned_t<T>;
+    const unsigned __int128 difference = static_cast<unsigned __int128>(static_cast<U>(a)) - static_cast<U>(b) - (In && carry());
+    if (Out) set_carry((difference >> (8 * sizeof(T)) & 1) != 0);
+    return static_cast<T>(static_cast<U>(difference));
+}
 template <class T> inline T mul_lo(T a, T b) { return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)); }
 template <class T> inline T mul_hi(T a, T b) { return static_cast<T>(full_product(a, b) >> (8 * sizeof(T))); }
 inline std::uint64_t mul_hi(std::uint64_t a, std::uint64_t b) { return __umul64hi(a, b); }
@@ -451,6 +465,35 @@ inline void cp_async(char* target, const char* source, int size, int kept, int o
 inline void cp_async_commit() { async_commit(); }
 inline void cp_async_wait(int groups_left) { async_wait(static_cast<unsigned>(groups_left)); }
 inline void cp_async_wait_all() { async_wait_all(); }
+
+// ---- barriers by number
+inline void bar_sync(std::uint32_t number, std::uint32_t count, HOSTCUDA_LINE) { named_barrier(number, count, true, 0, BarrierAnswer::none, line); }
+inline void bar_arrive(std::uint32_t number, std::uint32_t count, HOSTCUDA_LINE) { named_barrier(number, count, false, 0, BarrierAnswer::none, line); }
+inline int bar_red(std::uint32_t number, std::uint32_t count, bool predicate, BarrierAnswer answer, HOSTCUDA_LINE) {
+    return named_barrier(number, count, true, predicate, answer, line);
+}
+
+// ---- mbarrier and bulk copies
+inline std::uint64_t* barrier_at(char* place) {
+    if (reinterpret_cast<std::uintptr_t>(place) % 8 != 0) trap();
+    return reinterpret_cast<std::uint64_t*>(place);
+}
+inline std::uint64_t mbarrier_come(char* place, std::uint32_t count, std::uint32_t dropped, std::uint32_t bytes) {
+    return mbarrier::come(barrier_at(place), count, dropped, static_cast<long long>(bytes));
+}
+inline void bind_and_arrive(char* place) {
+    async_bind(place);
+    (void)mbarrier::come(barrier_at(place), 1);
+}
+// Of whole 16 bytes, from and to their multiples.
+inline void bulk_load(char* barrier, char* target, const char* source, std::uint32_t bytes) {
+    if ((reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes) % 16 != 0) trap();
+    async_bulk(barrier_at(barrier), target, source, bytes);
+}
+inline void bulk_store(char* target, const char* source, std::uint32_t bytes) {
+    if ((reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes) % 16 != 0) trap();
+    async_bulk_store(target, source, bytes);
+}
 
 inline std::uint64_t globaltimer() {  // nanoseconds
     std::timespec now;
