@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -185,13 +186,35 @@ bool told_another(int number) {
     return false;
 }
 
-void on_signal(int number, siginfo_t* info, void*) {
-    static std::atomic_flag told = ATOMIC_FLAG_INIT;
-    if (page.load() != nullptr && told_another(number)) return;
-    if (Page* to = page.load(); to != nullptr && !told.test_and_set() && !record_end(*to, number, *info)) {
-        told.clear();
-        return;
+// Who writes down where the process ends, as long as it does: all threads of a grid may divide by zero at once, and the end of the second
+// must not come while the first one is still looking up its stack.
+enum Telling : int { nobody_tells, somebody_tells, told };
+std::atomic<int> telling{nobody_tells};
+__thread bool tells_itself = false;
+
+void wait_until_told() {
+    if (tells_itself) return;  // what it was doing broke in turn
+    constexpr timespec pause{0, 1'000'000};
+    for (int i = 0; i < 2000 && telling.load() == somebody_tells; ++i) nanosleep(&pause, nullptr);
+}
+
+// False where this thread is to go on, to be asked again.
+bool tell_end(Page& to, int number, const siginfo_t& info) {
+    int state = nobody_tells;
+    if (!telling.compare_exchange_strong(state, somebody_tells)) {
+        wait_until_told();
+        return true;
     }
+    tells_itself = true;
+    const bool recorded = record_end(to, number, info);
+    telling = recorded ? told : nobody_tells;
+    tells_itself = false;
+    return recorded;
+}
+
+void on_signal(int number, siginfo_t* info, void*) {
+    if (page.load() != nullptr && told_another(number)) return;
+    if (Page* to = page.load(); to != nullptr && !tell_end(*to, number, *info)) return;
     for (std::size_t i = 0; i < sizeof caught / sizeof *caught; ++i)
         if (caught[i] == number) sigaction(number, &before[i], nullptr);
     // What an instruction did it does again on return, and ends as it would have; what was sent (by abort, say) must be sent again.
