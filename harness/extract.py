@@ -1,6 +1,6 @@
 """A solution out of a model's raw answer: the last complete fenced Python block that defines `ModelNew`.
 
-Pure: text in, text out; nothing is imported or executed. The text is untrusted. Imports the standard library only.
+Pure: text in, text out; nothing is imported or executed. The text is untrusted. Imports `python_syntax` only.
 
 Rules, in order:
 
@@ -23,6 +23,8 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+from harness import python_syntax
 
 MAX_SOURCE_CHARS = 2**20
 """Largest block taken for a solution. Real ones have a few kilobytes; the parser is slow on megabytes."""
@@ -178,7 +180,7 @@ def _parse(source: str) -> ast.Module | str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            return python_syntax.parse(source)
     except SyntaxError as error:
         return f"does not parse: {error.msg}, line {error.lineno} of the block"
     except (ValueError, RecursionError, MemoryError) as error:

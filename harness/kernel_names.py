@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
+from harness import python_syntax
+
 MAX_SOURCE_CHARS = 4 * 2**20
 
 MAX_SYMBOL = 400
@@ -78,7 +80,7 @@ def own_kernel_names(source: str) -> frozenset[str]:
     text = source[:MAX_SOURCE_CHARS]
     names = {match["name"] for match in _GLOBAL.finditer(text)}
     try:
-        tree = ast.parse(text)
+        tree = python_syntax.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset(names)
     for node in ast.walk(tree):

@@ -1,7 +1,7 @@
 """Loads a problem's module from its source, with a workload's sizes in place of the file's.
 
 Trusted side only: the referee and the baselines use it, a contestant never sees it. A problem is trusted code and is
-executed here. Imports the vocabulary, `devices`, `sizes`, `trees` and `whereabouts`.
+executed here. Imports the vocabulary, `devices`, `python_syntax`, `sizes`, `trees` and `whereabouts`.
 
 The module is registered under a random name, since dataclasses, `torch.compile` and Triton look a class up by
 the name of its module, and so that nothing else in the process can reach it by guessing. Two loads share nothing.
@@ -9,7 +9,6 @@ the name of its module, and so that nothing else in the process can reach it by 
 
 from __future__ import annotations
 
-import ast
 import secrets
 import sys
 import weakref
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from harness import python_syntax
 from harness.devices import seed_generators
 from harness.model import Problem, Workload, one_line
 from harness.sizes import UNKNOWN, apply_sizes, constants
@@ -130,7 +130,7 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
     module = ModuleType(name, problem.id)
     module.__file__ = str(problem.path)
     try:
-        tree = apply_sizes(ast.parse(problem.source, str(problem.path)), workload.sizes)
+        tree = apply_sizes(python_syntax.parse(problem.source, str(problem.path)), workload.sizes)
         code = compile(tree, str(problem.path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ProblemError(f"the file is not valid Python: {describe(error)}") from error

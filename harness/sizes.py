@@ -1,6 +1,6 @@
 """A problem's sizes: the module-level constants of its file, read, replaced and calculated with, without running it.
 
-Pure; trusted side. Imports the standard library only. A workload gives some of these constants other values; they
+Pure; trusted side. Imports `python_syntax` only. A workload gives some of these constants other values; they
 are put in as assignments behind the file's own, so that constants derived from them (`N = 2 * M`) follow.
 """
 
@@ -11,6 +11,8 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+
+from harness import python_syntax
 
 UNKNOWN: Final = object()
 """Stands for a constant that only running the file can tell."""
@@ -87,7 +89,7 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> float:
     Raises `SizeError` where it is not arithmetic, uses other names, or is not a positive finite number.
     """
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
+        tree = python_syntax.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise SizeError(f"{expression!r:.80} is not an arithmetic expression") from error
     missing = sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in names})
@@ -146,7 +148,7 @@ def _override(body: list[ast.stmt], sizes: Mapping[str, Any], known: Mapping[str
             _override(inner, sizes, known)
         names = {node.id for target in _targets(statement) for node in ast.walk(target) if isinstance(node, ast.Name)}
         for name in sorted(names & sizes.keys()):
-            value = ast.parse(repr(_as_written(sizes[name], known.get(name))), mode="eval").body
+            value = python_syntax.parse(repr(_as_written(sizes[name], known.get(name))), mode="eval").body
             new = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=value)
             for node in ast.walk(new):
                 ast.copy_location(node, statement)

@@ -20,8 +20,8 @@ LAYERS = {
     "vocabulary": "model",
     "pure": "authors breakage calibration census claims comparing comparison comparison_kernel comparison_real "
     "datasheets defences digest digest_kernel disturbance extract holdback kernel_names labels messages "
-    "numerics nvrtc occupancy parsing patterns policies precision queues readings reports rewards roofline "
-    "rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire work",
+    "numerics nvrtc occupancy parsing patterns policies precision python_syntax queues readings reports rewards "
+    "roofline rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks recorder reference runs shortage sketch sources split store texts whereabouts writable",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
@@ -207,6 +207,18 @@ def test_a_module_says_what_it_is_for(name: str) -> None:
 
 def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
     assert not [name for name in MODULES if name.split(".")[-1] in ("utils", "util", "helpers", "common", "misc")]
+
+
+def test_python_is_parsed_in_one_place() -> None:
+    """Where `ast.parse` of two threads at once would fail at times, on any source."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in MODULES.items()
+        if name != "harness.python_syntax"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "ast.parse"
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_only_the_command_line_prints() -> None:

@@ -6,7 +6,6 @@ later it would cost an evaluation, or leave a record that no command reads.
 
 from __future__ import annotations
 
-import ast
 import json
 import operator
 import os
@@ -14,6 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness import python_syntax
 from harness.catalog import CatalogError, UnreadableProblem, bounded_source, load_problems
 from harness.catalog.problems import PROBLEM_FILE
 from harness.catalog.solutions import MAX_SOURCE_BYTES
@@ -131,7 +131,7 @@ def given_workload(problem: Problem, workload: Workload) -> Workload:
     if declared is not None and declared != workload:
         raise _unusable(workload, f"{problem.id} means other sizes by that name, or another precision; take another")
     try:
-        held = constants(ast.parse(problem.source)) if declared is None else None
+        held = constants(python_syntax.parse(problem.source)) if declared is None else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         held = None  # a verdict on the problem is to come
     for size, value in sizes.items():

@@ -2,7 +2,7 @@
 
 Untrusted side: `main` runs in a sandboxed process without torch, started by name and never imported by a trusted
 module, since a parser that a hostile text can crash stays outside (see the decision in `build.harvest`). Imports
-`build.calls`, so that a call means here what it means when it is made, and `build.plain`.
+`build.calls`, so that a call means here what it means when it is made, `build.plain` and `python_syntax`.
 
 What is not plain from the text is left out: a computed name, sources put together in a loop, arguments of a helper
 function. The harvest finds these, and it alone decides.
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness import python_syntax
 from harness.build.calls import ARCH_VARIABLE, Unforeseen, bind, read_inline
 from harness.build.plain import NotPlain, Reader
 from harness.build.spec import ExtensionSpec
@@ -46,7 +47,7 @@ def foreseen(source: str, parameters: Sequence[Sequence[Any]]) -> Iterator[Exten
     function = _stand_in(parameters)
     seen: set[str] = set()
     try:
-        tree = ast.parse(source)
+        tree = python_syntax.parse(source)
         reader = Reader(tree)
         arches = _arches(reader, tree)
         names = _names(tree)

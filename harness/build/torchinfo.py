@@ -1,8 +1,8 @@
 """How the installed torch builds its extensions: headers, libraries, language standard, default flags.
 
-Trusted side. Imports `environment` and reads torch's files; torch itself is not imported, which would take the
-conductor seconds. What a flag is called in `torch.utils.cpp_extension` is read from that module's text, so that
-torch 2.6 (C++17) and 2.13 (C++20) each get their own.
+Trusted side. Imports `environment` and `python_syntax`, and reads torch's files; torch itself is not imported, which
+would take the conductor seconds. What a flag is called in `torch.utils.cpp_extension` is read from that module's text,
+so that torch 2.6 (C++17) and 2.13 (C++20) each get their own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import python_syntax
 from harness.environment import MachineError, torch_build
 from harness.interpreter import python
 
@@ -122,7 +123,7 @@ def inline_parameters_of(text: str) -> tuple[Parameter, ...]:
     """The parameters of `load_inline` in torch's extension builder; empty where that is not what it was so far."""
     found = re.search(r"^def load_inline\(.*?\)(?: *->.*?)?:$", text, re.MULTILINE | re.DOTALL)
     try:
-        given = ast.parse(f"{found[0]} pass").body[0].args if found else None  # type: ignore[attr-defined]
+        given = python_syntax.parse(f"{found[0]} pass").body[0].args if found else None  # type: ignore[attr-defined]
         if given is None or given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
             return ()
         required = len(given.args) - len(given.defaults)

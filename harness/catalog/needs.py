@@ -1,6 +1,6 @@
 """What a problem needs that this machine or this harness does not have, found in its text before anything is built.
 
-Imports the standard library only; trusted side. Nothing is executed. It matters for problems written for other
+Imports `python_syntax` only; trusted side. Nothing is executed. It matters for problems written for other
 machines: KernelBench's level 4 wraps whole models of the `transformers` package and downloads their weights.
 """
 
@@ -10,6 +10,8 @@ import ast
 import importlib.util
 import sys
 
+from harness import python_syntax
+
 _PRETRAINED = "from_pretrained"
 
 
@@ -17,7 +19,7 @@ def unmet_need(source: str) -> str | None:
     """Why no solution of the problem with this source can be judged here, with what to do; None where nothing is known
     to stand in the way."""
     try:
-        tree = ast.parse(source)
+        tree = python_syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return None  # the catalog's and the referee's to say
     if missing := [name for name in _packages(tree) if not _installed(name)]:

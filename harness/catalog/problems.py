@@ -1,6 +1,6 @@
 """Problem folders and their `workloads.yaml`, read into `Problem` values.
 
-Imports the vocabulary and `sizes`; trusted side. Reads files, executes nothing.
+Imports the vocabulary, `python_syntax` and `sizes`; trusted side. Reads files, executes nothing.
 
 A folder of problems holds files `<number>_<name>.py` itself or in folders one below, such as `level1`. The id of a
 problem is the name of its folder and its number: `level1/16`. Other files are left alone. KernelBench's folders
@@ -27,7 +27,6 @@ or entry is that problem's alone (`Catalog.unreadable`); what is wrong with a fo
 
 from __future__ import annotations
 
-import ast
 import difflib
 import json
 import re
@@ -36,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness import python_syntax
 from harness.model import Costs, Failure, InputRules, PrecisionClass, Problem, Status, Workload, digest_text, one_line
 from harness.sizes import SizeError, check_size, constants, evaluate
 from harness.texts import NotText, as_text, read_yaml, reason_of
@@ -213,7 +213,7 @@ def _problem(key: str, path: Path, entry: Any) -> Problem:
     found = replace(found, digest=digest)
     try:
         source = as_text(data)
-        known = constants(ast.parse(source))
+        known = constants(python_syntax.parse(source))
     except (NotText, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         return _failed(found, f"{file}, {_parsing(error)}")
     reader = _Entry(entry, known)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness import peaks
+from harness import peaks, python_syntax
 from harness.bench import Bench
 from harness.build import BuildOutcome
 from harness.census import Sources, conclude
@@ -187,7 +187,7 @@ def _task(job: Job, built: BuildOutcome, logs: Path) -> Task:
 
 def _reference_task(problem: Problem, workload: Workload, logs: Path) -> Task:
     """The reference in the shape of a solution, at the workload's sizes."""
-    tree = apply_sizes(ast.parse(problem.source), workload.sizes)
+    tree = apply_sizes(python_syntax.parse(problem.source), workload.sizes)
     return Task(
         problem=problem,
         workload=workload,

@@ -1,8 +1,8 @@
 """How numbers and untrusted text are shown to people, whatever the page: terminal, CSV, HTML.
 
-Pure; imports the vocabulary only. Inside the harness everything is in seconds and bytes; here, and only here, it is
-scaled. A submission chooses file names, exception messages and compiler output, so text goes through `line` or
-`block`, which leave nothing that moves a cursor, changes a colour, reverses a line or breaks one.
+Pure; imports the vocabulary and `python_syntax` only. Inside the harness everything is in seconds and bytes; here, and
+only here, it is scaled. A submission chooses file names, exception messages and compiler output, so text goes through
+`line` or `block`, which leave nothing that moves a cursor, changes a colour, reverses a line or breaks one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from harness import python_syntax
 from harness.model import Status
 
 ABSENT = "-"
@@ -181,7 +182,7 @@ def value(name: str, held: Any) -> str:
 @cache
 def explain(status: Status) -> str:
     """What a status means and what the solution's author can do: its docstring, as one line."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
+    body = python_syntax.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, following in zip(body.body, body.body[1:], strict=False):
         if (

@@ -5,10 +5,10 @@ Pure. Advice only: no status, label or score rests on it (DESIGN section 4, rule
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Sequence
 
+from harness import python_syntax
 from harness.model import one_line
 from harness.screen.cuda import CudaFindings, cuda_findings
 from harness.screen.findings import Screening, settle
@@ -29,7 +29,7 @@ def screen(source: str) -> Screening:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            tree = python_syntax.parse(source)
     except SyntaxError as error:
         where = f"line {error.lineno}: " if error.lineno else ""
         return Screening(findings=(), unreadable=one_line(f"{where}not valid Python: {error.msg}", limit=200))
