@@ -10,12 +10,12 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from harness.authors import authors_of_runs
 from harness.model import Record, Status
+from harness.recency import finished, recency
 from harness.runs import Identity, StoreError
 from harness.store import SETTINGS_OF_A_RUN, RunStore, whole_run
 
@@ -24,9 +24,6 @@ KEPT_APART = ("device", "workload")
 
 NAMED_PARTS = 8
 """Parts that lack are named up to so many."""
-
-CLOCKS_DIFFER = timedelta(days=1)
-"""How far ahead of this machine's clock another's may be, which wrote a record."""
 
 _PART = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
@@ -75,7 +72,7 @@ def merge(runs: Sequence[Path], into: Path) -> MergeReport:
     same = {name: _shared(item.get(name) for item in sources) for name in ("config", "environment")}
     about = {"authors": authors, "merged_from": sources}
     with whole_run(into, config=same["config"], environment=same["environment"], **about) as merged:
-        for record, store in sorted(chosen.values(), key=lambda item: (item[0].finished_at, item[0].identity)):
+        for record, store in sorted(chosen.values(), key=lambda item: (recency(item[0]), item[0].identity)):
             if (log := _log(store, record)) is not None:
                 merged.log_path(record.solution).write_bytes(log)
             merged.append(record)
@@ -92,27 +89,14 @@ def _log(store: RunStore, record: Record) -> bytes | None:
 
 def _counts_more(record: Record, held: Record) -> bool:
     """Whether `record` takes the place of `held`, which has the same identity."""
-    later = (_finished(record) or _NEVER) >= (_finished(held) or _NEVER)
+    later = recency(record) >= recency(held)
     of_the_same = (record.solution_digest, record.problem_digest) == (held.solution_digest, held.problem_digest)
     failed, held_failed = record.status is Status.harness_error, held.status is Status.harness_error
     return held_failed if of_the_same and failed != held_failed else later
 
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-def _finished(record: Record) -> datetime | None:
-    """When it says it finished; None where that is no time that has been."""
-    try:
-        said = datetime.fromisoformat(record.finished_at)
-    except ValueError:
-        return None
-    said = said if said.tzinfo is not None else said.replace(tzinfo=UTC)
-    return said if said <= datetime.now(UTC) + CLOCKS_DIFFER else None
-
-
 def _undated(store: RunStore, records: Sequence[Record]) -> list[str]:
-    odd = [record.solution for record in records if record.finished_at and _finished(record) is None]
+    odd = [record.solution for record in records if record.finished_at and finished(record) is None]
     if not odd:
         return []
     return [

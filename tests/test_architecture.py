@@ -20,8 +20,9 @@ LAYERS = {
     "vocabulary": "model",
     "pure": "authors breakage calibration census claims comparing comparison comparison_kernel comparison_real "
     "datasheets defences digest digest_kernel disturbance extract holdback kernel_names labels messages "
-    "numerics nvrtc occupancy parsing patterns policies precision python_syntax queues readings reports rewards "
-    "roofline rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire work",
+    "numerics nvrtc occupancy parsing patterns policies precision python_syntax queues readings recency reports "
+    "rewards roofline rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire "
+    "work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks recorder reference runs shortage sketch sources split store texts whereabouts writable",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "

@@ -459,6 +459,25 @@ def test_a_right_solution_that_breaks_a_rule_fails_by_the_rules_name() -> None:
     assert (failure.get("message") or "").startswith("0.5x against eager, at least 0.495x")
 
 
+def test_a_record_at_the_base_that_finishes_in_the_future_is_not_what_counts_there() -> None:
+    """It would let a regression pass, by saying that the base was slow."""
+    own = record(speedup=4.0, finished_at="2026-01-01T00:00:00+00:00")
+    crafted = replace(record(Status.wrong_value), finished_at="2999-01-01T00:00:00+00:00")
+    head = record(Status.wrong_value)
+    for order in ([own, crafted], [crafted, own]):
+        verdict = give_verdict(
+            [head],
+            paths={head.solution: ("solutions/ann/level1/19_x.py", "changed", "")},
+            base_records=order,
+            gates=Gates(require_passed=False, regression_tolerance=0.02),
+            base="b",
+            head="h",
+            device="cuda",
+            workload="full",
+        )
+        assert [item.outcome for item in verdict.scored[0].gates if item.gate == "no_regression"] == [FAILED]
+
+
 def test_annotations_stand_at_the_line_that_the_compiler_or_a_check_names() -> None:
     evidence = {"error": {"tool": "nvcc", "message": "identifier is undefined", "line": 2, "solution_line": 5}}
     failed = replace(record(Status.compile_error), evidence=evidence)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ RECORDS = [
     for name in ("h200", "host")
     for line in (HERE / "golden" / "records" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
 ]
+LATER = datetime.now(UTC).isoformat()
 NEEDS_MATPLOTLIB = pytest.mark.skipif(not figures.available(), reason="matplotlib (the extra `plots`) isn't installed")
 
 
@@ -137,13 +139,13 @@ class TestPage:
         assert [held["id"] for held in reader.all("table") if held.get("id") == "changes"] == ["changes"]
 
     def test_the_same_solution_on_two_gpus_is_linked_to_the_record_of_each(self) -> None:
-        other = replace(RECORDS[0], environment={"gpu": "NVIDIA L4"}, finished_at="2027-01-01T00:00:00+00:00")
+        other = replace(RECORDS[0], environment={"gpu": "NVIDIA L4"}, finished_at=LATER)
         page = rendered([RECORDS[0], other])
         boards = page.split('<section class="group"')[1:]
         assert [re.findall(r'href="#(s\d)"', board.split("<noscript")[0]) for board in boards] == [["s0"], ["s1"]]
 
     def test_records_of_one_solution_lead_to_each_other(self) -> None:
-        page = rendered([RECORDS[0], replace(RECORDS[0], finished_at="2027-01-01T00:00:00+00:00")])
+        page = rendered([RECORDS[0], replace(RECORDS[0], finished_at=LATER)])
         assert page.count("Other results of it") == 2
 
 
@@ -211,10 +213,19 @@ class TestFigures:
 
     def test_a_solution_measured_twice_is_one_point(self) -> None:
         (first,) = [record for record in RECORDS if record.speedup][:1]
-        again = replace(first, finished_at="2027-01-01T00:00:00+00:00")
+        again = replace(first, finished_at=LATER)
         for order in ([first, again], [again, first]):
             (point,) = points_of(order, links={id(first): "#old", id(again): "#new"})
             assert point.link == "#new"
+
+    def test_a_record_that_finishes_in_the_future_is_neither_the_point_nor_the_link(self) -> None:
+        (first,) = [record for record in RECORDS if record.speedup][:1]
+        crafted = replace(first, finished_at="2999-01-01T00:00:00+00:00")
+        for order in ([first, crafted], [crafted, first]):
+            (point,) = points_of(order, links={id(first): "#own", id(crafted): "#crafted"})
+            assert point.link == "#own"
+            board = rendered(order).split('<section class="group"')[1].split("<noscript")[0]
+            assert set(re.findall(r'href="#(s\d)"', board)) == {f"s{order.index(first)}"}
 
     def test_intensities_are_those_of_the_problems(self) -> None:
         for point, record in zip(points_of(RECORDS), [r for r in RECORDS if r.speedup], strict=True):

@@ -157,6 +157,14 @@ class TestLikeWithLike:
         for order in ([old, new], [new, old]):
             assert [entry.speedup for entry in entries_of(order)] == [2.0]
 
+    @pytest.mark.parametrize("when", ["2999-01-01T00:00:00Z", "zzz", ""])
+    def test_a_run_that_is_still_to_finish_does_not_count_as_the_latest(self, when: str) -> None:
+        own = record(speedup=2.0, finished_at="2026-02-01T00:00:00Z")
+        crafted = record(speedup=9.0, finished_at=when)
+        for order in ([own, crafted], [crafted, own]):
+            assert [entry.speedup for entry in entries_of(order)] == [2.0]
+        assert [entry.speedup for entry in entries_of([crafted])] == [9.0]
+
     def test_another_baseline_reads_its_own_speedups(self) -> None:
         records = [
             record("a", speedup=4.0, timing={"baselines": {"compile": {"speedup": 1.5, "low": 1.4, "high": 1.6}}}),

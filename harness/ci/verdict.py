@@ -13,6 +13,7 @@ from harness.ci.gates import FAILED, GateResult, Gates, weigh
 from harness.comparing import Difference
 from harness.feedback.evidence import mapping, rows, text, whole
 from harness.model import Record, Status
+from harness.recency import recency
 
 VERDICT_FORMAT = 1
 PASSED, GATE_FAILED, INFRASTRUCTURE = 0, 1, 3
@@ -128,7 +129,7 @@ def score(
     before: dict[tuple[str, str, str, str], Record] = {}
     for held in base_records:
         known = before.get(held.identity)
-        if known is None or held.finished_at >= known.finished_at:
+        if known is None or recency(held) >= recency(known):
             before[held.identity] = held
     scored = []
     for record in records:

@@ -1,7 +1,7 @@
 """Records as points of a roofline: where their problem lies, and how much of the limit they reach.
 
-Pure; imports `scoring` and `report.figures`. The figures come from `timing.speed_of_light`; a record without them is
-no point.
+Pure; imports `recency`, `scoring` and `report.figures`. The figures come from `timing.speed_of_light`; a record
+without them is no point.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model import Record
+from harness.recency import recency
 from harness.report.figures import Point
 from harness.scoring import EAGER, entries_of
 
@@ -26,7 +27,7 @@ def points_of(
     latest: dict[tuple[str, ...], Record] = {}
     for record in records:
         key = (*record.identity, record.author, str(record.environment.get("gpu")))
-        if key not in latest or latest[key].finished_at <= record.finished_at:
+        if key not in latest or recency(latest[key]) <= recency(record):
             latest[key] = record
     for record in latest.values():
         held = (record.timing or {}).get("speed_of_light")

@@ -1,6 +1,6 @@
 """From records to scores: what is compared with what, fast_p, geometric means, pass@k.
 
-Imports `model`, `stats` and the standard library. Pure; records are trusted, what is in their texts is not.
+Imports `model`, `recency`, `stats` and the standard library. Pure; records are trusted, what is in their texts is not.
 
 **Like with like.** Results fall into groups that are never compared: device kind, processor (GPU model, for the host
 its CPU), the GPU's driver, workload, baseline, precision (what each problem declares, or the one class that a run
@@ -30,10 +30,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.recency import recency
 from harness.stats import may_be_one, same_within
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -145,11 +147,11 @@ def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Ent
 
     A passed record without a speedup against `baseline` becomes an untimed pass.
     """
-    latest: dict[tuple[object, ...], tuple[str, int, Entry]] = {}
+    latest: dict[tuple[object, ...], tuple[datetime, int, Entry]] = {}
     for place, record in enumerate(records):
         entry = _entry(record, baseline)
         key = (entry.group, entry.problem, entry.author, entry.solution, entry.sample)
-        stamp = (record.finished_at, place)
+        stamp = (recency(record), place)
         if key not in latest or latest[key][:2] <= stamp:
             latest[key] = (*stamp, entry)
     return tuple(entry for _, _, entry in latest.values())

@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,6 +20,7 @@ from markupsafe import Markup
 from harness.authors import Author
 from harness.comparing import Differences
 from harness.model import Record, Status
+from harness.recency import recency
 from harness.report import differences as report_differences
 from harness.report import figures
 from harness.report import format as show
@@ -145,13 +147,14 @@ def _groups(records: Sequence[Record], baseline: str) -> dict[LikeGroup, list[Re
 
 def _links(items: Sequence[Item], anchors: Mapping[int, str], baseline: str) -> dict[tuple[object, ...], str]:
     """Anchor by group, problem, author and solution: of several records the one that finished last, as it counts."""
-    latest: dict[tuple[object, ...], tuple[str, str]] = {}
+    latest: dict[tuple[object, ...], tuple[datetime, str]] = {}
     for item in items:
         record = item.record
         group = entries_of([record], baseline=baseline)[0].group
         key = (group, record.problem, record.author, record.solution)
-        if key not in latest or latest[key][0] <= record.finished_at:
-            latest[key] = (record.finished_at, anchors[id(record)])
+        when = recency(record)
+        if key not in latest or latest[key][0] <= when:
+            latest[key] = (when, anchors[id(record)])
     return {key: anchor for key, (_, anchor) in latest.items()}
 
 
