@@ -39,11 +39,15 @@ class Entry:
     sites: Mapping[str, Site] = field(default_factory=dict)
 
     def located(self, places: Mapping[Site, tuple[str, int] | None]) -> dict[str, Any]:
-        """The fields, with `file` and `line` (`other_file`, `other_line`) for the sites whose places are known."""
+        """The fields, with `file` and `line` (`other_file`, `other_line`) for the sites whose places are known; of one
+        in a header, the line of the launch."""
         found = dict(self.fields)
+        launched = found.pop("launch_line", None)
         for prefix, site in self.sites.items():
             if f"{prefix}line" not in found and (place := places.get(site)) is not None:
                 found[f"{prefix}file"], found[f"{prefix}line"] = place
+        if launched is not None and found.get("line") is None:
+            found["line"] = launched
         return found
 
 

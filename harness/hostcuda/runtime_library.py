@@ -93,6 +93,7 @@ class RuntimeLibrary:
             (site[0], site[1]) for report in raw for key in ("site", "other_site") if (site := report.get(key))
         )
         for report in raw:
+            launched = report.pop("launch_line", None)
             for prefix in ("", "other_"):
                 site = report.pop(f"{prefix}site", None)
                 if site is not None and f"{prefix}line" not in report:
@@ -100,6 +101,8 @@ class RuntimeLibrary:
                     report[f"{prefix}line"] = found and found[1]
                     if found is not None:
                         report[f"{prefix}file"] = found[0]
+            if report.get("line") is None and launched is not None:  # in a header that the source includes
+                report["line"] = launched
         return raw
 
 

@@ -180,4 +180,16 @@ bool library_reads_on_host(const char* routine, const char* name, const void* sc
     return false;
 }
 
+bool host_reaches(const char* routine, const void* items, int line) {
+    const Region* region = region_containing(reinterpret_cast<std::uintptr_t>(items), 1);
+    if (region == nullptr || (region->kind != RegionKind::device && region->kind != RegionKind::symbol)) return true;
+    ReportDetails details;
+    details.kind = ReportKind::memory_error;
+    details.kernel = routine;
+    details.line = line;
+    details.message = "a plain pointer to the device's memory, which the host walks over: without the policy thrust::device it takes plain pointers for its own";
+    report_outside(details);
+    return false;
+}
+
 }  // namespace hostcuda

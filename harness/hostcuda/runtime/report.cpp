@@ -27,6 +27,7 @@ struct Entry {
     bool inside, has_other;
     Dim3 block, thread, other_block, other_thread;
     std::uint64_t count;
+    int launch_line = 0;               // for a place that is in no source of the solution's
 };
 
 using Key = std::tuple<int, std::string, std::uintptr_t, std::uintptr_t, int, int, std::string>;
@@ -91,6 +92,7 @@ static void append_entry(std::string& out, const Entry& e, bool counted) {
     if (e.index != no_index) append_number(out, "index", e.index);
     if (!e.subscript.empty()) append_field(out, "subscript", e.subscript);
     if (e.line > 0) append_number(out, "line", e.line);
+    else if (e.launch_line > 0) append_number(out, "launch_line", e.launch_line);
     append_site(out, "site", e.site);
     if (e.inside) append_dim(out, "block", e.block), append_dim(out, "thread", e.thread);
     if (e.has_other) {
@@ -130,6 +132,7 @@ void report(const Worker& worker, const ReportDetails& d) {
     if (d.block != nullptr) {
         e.block = d.block->index;
         e.thread = unflatten(d.thread, grid.request.block);
+        e.launch_line = grid.request.line;
     }
     if (d.has_other) {
         e.other_block = unflatten(d.other_block, grid.request.grid);

@@ -8,7 +8,7 @@ outputs:
 sizes: [1000]
 defect:
   status: memory_error
-  kernel: null
+  kernel: cub::DeviceRadixSort
   tool: memcheck
 */
 #include <cub/cub.cuh>

@@ -60,11 +60,13 @@ namespace detail {
 
 inline int block_rank() { return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
 
-// The author's line as a last argument of its own type: no count of items can be taken for it.
+// The author's line as a last argument of its own type: no count of items can be taken for it. It needs a constructor: what initialises an
+// aggregate has the line of this file.
 struct At {
     int line;
+    explicit constexpr At(int number) : line(number) {}
 };
-#define HOSTCUDA_AT ::cub::detail::At at = ::cub::detail::At{__builtin_LINE()}
+#define HOSTCUDA_AT ::cub::detail::At at = ::cub::detail::At(__builtin_LINE())
 
 // A class that is constructed without storage has its own, one for each type, as in CUB.
 template <class Owner> struct OwnStorage {

@@ -149,6 +149,8 @@ int library_touches(const char* routine, const Operand* operands, std::size_t co
 void library_lacks(const char* routine, const char* construct, std::uintptr_t site);
 // A scalar that the host reads or writes; false, and reported, if it lies where only a kernel can reach.
 bool library_reads_on_host(const char* routine, const char* name, const void* scalar, std::uintptr_t site);
+// The same for what a routine that runs on the host walks over, called in `line`.
+bool host_reaches(const char* routine, const void* items, int line);
 }  // namespace hostcuda
 
 namespace hostcuda {

@@ -1,6 +1,6 @@
 // Prefix sums of whole arrays, and of the runs of equal keys.
 #pragma once
-#include "two_calls.cuh"
+#include "prefixes.cuh"
 
 namespace cub {
 
@@ -73,16 +73,17 @@ private:
         const bool starts = given != nullptr;
         const T start = starts ? *given : T{};
         return detail::two_calls(storage, bytes, 1, "cub::DeviceScan", stream, at, [=]() mutable {
-            T running = start;
-            bool empty = !starts;
+            detail::Prefix<T, F> prefix(combine);
+            const auto begin = [&] { starts ? prefix.start(start) : prefix.start(); };
+            begin();
             for (N i = 0; i < count; ++i) {
                 if constexpr (!std::is_same_v<Keys, NoKeys>) {
-                    if (i != 0 && !equal(keys[i - 1], keys[i])) running = start, empty = !starts;
+                    if (i != 0 && !equal(keys[i - 1], keys[i])) begin();
                 }
                 const detail::value_of<In> value = in[i];
-                const T next = empty ? static_cast<T>(value) : static_cast<T>(combine(running, value));
-                out[i] = inclusive ? next : running;
-                running = next, empty = false;
+                if (!inclusive) out[i] = prefix.now();
+                prefix.push(value);
+                if (inclusive) out[i] = prefix.now();
             }
         });
     }

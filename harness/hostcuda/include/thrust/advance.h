@@ -1,0 +1,2 @@
+#pragma once
+#include "iterator/iterator_traits.h"

@@ -1,0 +1,3 @@
+#pragma once
+#include "copy.h"
+#include "pair.h"

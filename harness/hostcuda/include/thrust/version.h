@@ -1,0 +1,9 @@
+// The version that CUDA 13.0 has.
+#pragma once
+#define THRUST_VERSION 300001
+#define THRUST_MAJOR_VERSION 3
+#define THRUST_MINOR_VERSION 0
+#define THRUST_SUBMINOR_VERSION 1
+#define THRUST_PATCH_NUMBER 0
+#define THRUST_CALLABLE
+#define THRUST_NS_QUALIFIER ::thrust
