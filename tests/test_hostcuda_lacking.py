@@ -20,7 +20,7 @@ INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "inc
         ("cudnn.h", "cuDNN"),
         ("cusparse.h", "cuSPARSE"),
         ("curand_mtgp32_kernel.h", "cuRAND"),
-        ("thrust/device_vector.h", "Thrust"),
+        ("thrust/set_operations.h", "Thrust"),
         ("cub/device/device_histogram.cuh", "CUB"),
         ("cutlass/gemm/device/gemm.h", "CUTLASS"),
         ("cuda/latch", "libcu++"),
@@ -53,6 +53,8 @@ def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
         "cub/cub.cuh",
         "cub/block/block_radix_sort.cuh",
         "cuda/std/limits",
+        "thrust/device_vector.h",
+        "thrust/iterator/zip_iterator.h",
         "cuda/atomic",
         "curand_kernel.h",
         "c10/cuda/CUDAGuard.h",
@@ -87,6 +89,11 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
             "‘using W = class cub::WarpReduce<int>’ {aka ‘class cub::WarpReduce<int>’} has no member named ‘TailSum’",
             "CUB (cub::WarpReduce::TailSum with these arguments)",
         ),
+        ("‘set_union’ is not a member of ‘thrust’; did you mean ‘unique’?", "Thrust (thrust::set_union)"),
+        (
+            "‘class thrust::device_vector<float>’ has no member named ‘insert’",
+            "Thrust (thrust::device_vector::insert with these arguments)",
+        ),
         ("'pipeline_shared_state' is not a member of 'cuda'", "libcu++ (cuda::pipeline_shared_state)"),
         ("'sort' is not a member of 'cuda::std'", "libcu++ (cuda::sort)"),
         ("'cluster_group' is not a member of 'cg'", "thread block clusters (cluster_group)"),
@@ -104,6 +111,17 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
 def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
     log = f"cuda.cu:12:5: error: {message}\n"
     assert list(in_log(log)) == [Lack(file="cuda.cu", line=12, construct=construct)]
+
+
+def test_an_algorithm_of_thrusts_with_arguments_that_it_does_not_take_here_is_not_the_sources_error() -> None:
+    call = "cuda.cu:9:17: error: no matching function for call to ‘sort(const thrust::detail::Execution&, float*)’\n"
+    shown = "    9 |     thrust::sort(thrust::device, p, 3);\n      |     ~~~~~~~~~~~~^~~\n"
+    ours = "/cache/include/thrust/sort.h:99:1: note: candidate: ‘template<class In> auto thrust::sort(…)’\n"
+    own = "cuda.cu:3:6: note: candidate: ‘void sort(int*)’\n"
+    lack = Lack(file="cuda.cu", line=9, construct="Thrust (thrust::sort with these arguments)")
+    assert list(in_log(call + shown + ours)) == [lack]
+    assert list(in_log(call + shown + own)) == []
+    assert list(in_log(call + shown + own + "cuda.cu:12:1: error: expected ‘;’\n" + ours)) == []
 
 
 def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_its_own() -> None:

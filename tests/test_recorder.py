@@ -82,6 +82,15 @@ def test_sites_become_lines_where_they_are_known() -> None:
     assert placed == {**RACE, "file": "cuda.cu", "line": 7}
 
 
+def test_a_place_in_a_header_has_the_line_of_the_launch() -> None:
+    known, other = ("/m.so", 16), ("/m.so", 32)
+    places = {known: ("cuda.cu", 7), other: None}
+    row = {**RACE, "launch_line": 40}
+    found = parsed(page(line({**row, "site": list(known)}) + line({**row, "site": list(other)}) + line(row)))
+    lines = [(held.get("line"), "launch_line" in held) for held in (entry.located(places) for entry in found.findings)]
+    assert lines == [(7, False), (40, False), (40, False)]
+
+
 def test_a_line_that_is_told_stays() -> None:
     site = ("/cache/module.so", 4660)
     (entry,) = parsed(page(line({**RACE, "line": 3, "site": list(site)}))).findings

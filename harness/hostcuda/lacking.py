@@ -135,10 +135,16 @@ _UNKNOWN_NAME = re.compile(
 )
 _PARTIAL = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: (?:no matching function for call to ['‘](cub|cuda)::(\w+)\b.*::(~?\w+)\("
-    r"|['‘].*?\b(cub|cuda)::(\w+)\b.* has no (?:non-static data )?member named ['‘](\w+)['’])",
+    r"|['‘].*?\b(cub|cuda|thrust)::(\w+)\b.* has no (?:non-static data )?member named ['‘](\w+)['’])",
     re.M,
 )
 """Calls of classes that are here in part: whether the library itself has that member or overload is not known."""
+_OVERLOAD = re.compile(
+    r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: no matching function for call to ['‘](\w+)(?:<.*>)?\(.*\n"
+    r"(?:(?!.*: error: ).*\n)*?\S*/include/thrust/\S+: note: candidate",
+    re.M,
+)
+"""The same of Thrust's algorithms, which the compiler names without their namespace."""
 _REFUSED = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+:\s+required from here\n"
     r"\S*/include/(cub|cuda)/\S+: error: static assertion failed: (.+) (?:is|are) not emulated$",
@@ -173,6 +179,9 @@ def in_log(log: str) -> Iterator[Lack]:
     for match in _PARTIAL.finditer(log):
         library, owner, name = (match[i] or match[i + 3] for i in (3, 4, 5))
         construct = f"{_family(library, _NAME_FAMILIES)} ({library}::{owner}::{name} with these arguments)"
+        yield Lack(file=match[1], line=int(match[2]), construct=construct)
+    for match in _OVERLOAD.finditer(log):
+        construct = f"{_family('thrust', _NAME_FAMILIES)} (thrust::{match[3]} with these arguments)"
         yield Lack(file=match[1], line=int(match[2]), construct=construct)
     for match in _REFUSED.finditer(log):
         yield Lack(
