@@ -109,6 +109,7 @@ class ReferenceRunner:
         self._lane = lane
         self._forward = forward or bench.oracle.forward
         first = bench.sets[0]
+        bench.device.prepare_flush()  # its bursts are what others' are held against, the first one too
         self._scratch = [torch.empty_like(bench.tensor(slot)) for slot in first.outputs]
 
     def hold_back(self, indices: Sequence[int]) -> None:

@@ -108,6 +108,10 @@ class Device(Protocol):
         """What is submitted inside the block goes this way; nothing may be under way on another meanwhile."""
         ...
 
+    def prepare_flush(self) -> torch.Tensor:
+        """The memory that cold calls write to flush the caches; taken now, or the first of them would take it."""
+        ...
+
     def time_cold(
         self,
         call: Callable[[], object],

@@ -234,14 +234,18 @@ class CudaDevice:
             self._streams.append(torch.cuda.Stream(self.index))  # type: ignore[no-untyped-call]
         return torch.cuda.stream(self._streams[number - 1])
 
+    def prepare_flush(self) -> torch.Tensor:
+        if self._flush is None:
+            self._flush = torch.empty(self._flush_bytes, dtype=torch.uint8, device=self.torch_device)
+        return self._flush
+
     def time_cold(
         self,
         call: Callable[[], object],
         after: Callable[[object], None],
         before: Callable[[], None] | None = None,
     ) -> CallTime:
-        if self._flush is None:
-            self._flush = torch.empty(self._flush_bytes, dtype=torch.uint8, device=self.torch_device)
+        flush = self.prepare_flush()
         torch.cuda.synchronize(self.index)
         _driver().cuCtxResetPersistingL2Cache()  # refused where lines can't persist
         # A launch takes some 0.85 us longer from every other place in the GPU's queue (an H200, whatever the addresses
@@ -249,8 +253,8 @@ class CudaDevice:
         # whether one call makes an odd or an even number of launches.
         self._shifted = not self._shifted
         if self._shifted:
-            self._flush[:1].zero_()
-        self._flush.zero_()
+            flush[:1].zero_()
+        flush.zero_()
         if before is not None:
             before()
         begin = time.perf_counter()

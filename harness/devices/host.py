@@ -114,15 +114,18 @@ class HostDevice:
         assert number == 0
         return nullcontext()
 
+    def prepare_flush(self) -> torch.Tensor:
+        if self._flush is None:
+            self._flush = torch.zeros(2 * last_level_cache_bytes(), dtype=torch.uint8, device="cpu")
+        return self._flush
+
     def time_cold(
         self,
         call: Callable[[], object],
         after: Callable[[object], None],
         before: Callable[[], None] | None = None,
     ) -> CallTime:
-        if self._flush is None:
-            self._flush = torch.zeros(2 * last_level_cache_bytes(), dtype=torch.uint8, device="cpu")
-        self._flush.add_(1)
+        self.prepare_flush().add_(1)
         return self.time_latency(call, after, before)
 
     def time_latency(
