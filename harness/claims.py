@@ -123,6 +123,9 @@ FLOOR_CALLS = 0.25
 UNEVEN_FACTOR = 1.5
 """How far the mean of all calls may lie above the median of the counted ones."""
 
+SPREADS = 3.0
+"""How many times what bursts of trusted code differ by is let pass."""
+
 UNCOUNTED_SLACK_S = 50e-6
 """Launch cost granted to each uncounted call: a latency call's launch is not covered by the flush."""
 
@@ -255,7 +258,7 @@ def _hidden_per_call(calibration: Calibration, calls: int, device_s: float, tole
     return (
         tolerance.burst_s / calls
         + tolerance.per_call_s
-        + 3.0 * calibration.spread_s
+        + SPREADS * calibration.spread_s
         + tolerance.relative * (device_s + calibration.per_call_s)
     )
 
@@ -354,9 +357,7 @@ def judge_back_to_back(
     at_most_s = min(walls_s) / calls
     own_s = max(claimed_s, latency_s or 0.0)
     explained_s = calibration.per_call_s + own_s
-    allowed_s = (
-        tolerance.burst_s / calls + tolerance.per_call_s + 3.0 * calibration.spread_s + tolerance.relative * explained_s
-    )
+    allowed_s = _hidden_per_call(calibration, calls, own_s, tolerance)
     unexplained_s = at_most_s - explained_s
     accepted = unexplained_s <= allowed_s
     taken_off_s = 0.0 if whole else min(calibration.least_s, MOST_TAKEN_OFF * at_most_s)

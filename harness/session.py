@@ -202,7 +202,11 @@ class Session(Verification):
             ReferenceRunner(bench, lane=0 if self._compared is None else self._compared.lane),
             self._burst,
             verify,
-            Settled(target=config.relative_half_width, budget_s=config.budget_s),
+            Settled(
+                target=config.relative_half_width,
+                budget_s=config.budget_s,
+                calibrated=self._known is not None and self._known.pauses is not None,
+            ),
             sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
             limits=Limits(
                 min_samples=config.min_samples,

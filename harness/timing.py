@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.calibration import Calibration, calibrate
-from harness.claims import ClaimVerdict, Tolerance, judge_claims
+from harness.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
 from harness.empty import Compared
 from harness.measure import Round, Rounds
 from harness.messages import CallMode, Manner
@@ -62,6 +62,9 @@ take; a graph can't be had of all code; and in both, work on one call's inputs m
 LEAST_ROUNDS = 4
 """Rounds that any speedup rests on, and from which on its interval is looked at."""
 
+HIDES_MUCH = 0.25
+"""Share of the reference's call that what is let pass for bursts that differ may be, before two of them are too few."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
@@ -78,11 +81,22 @@ class Judged:
     by_calibration: bool = False
 
 
-class Settled:
-    """Decides after each round whether the speedup is known well enough; names the rule that fired, or None."""
+def _by_rounds(rounds: Rounds) -> Calibration:
+    """What the reference's own bursts cost: they stand in for those of trusted code where nothing was made before."""
+    return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
 
-    def __init__(self, *, target: float, budget_s: float) -> None:
+
+class Settled:
+    """Decides after each round whether the speedup is known well enough; names the rule that fired, or None.
+
+    `calibrated` says that claims are held against bursts made before. Else the time to measure in ends nothing before
+    `LEAST_ROUNDS`, if the reference's bursts differ by enough to hide much of a call: two of them tell not which of
+    them something disturbed.
+    """
+
+    def __init__(self, *, target: float, budget_s: float, calibrated: bool = True) -> None:
         self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS)
+        self._calibrated = calibrated
         self._spent_s = 0.0
 
     def __call__(self, rounds: Rounds) -> str | None:
@@ -90,7 +104,12 @@ class Settled:
         if not _usable(reference, solution):
             return None
         newest_s, self._spent_s = rounds.spent_s - self._spent_s, rounds.spent_s
-        return self._stopping.add(speedup_interval(reference, solution), newest_s)
+        rule = self._stopping.add(speedup_interval(reference, solution), newest_s)
+        if rule is not None and len(rounds.held) < LEAST_ROUNDS and not self._calibrated:
+            median_s = statistics.median(time_s for burst in reference for time_s in burst)
+            if SPREADS * _by_rounds(rounds).spread_s > HIDES_MUCH * median_s:
+                return None
+        return rule
 
 
 def _usable(reference: Sequence[Sequence[float]], solution: Sequence[Sequence[float]]) -> bool:
@@ -116,7 +135,7 @@ def judge_times(
     """
     calibration, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
     if calibration is None:
-        calibration = calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
+        calibration = _by_rounds(rounds)
     if device is DeviceKind.HOST:
         # Two processes share the cores in other ways than one: what a flush must cost at least is not known.
         calibration = replace(calibration, least_s=0.0)

@@ -21,10 +21,12 @@ from harness.stats import NoiseFloor
 from harness.timing import (
     DISTURBED_FACTOR,
     HOST_BIAS_S,
+    LEAST_ROUNDS,
     NOT_QUEUED,
     UNEXPLAINED,
     WAITS_FOR_DEVICE,
     Judged,
+    Settled,
     _undisturbed,
     judge_times,
     peak_memory,
@@ -73,6 +75,37 @@ def rounds(reference_s: float, solution_s: float, number: int = 4) -> Rounds:
             )
         )
     return Rounds(held=held, stopped_by="interval", spent_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("extra_s", "calibrated", "number", "ends"),
+    [
+        (0.0, False, 2, True),  # they agree
+        (1e-3, False, 2, True),  # they differ by a hundredth of a call
+        (60e-3, False, 2, False),  # what they differ by would hide a whole call
+        (60e-3, True, 2, True),  # claims are held against others
+        (60e-3, False, 4, True),  # one in four is outvoted; and so many have to do
+    ],
+)
+def test_two_bursts_that_differ_are_no_calibration(extra_s: float, calibrated: bool, number: int, ends: bool) -> None:
+    """On the host device, where they are all there is."""
+    made = rounds(10e-3, 10e-3, number)
+    first = made.held[0].reference
+    made.held[0] = replace(made.held[0], reference=replace(first, wall_s=first.wall_s + extra_s))
+    made.spent_s = 9.0
+    rule = Settled(target=1e-6, budget_s=1.0, calibrated=calibrated)(made)
+    assert (rule is not None) is ends
+
+
+def test_a_lie_of_the_whole_call_is_no_better_hidden_by_one_odd_burst() -> None:
+    """An answer that is computed while it is copied: its claims are next to nothing, its bursts take what they take."""
+    made = rounds(40e-3, 1e-3, LEAST_ROUNDS)
+    made.held = [replace(held, solution_wall_s=held.solution_wall_s + CALLS * 40e-3) for held in made.held]
+    first = made.held[0].reference
+    made.held[0] = replace(made.held[0], reference=replace(first, wall_s=first.wall_s + CALLS * 20e-3))
+    judged = judge_times(made, device=DeviceKind.HOST)
+    assert UNEXPLAINED in judged.labels
+    assert judged.speedup == pytest.approx(1.0, rel=0.1)
 
 
 KNOWN = Known(
