@@ -11,9 +11,12 @@ import pytest
 
 from harness import Harness
 from harness.api.given import given_problem, given_solution, given_workload
+from harness.api.keeper import Keeper
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.config import ConfigError, TimingConfig
+from harness.environment import collect
 from harness.model import DeviceKind, PrecisionClass, Problem, Workload
+from harness.planning import Job
 
 PROBLEM = """
 import torch
@@ -159,6 +162,26 @@ def test_sizes_that_a_problem_has_are_taken(tmp_path: Path) -> None:
     (tmp_path / "level1" / "workloads.yaml").write_text("format: 1\nproblems: {1: {workloads: {small: {SIZE: 3}}}}\n")
     held = load_problems(tmp_path)["level1/1"]
     assert given_workload(held, held.workloads["small"]).sizes == {"SIZE": 3}
+
+
+def test_a_run_that_is_kept_has_one_meaning_for_a_workloads_name(tmp_path: Path) -> None:
+    """Its records are told by that name: the later one would have taken the place of the earlier."""
+    config = Harness(device="host").config
+    for results in (tmp_path / "run", None):
+        keeper = Keeper(results, config, collect())
+        try:
+            held = given_problem(PROBLEM)
+            assert held is not None
+            solution = given_solution(held, "x = 1", author="me", name=None, sample=None)
+            for name, size, taken in (("odd", 3, True), ("odd", 3, True), ("even", 4, True), ("odd", 5, False)):
+                job = Job(solution=solution, problem=held, workload=Workload(name=name, sizes={"SIZE": size}))
+                if taken or results is None:
+                    assert keeper.work(job).job is job
+                    continue
+                with pytest.raises(CatalogError, match=r"'odd' of .* had the sizes \{'SIZE': 3\} before.*take another"):
+                    keeper.work(job)
+        finally:
+            keeper.close()
 
 
 @pytest.mark.parametrize(

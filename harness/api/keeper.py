@@ -13,14 +13,15 @@ import weakref
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from harness.api.result import Result
-from harness.catalog import find_authors
+from harness.catalog import CatalogError, find_authors
 from harness.conductor import Work
 from harness.config import RunConfig
 from harness.disk import replace_whole
 from harness.environment import Environment
-from harness.model import Record, Solution
+from harness.model import PrecisionClass, Record, Solution
 from harness.planning import Job
 from harness.runs import StoreError, StoreUnavailable, is_run
 from harness.store import RunStore
@@ -37,6 +38,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._numbers = count()
         self._introduced: set[str] = set()
+        self._sizes: dict[tuple[str, str], tuple[dict[str, Any], PrecisionClass | None]] = {}
         self._store: RunStore | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="harness-"))
         weakref.finalize(self, _remove, self.folder, os.getpid())  # also where nobody calls `close`
@@ -48,7 +50,18 @@ class Keeper:
             raise
 
     def work(self, job: Job) -> Work:
-        """What is to be done for `job`, with a log of its own."""
+        """What is to be done for `job`, with a log of its own. Raises `CatalogError` where the run that is kept could
+        not tell its records from those of other sizes."""
+        name, meant = job.workload.name, (dict(job.workload.sizes), job.workload.precision)
+        with self._lock:
+            known = self._sizes.setdefault((job.problem.id, name), meant) if self._store is not None else meant
+        if known != meant:
+            raise CatalogError(
+                [
+                    f"workload {name!r:.60} of {job.problem.id} had the sizes {known[0]!r:.200} before, or another "
+                    "precision; a run that is kept tells workloads by their names: take another"
+                ]
+            )
         return Work(job=job, log_path=self.folder / f"{next(self._numbers)}.log")
 
     def introduce(self, solution: Solution) -> list[str]:

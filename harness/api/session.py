@@ -171,12 +171,12 @@ class Harness:
         (`ExecutorError`), or the disk is full (`OSError`, `StoreUnavailable`), and then keeps none. `cancel()` works
         until the build begins.
 
-        Raises `CatalogError` where the problem, workload or file can't be found or used, or the problem can't be read,
-        `TypeError` for a problem, source, author, name, sample or workload of another kind, `HarnessClosed` after
-        `close` and in a forked process, which makes a `Harness` of its own. The first one, which starts the processes,
-        raises `StoreError` and `OSError` where the run can't be kept in `results`, or not be continued with these
-        settings, and where the temporary folder or that of caches can't be written, `ExecutorError` and `MachineError`
-        where a tool is missing.
+        Raises `CatalogError` where the problem, workload or file can't be found or used, the problem can't be read, or
+        a run that is kept knows other sizes of it by that workload's name; `TypeError` for a problem, source, author,
+        name, sample or workload of another kind; `HarnessClosed` after `close` and in a forked process, which makes a
+        `Harness` of its own. The first one, which starts the processes, raises `StoreError` and `OSError` where the run
+        can't be kept in `results`, or not be continued with these settings, and where the temporary folder or that of
+        caches can't be written, `ExecutorError` and `MachineError` where a tool is missing.
         """
         if os.getpid() != self._process:  # no thread came along, and a lock may be held for ever
             raise HarnessClosed("a forked process can't use this Harness; make one in each process, after the fork")
