@@ -55,6 +55,16 @@ def lower_of(before: Calibration | None, now: Calibration) -> Calibration:
     return replace(better, least_s=min(before.least_s, now.least_s))
 
 
+def beside(cost: Calibration, bursts: Calibration) -> Calibration:
+    """What a burst is held against whose neighbour, of trusted code, cost `cost`, where `bursts` are all of them.
+
+    What takes long from both of two neighbours may take nothing from others: the lower of that one and their median
+    counts, with no larger spread than bursts have that agree.
+    """
+    per_call_s = min(cost.per_call_s, bursts.per_call_s)
+    return replace(bursts, per_call_s=per_call_s, spread_s=min(bursts.spread_s, AGREE_SPREAD * per_call_s))
+
+
 def calibrate(bursts: Sequence[tuple[float, Sequence[float]]]) -> Calibration:
     """From bursts of trusted code: each its wall seconds and the device seconds of all its calls.
 

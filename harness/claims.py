@@ -75,6 +75,8 @@ which a liar gains nothing, since the least cost of all bursts ever made of the 
     W - D < 0.5 N min(least cost before, least cost now),
 
 and it convicts only where the last calibration was calm: else nothing is known, which is no verdict (`retrial`).
+Where no such bursts were made (on the host device), each burst is held against the reference's beside it, with the
+lower of what that one cost and the median of all (`calibration.beside`); rule 4 is not applied there.
 
 **Power.** A liar whose calls truly take t and are claimed as t - u passes rule 3 as long as N u <= A + N k, where k is
 how much of c its process manages to skip (0 <= k <= c: an L2 flush or a copy left out). So the largest lie that goes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.calibration import Calibration, calibrate
+from harness.calibration import Calibration, beside, calibrate
 from harness.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
 from harness.empty import Compared
 from harness.measure import Round, Rounds
@@ -81,9 +81,15 @@ class Judged:
     by_calibration: bool = False
 
 
-def _by_rounds(rounds: Rounds) -> Calibration:
+def _by_rounds(rounds: Sequence[Round]) -> Calibration:
     """What the reference's own bursts cost: they stand in for those of trusted code where nothing was made before."""
-    return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds.held])
+    return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds])
+
+
+def _own_calibrations(rounds: Rounds) -> list[Calibration]:
+    """What each round's burst is held against where nothing else is known."""
+    together = _by_rounds(rounds.held)
+    return [beside(_by_rounds([held]), together) for held in rounds.held]
 
 
 class Settled:
@@ -107,7 +113,7 @@ class Settled:
         rule = self._stopping.add(speedup_interval(reference, solution), newest_s)
         if rule is not None and len(rounds.held) < LEAST_ROUNDS and not self._calibrated:
             median_s = statistics.median(time_s for burst in reference for time_s in burst)
-            if SPREADS * _by_rounds(rounds).spread_s > HIDES_MUCH * median_s:
+            if SPREADS * _by_rounds(rounds.held).spread_s > HIDES_MUCH * median_s:
                 return None
         return rule
 
@@ -133,15 +139,17 @@ def judge_times(
     reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
     `compared` is what calls that do next to nothing took in the solution's process, before it was there.
     """
-    calibration, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
-    if calibration is None:
-        calibration = _by_rounds(rounds)
+    known_pauses, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
+    calibrations = [known_pauses] * len(rounds.held) if known_pauses is not None else _own_calibrations(rounds)
     if device is DeviceKind.HOST:
         # Two processes share the cores in other ways than one: what a flush must cost at least is not known.
-        calibration = replace(calibration, least_s=0.0)
+        calibrations = [replace(calibration, least_s=0.0) for calibration in calibrations]
     floor_s = floor.floor_s if floor is not None and floor.floor_s > 0.0 else None
     tolerance = HOST_TOLERANCE if device is DeviceKind.HOST else Tolerance()
-    verdicts = [_judge_round(r, calibration, floor_s, tolerance) for r in rounds.held]
+    verdicts = [
+        _judge_round(r, calibration, floor_s, tolerance)
+        for r, calibration in zip(rounds.held, calibrations, strict=True)
+    ]
     refused = [verdict for verdict in verdicts if not verdict.accepted]
     claims: dict[str, Any] = {
         "bursts": len(verdicts),

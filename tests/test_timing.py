@@ -108,6 +108,28 @@ def test_a_lie_of_the_whole_call_is_no_better_hidden_by_one_odd_burst() -> None:
     assert judged.speedup == pytest.approx(1.0, rel=0.1)
 
 
+def test_a_lie_of_the_whole_call_is_not_hidden_by_a_round_that_others_disturb() -> None:
+    """As seen beside heavy load: five calls of a replaced clock, of which three times what the reference's bursts
+    differed by let everything pass."""
+    made = rounds(60e-3, 1e-3, 2)
+    walls_s, waits_s = ((1.16, 0.937), (0.412, 0.338)), (0.17, 0.06)
+    for n, ((reference_s, solution_s), call_s) in enumerate(zip(walls_s, waits_s, strict=True)):
+        held = made.held[n]
+        times = tuple(CallTime(device_s=call_s, window_s=call_s) for _ in range(5))
+        made.held[n] = replace(
+            held,
+            turns=held.turns[-5:],
+            reference_turns=held.reference_turns[-5:],
+            reference=ReferenceBurst(times=times, wall_s=reference_s),
+            solution=BurstDone(claims=held.solution.claims[-5:], reports=()),
+            solution_wall_s=solution_s,
+        )
+    judged = judge_times(made, device=DeviceKind.HOST)
+    assert UNEXPLAINED in judged.labels
+    assert judged.speedup is not None
+    assert judged.speedup < 2.0
+
+
 KNOWN = Known(
     quiet=Quiet(
         reference_s=10e-6,
