@@ -9,9 +9,14 @@ namespace thrust {
 namespace detail {
 
 template <class In, class Out> Out do_copy(const Execution& where, At at, In first, In last, Out out) {
-    const auto n = length(first, last);
-    each(where, "thrust::copy", at, n, [in = raw(first), to = raw(out)](std::int64_t i) mutable { to[i] = in[i]; });
-    return out + n;
+    if constexpr (indexed<In> && indexed<Out>) {
+        const auto n = length(first, last);
+        each(where, "thrust::copy", at, n, [in = raw(first), to = raw(out)](std::int64_t i) mutable { to[i] = in[i]; });
+        return out + n;
+    } else {
+        for (; first != last; ++first, ++out) *out = *first;
+        return out;
+    }
 }
 // Between host and device an array of items goes through both.
 template <class In, class Out> Out copied(At at, In first, In last, Out out) {
@@ -23,7 +28,7 @@ template <class In, class Out> Out copied(At at, In first, In last, Out out) {
         const Room<T> room(thrust::device, static_cast<std::size_t>(n));
         do_copy(thrust::device, at, first, last, device_ptr<T>(room.get()));
         const std::unique_ptr<unsigned char[]> bytes(new unsigned char[static_cast<std::size_t>(n) * sizeof(T)]);
-        check(cudaMemcpy(bytes.get(), room.get(), static_cast<std::size_t>(n) * sizeof(T), cudaMemcpyDeviceToHost), "thrust::copy");
+        detail::check(cudaMemcpy(bytes.get(), room.get(), static_cast<std::size_t>(n) * sizeof(T), cudaMemcpyDeviceToHost), "thrust::copy");
         const T* held = reinterpret_cast<const T*>(bytes.get());
         for (std::int64_t i = 0; i < n; ++i, ++out) *out = held[i];
         return out;
@@ -35,7 +40,7 @@ template <class In, class Out> Out copied(At at, In first, In last, Out out) {
         T* held = reinterpret_cast<T*>(bytes.get());
         for (std::int64_t i = 0; i < n; ++i, ++first) held[i] = *first;
         const Room<T> room(thrust::device, static_cast<std::size_t>(n));
-        check(cudaMemcpy(room.get(), held, static_cast<std::size_t>(n) * sizeof(T), cudaMemcpyHostToDevice), "thrust::copy");
+        detail::check(cudaMemcpy(room.get(), held, static_cast<std::size_t>(n) * sizeof(T), cudaMemcpyHostToDevice), "thrust::copy");
         const device_ptr<const T> start(room.get());
         return do_copy(thrust::device, at, start, start + n, out);
     } else {

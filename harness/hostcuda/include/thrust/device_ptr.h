@@ -1,5 +1,6 @@
 // Pointers to memory of the device, and what they refer to, which the host reads and writes by copies.
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <iterator>
 #include <ostream>
@@ -7,6 +8,7 @@
 
 #include "detail/facade.h"
 #include "detail/policy.h"
+#include "iterator/iterator_traits.h"
 
 namespace thrust {
 
@@ -30,6 +32,12 @@ public:
     template <class U> const device_reference& operator-=(const U& by) const { return store(static_cast<value_type>(value() - by)), *this; }
     template <class U> const device_reference& operator*=(const U& by) const { return store(static_cast<value_type>(value() * by)), *this; }
     template <class U> const device_reference& operator/=(const U& by) const { return store(static_cast<value_type>(value() / by)), *this; }
+    template <class U> const device_reference& operator%=(const U& by) const { return store(static_cast<value_type>(value() % by)), *this; }
+    template <class U> const device_reference& operator&=(const U& by) const { return store(static_cast<value_type>(value() & by)), *this; }
+    template <class U> const device_reference& operator|=(const U& by) const { return store(static_cast<value_type>(value() | by)), *this; }
+    template <class U> const device_reference& operator^=(const U& by) const { return store(static_cast<value_type>(value() ^ by)), *this; }
+    template <class U> const device_reference& operator<<=(const U& by) const { return store(static_cast<value_type>(value() << by)), *this; }
+    template <class U> const device_reference& operator>>=(const U& by) const { return store(static_cast<value_type>(value() >> by)), *this; }
     const device_reference& operator++() const { return *this += 1; }
     const device_reference& operator--() const { return *this -= 1; }
     value_type operator++(int) const { const value_type old = value(); return store(static_cast<value_type>(old + 1)), old; }
@@ -57,6 +65,9 @@ private:
     T* at_;
 };
 
+// Named with its namespace too, where std::swap would copy the references.
+template <class T> void swap(device_reference<T>& a, device_reference<T>& b) { a.swap(b); }
+
 template <class T> class device_ptr : public detail::Facade<device_ptr<T>, std::remove_cv_t<T>, device_reference<T>> {
 public:
     using pointer = device_ptr;
@@ -76,6 +87,9 @@ public:
 private:
     T* at_ = nullptr;
 };
+template <class T, class U> concept SameItems = !std::is_same_v<T, U> && std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>;
+template <class T, class U> requires SameItems<T, U> std::ptrdiff_t operator-(const device_ptr<T>& a, const device_ptr<U>& b) { return a.get() - b.get(); }
+template <class T, class U> requires SameItems<T, U> auto operator<=>(const device_ptr<T>& a, const device_ptr<U>& b) { return a.get() <=> b.get(); }
 template <> class device_ptr<void> {
 public:
     device_ptr() = default;

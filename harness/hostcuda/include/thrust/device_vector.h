@@ -46,8 +46,17 @@ public:
     }
     template <class U, class A> device_vector& operator=(const std::vector<U, A>& other) { return assign(other.begin(), other.end()), *this; }
     device_vector& operator=(std::initializer_list<T> all) { return assign(all.begin(), all.end()), *this; }
-    template <class In> requires(!std::is_arithmetic_v<In>) void assign(In first, In last) { device_vector(first, last).swap(*this); }
-    void assign(std::size_t n, const T& value) { device_vector(n, value).swap(*this); }
+    template <class In> requires(!std::is_arithmetic_v<In>) void assign(In first, In last, HOSTCUDA_AT) {
+        const auto n = static_cast<std::size_t>(std::distance(first, last));
+        if (n > room_) return device_vector(first, last, at).swap(*this);
+        detail::copied(at, first, last, begin());  // pointers to the items stay good
+        size_ = n;
+    }
+    void assign(std::size_t n, const T& value, HOSTCUDA_AT) {
+        if (n > room_) return device_vector(n, value, at).swap(*this);
+        detail::do_fill_n(thrust::device, at, begin(), n, value);
+        size_ = n;
+    }
 
     iterator begin() { return device_ptr<T>(memory_); }
     iterator end() { return begin() + size_; }
@@ -125,6 +134,11 @@ public:
     host_vector(device_ptr<const T> first, device_ptr<const T> last, HOSTCUDA_AT) : std::vector<T, Allocator>(static_cast<std::size_t>(last - first)) {
         detail::copied(at, first, last, this->begin());
     }
-    template <class U, class A> host_vector& operator=(const device_vector<U, A>& other) { return *this = host_vector(other); }
+    template <class U, class A> requires(!std::is_same_v<T, U>) host_vector(const std::vector<U, A>& other) : std::vector<T, Allocator>(other.begin(), other.end()) {}
+    template <class U, class A> host_vector& operator=(const device_vector<U, A>& other) {
+        this->resize(other.size());
+        detail::copied(detail::At(__builtin_LINE()), other.begin(), other.end(), this->begin());
+        return *this;
+    }
 };
 }  // namespace thrust

@@ -11,7 +11,12 @@ template <class In, class N, class F> In do_for_each_n(const Execution& where, A
     return first + n;
 }
 template <class In, class F> In do_for_each(const Execution& where, At at, In first, In last, F f) {
-    return do_for_each_n(where, at, first, length(first, last), f);
+    if constexpr (indexed<In>) {
+        return do_for_each_n(where, at, first, length(first, last), f);
+    } else {
+        for (; first != last; ++first) f(*first);
+        return first;
+    }
 }
 }  // namespace detail
 HOSTCUDA_THRUST(for_each, (class In, class F), (In first, In last, F f), (first, last, f), (first))

@@ -25,9 +25,10 @@ template <class In, class G, class T, class F> T do_transform_reduce(const Execu
 template <class In, class In2, class T, class F, class G> T do_inner_product(const Execution& where, At at, In first, In last, In2 second, T initial, F combine, G multiply) {
     const auto n = length(first, last);
     return answer(where, "thrust::inner_product", at, [n, in = raw(first), other = raw(second), initial, combine, multiply]() mutable {
-        cub::detail::Folder<T, F> all(combine);
-        for (std::int64_t i = 0; i < n; ++i) all.push(multiply(in[i], other[i]));
-        return all.result(initial);
+        using Product = std::decay_t<decltype(multiply(in[0], other[0]))>;
+        cub::detail::Folder<cub::detail::combined_of<F, T, Product>, F> all(combine);
+        for (std::int64_t i = 0; i < n; ++i) all.push(static_cast<Product>(multiply(in[i], other[i])));
+        return static_cast<T>(all.result(initial));
     });
 }
 template <class In, class In2, class T> T do_inner_product(const Execution& where, At at, In first, In last, In2 second, T initial) {

@@ -19,7 +19,8 @@ template <class In, class Out, class P, class T> Out do_replace_copy_if(const Ex
     const auto n = length(first, last);
     each(where, "thrust::replace_copy_if", at, n, [in = raw(first), to = raw(out), wanted, value](std::int64_t i) mutable {
         const item_of<In> item = in[i];
-        to[i] = wanted(item) ? static_cast<item_of<In>>(value) : item;
+        if (wanted(item)) to[i] = value;
+        else to[i] = item;
     });
     return out + n;
 }

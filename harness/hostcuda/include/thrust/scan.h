@@ -22,10 +22,10 @@ template <class T, class In, class Out, class F> Out inclusive(const Execution& 
 template <class In, class Out, class T, class F> Out exclusive(const Execution& where, const char* name, At at, In first, In last, Out out, T initial, F combine) {
     const auto n = length(first, last);
     once(where, name, at, [n, in = raw(first), to = raw(out), initial, combine]() mutable {
-        cub::detail::Prefix<cub::detail::combined_of<F, T, value_of<decltype(in)>>, F> prefix(combine);
+        cub::detail::Prefix<T, F> prefix(combine);
         prefix.start(initial);
         for (std::int64_t i = 0; i < n; ++i) {
-            const value_of<decltype(in)> value = in[i];
+            const T value = static_cast<T>(static_cast<value_of<decltype(in)>>(in[i]));
             to[i] = prefix.now();
             prefix.push(value);
         }
@@ -33,7 +33,7 @@ template <class In, class Out, class T, class F> Out exclusive(const Execution& 
     return out + n;
 }
 template <class In, class Out, class F> Out do_inclusive_scan(const Execution& where, At at, In first, In last, Out out, F combine) {
-    return inclusive<cub::detail::combined_of<F, item_of<In>>>(where, "thrust::inclusive_scan", at, first, last, out, combine);
+    return inclusive<item_of<In>>(where, "thrust::inclusive_scan", at, first, last, out, combine);
 }
 template <class In, class Out, class T, class F> Out do_inclusive_scan(const Execution& where, At at, In first, In last, Out out, T initial, F combine) {
     const auto n = length(first, last);
@@ -57,12 +57,12 @@ template <class In, class Out, class T> Out do_exclusive_scan(const Execution& w
 template <class In, class Out> Out do_exclusive_scan(const Execution& where, At at, In first, In last, Out out) { return do_exclusive_scan(where, at, first, last, out, item_of<In>{}); }
 template <class In, class Out, class G, class F> Out do_transform_inclusive_scan(const Execution& where, At at, In first, In last, Out out, G change, F combine) {
     const auto from = thrust::make_transform_iterator(raw(first), change);
-    inclusive<cub::detail::combined_of<F, value_of<decltype(from)>>>(where, "thrust::transform_inclusive_scan", at, from, from + length(first, last), raw(out), combine);
+    inclusive<value_of<decltype(from)>>(where, "thrust::transform_inclusive_scan", at, from, from + length(first, last), raw(out), combine);
     return out + length(first, last);
 }
 template <class In, class Out, class G, class T, class F>
 Out do_transform_exclusive_scan(const Execution& where, At at, In first, In last, Out out, G change, T initial, F combine) {
-    const auto from = thrust::make_transform_iterator(raw(first), change);
+    const thrust::transform_iterator<G, raw_of<In>, T, T> from(raw(first), change);
     exclusive(where, "thrust::transform_exclusive_scan", at, from, from + length(first, last), raw(out), initial, combine);
     return out + length(first, last);
 }
@@ -71,12 +71,15 @@ template <bool Inclusive, class T, class In, class Values, class Out, class Same
 Out scanned_by_key(const Execution& where, const char* name, At at, In first, In last, Values values, Out out, bool starts, T initial, Same same, F combine) {
     const auto n = length(first, last);
     once(where, name, at, [n, keys = raw(first), in = raw(values), to = raw(out), starts, initial, same, combine]() mutable {
-        cub::detail::Prefix<cub::detail::combined_of<F, T, value_of<decltype(in)>>, F> prefix(combine);
+        cub::detail::Prefix<T, F> prefix(combine);
         const auto begin = [&] { starts ? prefix.start(initial) : prefix.start(); };
         begin();
+        item_of<In> before{};  // `out` may be `first`
         for (std::int64_t i = 0; i < n; ++i) {
-            if (i != 0 && !same(keys[i - 1], keys[i])) begin();
-            const value_of<decltype(in)> value = in[i];
+            const item_of<In> key = keys[i];
+            if (i != 0 && !same(before, key)) begin();
+            before = key;
+            const T value = static_cast<T>(static_cast<value_of<decltype(in)>>(in[i]));
             if constexpr (!Inclusive) to[i] = prefix.now();
             prefix.push(value);
             if constexpr (Inclusive) to[i] = prefix.now();
@@ -86,7 +89,7 @@ Out scanned_by_key(const Execution& where, const char* name, At at, In first, In
 }
 template <class In, class Values, class Out, class Same, class F>
 Out do_inclusive_scan_by_key(const Execution& where, At at, In first, In last, Values values, Out out, Same same, F combine) {
-    return scanned_by_key<true>(where, "thrust::inclusive_scan_by_key", at, first, last, values, out, false, cub::detail::combined_of<F, item_of<Values>>{}, same, combine);
+    return scanned_by_key<true>(where, "thrust::inclusive_scan_by_key", at, first, last, values, out, false, item_of<Values>{}, same, combine);
 }
 template <class In, class Values, class Out, class Same> Out do_inclusive_scan_by_key(const Execution& where, At at, In first, In last, Values values, Out out, Same same) {
     return do_inclusive_scan_by_key(where, at, first, last, values, out, same, thrust::plus<>());

@@ -48,10 +48,11 @@ struct DeviceReduce {
             N written = 0;
             for (N i = 0; i < count;) {
                 const detail::value_of<Keys> key = keys[i];
-                detail::combined_of<F, detail::value_of<In>> all = in[i];
-                for (++i; i < count && keys[i] == key; ++i) all = combine(all, static_cast<detail::value_of<In>>(in[i]));
+                detail::Folder<detail::combined_of<F, detail::value_of<In>>, F> all(combine);
+                all.push(static_cast<detail::value_of<In>>(in[i]));
+                for (++i; i < count && keys[i] == key; ++i) all.push(static_cast<detail::value_of<In>>(in[i]));
                 unique[written] = key;
-                out[written++] = all;
+                out[written++] = all.result();
             }
             *runs = written;
         });

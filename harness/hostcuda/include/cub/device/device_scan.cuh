@@ -66,7 +66,9 @@ struct DeviceScan {
     }
 
 private:
-    struct NoKeys {};
+    struct NoKeys {
+        int operator*() const { return 0; }
+    };
     template <class T, class Keys, class Eq, class In, class Out, class F, class N>
     static cudaError_t scan(void* storage, std::size_t& bytes, Keys keys, Eq equal, In in, Out out, F combine, const T* given, bool inclusive, N count,
                             cudaStream_t stream, detail::At at) {
@@ -76,9 +78,12 @@ private:
             detail::Prefix<T, F> prefix(combine);
             const auto begin = [&] { starts ? prefix.start(start) : prefix.start(); };
             begin();
+            detail::value_of<Keys> before{};  // `out` may be `keys`
             for (N i = 0; i < count; ++i) {
                 if constexpr (!std::is_same_v<Keys, NoKeys>) {
-                    if (i != 0 && !equal(keys[i - 1], keys[i])) begin();
+                    const detail::value_of<Keys> key = keys[i];
+                    if (i != 0 && !equal(before, key)) begin();
+                    before = key;
                 }
                 const detail::value_of<In> value = in[i];
                 if (!inclusive) out[i] = prefix.now();

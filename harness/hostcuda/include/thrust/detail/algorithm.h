@@ -18,6 +18,7 @@ template <class... It> Execution given(const Execution& where, const char* name,
 template <class... It> Execution chosen(const char* name, At at, const It&... it) {
     return given(Execution{system_of<It...>() == System::device}, name, at, it...);
 }
+template <class It> inline constexpr bool indexed = requires(It it, std::int64_t i) { it[i], it + i; };  // else lists, streams and what inserts
 template <class It> std::int64_t length(const It& first, const It& last) { return static_cast<std::int64_t>(last - first); }
 template <class It> using item_of = typename std::iterator_traits<It>::value_type;
 

@@ -46,11 +46,11 @@ public:
     Self& operator--() { return self().advance(-1), self(); }
     Self operator++(int) { Self old = self(); return ++*this, old; }
     Self operator--(int) { Self old = self(); return --*this, old; }
-    template <class D> requires std::is_integral_v<D> Self& operator+=(D n) { return self().advance(static_cast<difference_type>(n)), self(); }
-    template <class D> requires std::is_integral_v<D> Self& operator-=(D n) { return self().advance(-static_cast<difference_type>(n)), self(); }
-    template <class D> requires std::is_integral_v<D> Self operator+(D n) const { Self moved = self(); return moved += n, moved; }
-    template <class D> requires std::is_integral_v<D> Self operator-(D n) const { Self moved = self(); return moved -= n, moved; }
-    template <class D> requires std::is_integral_v<D> friend Self operator+(D n, const Self& it) { return it + n; }
+    template <class D> requires std::is_convertible_v<D, std::ptrdiff_t> Self& operator+=(D n) { return self().advance(static_cast<difference_type>(n)), self(); }
+    template <class D> requires std::is_convertible_v<D, std::ptrdiff_t> Self& operator-=(D n) { return self().advance(-static_cast<difference_type>(n)), self(); }
+    template <class D> requires std::is_convertible_v<D, std::ptrdiff_t> Self operator+(D n) const { Self moved = self(); return moved += n, moved; }
+    template <class D> requires std::is_convertible_v<D, std::ptrdiff_t> Self operator-(D n) const { Self moved = self(); return moved -= n, moved; }
+    template <class D> requires std::is_convertible_v<D, std::ptrdiff_t> friend Self operator+(D n, const Self& it) { return it + n; }
     difference_type operator-(const Self& other) const { return self().behind(other); }
     bool operator==(const Self& other) const { return self().behind(other) == 0; }
     bool operator<(const Self& other) const { return self().behind(other) < 0; }

@@ -2,6 +2,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 #include "../../cub/device/two_calls.cuh"
@@ -32,9 +33,9 @@ inline bool inlined(const Execution& where) { return !where.on_device || hostcud
 
 template <class Body> void once(const Execution& where, const char* name, At at, Body body) {
     if (inlined(where)) return body();
-    check(hostcuda::start(hostcuda::Configuration(1, 1, 0, where.stream), false, name, at.line,
-                          [body, name]() HOSTCUDA_UNCHECKED { cub::detail::device_wide(body, name); }), name);
-    if (where.waits) check(cudaStreamSynchronize(where.stream), name);
+    detail::check(hostcuda::start(hostcuda::Configuration(1, 1, 0, where.stream), false, name, at.line,
+                                  [body, name]() HOSTCUDA_UNCHECKED { cub::detail::device_wide(body, name); }), name);
+    if (where.waits) detail::check(cudaStreamSynchronize(where.stream), name);
 }
 
 template <class Body> __attribute__((noinline)) void device_each(Body body, std::int64_t count, const char* name) {
@@ -51,8 +52,8 @@ template <class Body> void each(const Execution& where, const char* name, At at,
     }
     const std::int64_t wanted = (count + 255) / 256;
     const hostcuda::Configuration configuration(static_cast<unsigned>(wanted < 32 ? wanted : 32), 256, 0, where.stream);
-    check(hostcuda::start(configuration, false, name, at.line, [body, count, name]() HOSTCUDA_UNCHECKED { device_each(body, count, name); }), name);
-    if (where.waits) check(cudaStreamSynchronize(where.stream), name);
+    detail::check(hostcuda::start(configuration, false, name, at.line, [body, count, name]() HOSTCUDA_UNCHECKED { device_each(body, count, name); }), name);
+    if (where.waits) detail::check(cudaStreamSynchronize(where.stream), name);
 }
 
 // Memory of the device, as long as an algorithm needs it; of the host's or the thread's own heap where those run it.
@@ -61,20 +62,28 @@ public:
     Room(const Execution& where, std::size_t count) : on_device_(!inlined(where)) {
         const std::size_t bytes = (count == 0 ? 1 : count) * sizeof(T);
         void* memory = nullptr;
-        if (on_device_) check(cudaMalloc(&memory, bytes), "thrust: temporary storage");
+        if (on_device_) detail::check(cudaMalloc(&memory, bytes), "thrust: temporary storage");
         else memory = hostcuda::device_malloc(bytes);
         memory_ = static_cast<T*>(memory);
+        if constexpr (made) {
+            if (!on_device_) std::uninitialized_value_construct_n(memory_, made_ = count);
+        }
     }
     Room(const Room&) = delete;
     Room& operator=(const Room&) = delete;
     ~Room() {
         if (on_device_) cudaFree(memory_);
-        else hostcuda::device_free(memory_);
+        else {
+            if constexpr (made) std::destroy_n(memory_, made_);
+            hostcuda::device_free(memory_);
+        }
     }
     T* get() const { return memory_; }
 
 private:
+    static constexpr bool made = !std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>;  // an assignment to nothing would read it
     bool on_device_;
+    std::size_t made_ = 0;
     T* memory_ = nullptr;
 };
 
@@ -85,7 +94,7 @@ template <class Body> auto answer(const Execution& where, const char* name, At a
     const Room<T> room(where, 1);
     once(where, name, at, [body, place = room.get()]() mutable { *place = body(); });
     alignas(T) unsigned char bytes[sizeof(T)];
-    check(cudaMemcpy(bytes, room.get(), sizeof(T), cudaMemcpyDeviceToHost), name);
+    detail::check(cudaMemcpy(bytes, room.get(), sizeof(T), cudaMemcpyDeviceToHost), name);
     return T(reinterpret_cast<T&>(bytes));
 }
 

@@ -4,7 +4,10 @@
 
 namespace thrust {
 namespace detail {
-template <class F, class In> using transformed = std::invoke_result_t<F&, decltype(*std::declval<raw_of<In>&>())>;
+struct PlaceholderBase;
+// What refers to an argument that is gone by then is a value.
+template <class F, class R> using kept = std::conditional_t<std::is_rvalue_reference_v<R> || std::is_base_of_v<PlaceholderBase, F>, std::remove_cvref_t<R>, R>;
+template <class F, class In> using transformed = kept<F, std::invoke_result_t<F&, decltype(*std::declval<raw_of<In>&>())>>;
 template <class T, class Otherwise> using unless_default = std::conditional_t<std::is_same_v<T, use_default>, Otherwise, T>;
 }  // namespace detail
 template <class F, class In, class Reference = use_default, class Value = use_default>

@@ -22,6 +22,8 @@ public:
 private:
     std::tuple<It...> all_;
 };
+template <class... It> zip_iterator(std::tuple<It...>) -> zip_iterator<std::tuple<It...>>;
+template <class... It> requires(sizeof...(It) > 1) zip_iterator(It...) -> zip_iterator<std::tuple<It...>>;
 namespace detail {
 template <class... It> struct Raw<zip_iterator<std::tuple<It...>>> {
     static constexpr System system = system_of<It...>();
