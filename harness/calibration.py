@@ -56,10 +56,11 @@ def lower_of(before: Calibration | None, now: Calibration) -> Calibration:
 
 
 def beside(cost: Calibration, bursts: Calibration) -> Calibration:
-    """What a burst is held against whose neighbour, of trusted code, cost `cost`, where `bursts` are all of them.
+    """What a burst is held against, where the burst of trusted code that was made next to it cost `cost`, and all of
+    those together `bursts`.
 
-    What takes long from both of two neighbours may take nothing from others: the lower of that one and their median
-    counts, with no larger spread than bursts have that agree.
+    Load on the machine only adds to a cost, so the lower of that one and the median of all counts; and it makes bursts
+    differ, so the spread counts up to what it is in bursts that agree.
     """
     per_call_s = min(cost.per_call_s, bursts.per_call_s)
     return replace(bursts, per_call_s=per_call_s, spread_s=min(bursts.spread_s, AGREE_SPREAD * per_call_s))

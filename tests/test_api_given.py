@@ -180,6 +180,9 @@ def test_a_run_that_is_kept_has_one_meaning_for_a_workloads_name(tmp_path: Path)
                     continue
                 with pytest.raises(CatalogError, match=r"'odd' of .* had the sizes \{'SIZE': 3\} before.*take another"):
                     keeper.work(job)
+            changed = replace(held, digest="of a declaration that was changed meanwhile")
+            job = Job(solution=solution, problem=changed, workload=Workload(name="odd", sizes={"SIZE": 5}))
+            assert keeper.work(job).job is job
         finally:
             keeper.close()
 

@@ -38,7 +38,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._numbers = count()
         self._introduced: set[str] = set()
-        self._sizes: dict[tuple[str, str], tuple[dict[str, Any], PrecisionClass | None]] = {}
+        self._sizes: dict[tuple[str, str, str], tuple[dict[str, Any], PrecisionClass | None]] = {}
         self._store: RunStore | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="harness-"))
         weakref.finalize(self, _remove, self.folder, os.getpid())  # also where nobody calls `close`
@@ -53,8 +53,10 @@ class Keeper:
         """What is to be done for `job`, with a log of its own. Raises `CatalogError` where the run that is kept could
         not tell its records from those of other sizes."""
         name, meant = job.workload.name, (dict(job.workload.sizes), job.workload.precision)
+        # A problem that was changed meanwhile has another digest, which records tell, and may mean something else.
+        key = (job.problem.id, job.problem.digest, name)
         with self._lock:
-            known = self._sizes.setdefault((job.problem.id, name), meant) if self._store is not None else meant
+            known = self._sizes.setdefault(key, meant) if self._store is not None else meant
         if known != meant:
             raise CatalogError(
                 [

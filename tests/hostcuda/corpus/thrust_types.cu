@@ -3,7 +3,7 @@ summary: The types that Thrust computes in, outputs that lie where keys did, vec
 inputs:
   x: normal(64)
 outputs:
-  told: new(40, dtype=torch.float32)
+  told: new(42, dtype=torch.float32)
   twice: new(64)
   many: new(2)
 sizes: [64, 1048576]
@@ -14,7 +14,7 @@ expected:
 helpers: |
   def told():
       return torch.tensor([0, 0, 0, 0,  100, 200, 44, 144,  0, 0, 0,  1, 2, 1, 2, 3, 1,  0, 1, 0, 1, 2, 0,  1, 2, 1, 2, 3, 1,
-                           1, 0.5, 2,  2,  2, 1,  3, 7,  3, 6, 5])
+                           1, 0.5, 2,  2,  2, 1,  3, 7,  3, 6, 5,  10, 9])
 tolerance: 1.0e-5
 */
 #include <cub/cub.cuh>
@@ -131,6 +131,13 @@ extern "C" void run(const void* const* in, void* const* out, const long long* si
     for (int i = 0; i < 20; ++i) words[i] = std::string(30, char('z' - i));
     thrust::sort(words.begin(), words.end());
     told.push_back(words[0][0] == 'z' - 19 && thrust::max(1, 2) == 2 ? converted[1] : 0.0f);
+
+    // A placeholder's value of a counted number, and iterators zipped without naming their types.
+    using namespace thrust::placeholders;
+    auto counted = thrust::make_transform_iterator(thrust::make_counting_iterator(0), _1);
+    told.push_back((float)thrust::reduce(thrust::device, counted, counted + 5));
+    thrust::zip_iterator zipped(thrust::make_tuple(places.begin(), two.begin()));
+    told.push_back((float)(thrust::get<0>(*zipped) + thrust::get<1>(*zipped)));
     cudaMemcpy(out[0], told.data(), told.size() * sizeof(float), cudaMemcpyHostToDevice);
 
     // A vector that is large enough stays where it is: pointers to it are good.
