@@ -10,7 +10,7 @@ arch: 90
 defect:
   status: data_race
   kernel: turned
-  tool: racecheck
+  tool: null
 */
 #include <cuda_runtime.h>
 

@@ -9,7 +9,7 @@ sizes: [256]
 defect:
   status: data_race
   kernel: doubled
-  tool: racecheck
+  tool: null
 */
 #include <cuda/barrier>
 #include <cuda_runtime.h>

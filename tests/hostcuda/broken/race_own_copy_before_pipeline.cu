@@ -9,7 +9,7 @@ sizes: [64]
 defect:
   status: data_race
   kernel: doubled
-  tool: racecheck
+  tool: null
 */
 #include <cooperative_groups.h>
 #include <cuda/pipeline>

@@ -9,7 +9,7 @@ sizes: [128]
 defect:
   status: data_race
   kernel: mirrored
-  tool: racecheck
+  tool: null
 */
 #include <cuda/barrier>
 #include <cuda_runtime.h>

@@ -47,7 +47,8 @@ public:
         store(other.value());
         other.store(own);
     }
-    friend void swap(const device_reference& a, const device_reference& b) { a.swap(b); }
+    // Found where no namespace is named; thrust::swap is that of the standard library, which copies the references: both get the second's value.
+    friend void swap(device_reference& a, device_reference& b) { a.swap(b); }
     friend std::ostream& operator<<(std::ostream& to, const device_reference& it) { return to << it.value(); }
     friend T* raw_pointer_of(const device_reference& it) { return it.at_; }
 
@@ -65,8 +66,6 @@ private:
     T* at_;
 };
 
-// Named with its namespace too, where std::swap would copy the references.
-template <class T> void swap(device_reference<T>& a, device_reference<T>& b) { a.swap(b); }
 
 template <class T> class device_ptr : public detail::Facade<device_ptr<T>, std::remove_cv_t<T>, device_reference<T>> {
 public:

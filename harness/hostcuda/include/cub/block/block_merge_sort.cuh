@@ -1,4 +1,6 @@
-// Sorts the keys of a block's threads by a comparison, with values that go along; stable, whole or with the valid items first.
+// Sorts the keys of a block's threads by a comparison, with values that go along; stable, all of them or the valid ones, which come first. What stands
+// behind those is not to be relied on: CUB leaves there some of the defaults that it is given and some of what was there before (seen on an H200,
+// whatever its documentation says). Here all of it stays as it was, so that nobody takes it for the defaults.
 #pragma once
 #include "merge_ranks.cuh"
 
@@ -17,16 +19,12 @@ public:
     BlockMergeSort() : storage_(detail::own_storage<BlockMergeSort, TempStorage>()) {}
     explicit BlockMergeSort(TempStorage& storage) : storage_(storage) {}
 
-    template <class F> void Sort(Key (&keys)[N], F before, HOSTCUDA_AT) { sort(keys, static_cast<Value(*)[N]>(nullptr), before, at); }
-    template <class F> void Sort(Key (&keys)[N], Value (&values)[N], F before, HOSTCUDA_AT) { sort(keys, &values, before, at); }
-    template <class F> void Sort(Key (&keys)[N], F before, int valid, Key last, HOSTCUDA_AT) {
-        fill(keys, valid, last);
-        Sort(keys, before, at);
+    template <class F> void Sort(Key (&keys)[N], F before, HOSTCUDA_AT) { sort(keys, static_cast<Value(*)[N]>(nullptr), before, threads * N, at); }
+    template <class F> void Sort(Key (&keys)[N], Value (&values)[N], F before, HOSTCUDA_AT) { sort(keys, &values, before, threads * N, at); }
+    template <class F> void Sort(Key (&keys)[N], F before, int valid, Key, HOSTCUDA_AT) {
+        sort(keys, static_cast<Value(*)[N]>(nullptr), before, valid, at);
     }
-    template <class F> void Sort(Key (&keys)[N], Value (&values)[N], F before, int valid, Key last, HOSTCUDA_AT) {
-        fill(keys, valid, last);
-        Sort(keys, values, before, at);
-    }
+    template <class F> void Sort(Key (&keys)[N], Value (&values)[N], F before, int valid, Key, HOSTCUDA_AT) { sort(keys, &values, before, valid, at); }
     template <class F> void StableSort(Key (&keys)[N], F before, HOSTCUDA_AT) { Sort(keys, before, at); }
     template <class F> void StableSort(Key (&keys)[N], Value (&values)[N], F before, HOSTCUDA_AT) { Sort(keys, values, before, at); }
     template <class F> void StableSort(Key (&keys)[N], F before, int valid, Key last, HOSTCUDA_AT) { Sort(keys, before, valid, last, at); }
@@ -35,14 +33,10 @@ public:
     }
 
 private:
-    static void fill(Key (&keys)[N], int valid, const Key& last) {
-        for (int i = 0; i < N; ++i)
-            if (detail::block_rank() * N + i >= valid) keys[i] = last;
-    }
-    template <class F> void sort(Key (&keys)[N], Value (*values)[N], F before, detail::At at) {
+    template <class F> void sort(Key (&keys)[N], Value (*values)[N], F before, int valid, detail::At at) {
         const int rank = detail::block_rank();
         int places[N];
-        detail::merge_ranks<threads>(storage_.keys, keys, places, before, at.line);
+        detail::merge_ranks<threads>(storage_.keys, keys, places, before, at.line, valid);
         for (int i = 0; i < N; ++i) keys[i] = storage_.keys[rank * N + i];
         if (values == nullptr) return;
         __syncthreads(at.line);

@@ -8,14 +8,16 @@
 namespace cub {
 namespace detail {
 
-// After it `shared` holds the sorted keys, for all to read; `places[i]` says where this thread's item `i` went.
+// After it `shared` holds the sorted keys, for all to read; `places[i]` says where this thread's item `i` went. Of the block's items the first
+// `valid` are sorted; those after them stay where they are.
 template <int Threads, int N, class Shared, class Key, class Before>
-void merge_ranks(Shared& shared, const Key (&keys)[N], int (&places)[N], Before before, int line) {
+void merge_ranks(Shared& shared, const Key (&keys)[N], int (&places)[N], Before before, int line, int valid = Threads * N) {
     constexpr int count = Threads * N;
     const int rank = block_rank();
+    const int sorted = valid - rank * N < 0 ? 0 : valid - rank * N < N ? valid - rank * N : N;
     for (int i = 0; i < N; ++i) {
-        int place = 0;
-        for (int j = 0; j < N; ++j) place += j < i ? !before(keys[i], keys[j]) : before(keys[j], keys[i]);
+        int place = i < sorted ? 0 : i;
+        for (int j = 0; i < sorted && j < sorted; ++j) place += j < i ? !before(keys[i], keys[j]) : before(keys[j], keys[i]);
         places[i] = rank * N + place;
         shared[count - 1 - places[i]] = keys[i];
     }
@@ -24,11 +26,11 @@ void merge_ranks(Shared& shared, const Key (&keys)[N], int (&places)[N], Before 
         for (int i = 0; i < N; ++i) shared[places[i]] = keys[i];
     }
     for (int run = N; run < count; run *= 2) {
-        for (int i = 0; i < N; ++i) {
+        for (int i = 0; i < sorted; ++i) {
             const int own = places[i] / run * run, pair = places[i] / (2 * run) * (2 * run);
             const bool first = own == pair;
             const int other = first ? own + run : pair;
-            int low = other < count ? other : count, high = other + run < count ? other + run : count;
+            int low = other < valid ? other : valid, high = other + run < valid ? other + run : valid;
             const int start = low;
             while (low < high) {
                 const int middle = low + (high - low) / 2;
