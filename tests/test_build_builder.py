@@ -470,16 +470,22 @@ def test_a_build_that_leaves_folders_in_one_another_without_end_ends_nobody_else
 class Broken(NvccToolchain):
     """One that fails in a way that nobody foresaw."""
 
+    fault: Exception = ZeroDivisionError("of ours")
+
     def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
-        raise ZeroDivisionError("of ours")
+        raise self.fault
 
 
-def test_a_fault_of_ours_met_by_one_solution_ends_nobody_elses(build: Builder, tmp_path: Path) -> None:
-    sound, build.toolchain = build.toolchain, Broken((), tmp_path / "cache")
+@pytest.mark.parametrize("kind", [ZeroDivisionError, IsADirectoryError, NotADirectoryError, FileExistsError])
+def test_a_fault_of_ours_met_by_one_solution_ends_nobody_elses(
+    build: Builder, tmp_path: Path, kind: type[Exception]
+) -> None:
+    sound, broken = build.toolchain, Broken((), tmp_path / "cache")
+    broken.fault, build.toolchain = kind("of ours"), broken
     failure = build("build(1)").failure
     assert failure is not None
     assert failure.status is Status.harness_error
-    assert "ZeroDivisionError: of ours" in failure.reason
+    assert f"{kind.__name__}: of ours" in failure.reason
     assert "test_build_builder.py" in failure.detail
     build.toolchain = sound
     assert build("build(1)").failure is None

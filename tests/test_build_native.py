@@ -167,6 +167,17 @@ def test_files_of_load_keep_their_places(tmp_path: Path) -> None:
     assert set(plan.headers) == {"a.cpp"}
 
 
+@pytest.mark.parametrize("name", ["build.ninja", "full.ninja", "try_lean.sh", "quick-a.cpp", "module.so"])
+def test_a_source_may_be_called_as_a_file_of_the_build(tmp_path: Path, name: str) -> None:
+    texts = {"a.cpp": "int a;", name: "int b;"}
+    files = tuple(SourceFile(path=path, text=text) for path, text in texts.items())
+    spec = ExtensionSpec(name="ext", files=files, compiled=tuple(texts))
+    folder, plan = prepared(tmp_path, spec, capabilities=())
+    assert {path: (folder / path).read_text() for path in texts} == texts
+    assert set(plan.headers) == set(texts)
+    assert "build module.so" in (folder / ".harness" / "build.ninja").read_text()
+
+
 def test_lean_headers_can_be_switched_off(tmp_path: Path) -> None:
     spec = spec_of(cuda_sources=())
     _, plan = prepared(tmp_path, spec, lean_headers=False, capabilities=())

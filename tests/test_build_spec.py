@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.build import ExtensionSpec, SourceFile, SpecError
-from harness.build.spec import MAX_FLAG_CHARS, MAX_FLAGS, MAX_SOURCE_BYTES
+from harness.build.spec import MAX_FILES, MAX_FLAG_CHARS, MAX_FLAGS, MAX_SOURCE_BYTES
 
 INLINE = ExtensionSpec(
     name="ext",
@@ -101,6 +101,10 @@ def changed(**fields: Any) -> dict[str, Any]:
         changed(files=[["/etc/a.cu", ""]], compiled=["/etc/a.cu"]),
         changed(files=[[".harness/build.ninja", ""], ["a.cu", ""]]),
         changed(files=[["a.cu", ""], ["a.cu/b.h", ""]]),
+        changed(files=[["a.cu", ""], ["main.cpp/b.h", ""]]),
+        changed(files=[["a.cu", ""], ["job.json/b.h", ""]]),
+        changed(files=[["a.cu", ""], ["include/b.h", ""]]),
+        changed(files=[["a.cu", ""], *([f"{number}.h", ""] for number in range(MAX_FILES))]),
         changed(files=[["a.cu", ""], ["a.cu", ""]]),
         changed(files=[["a b.cu", ""]], compiled=["a b.cu"]),
         changed(files=[["a.cu"]]),

@@ -109,12 +109,20 @@ def test_a_spoiled_reply_is_refused_or_read_but_never_crashes(reply: Any) -> Non
     assert refused > 20
 
 
-@pytest.mark.parametrize("time", [float("nan"), float("inf"), "1", True, None])
-def test_a_time_that_is_no_number_is_refused(time: object) -> None:
+@pytest.mark.parametrize("field", ["device_s", "window_s"])
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), "1", True, None, 10**400, 1e308, -1e308, 1e-320, -1e-12])
+def test_a_time_that_is_no_duration_is_refused(time: object, field: str) -> None:
     value = BurstDone(claims=(CLAIM,), reports=()).to_json()
-    value["claims"][0]["device_s"] = time
+    value["claims"][0][field] = time
     with pytest.raises(MessageError):
         parse_reply(value)
+
+
+@pytest.mark.parametrize("time", [0, -1e-3, 1e-9, 1e6])
+def test_what_the_rules_on_claims_refuse_is_read(time: float) -> None:
+    value = BurstDone(claims=(CLAIM,), reports=()).to_json()
+    value["claims"][0]["device_s"] = time
+    assert parse_reply(value).claims[0].device_s == time  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_arbitrary_objects_are_refused(value: dict[str, Any]) -> None:
         parse_reply(value)
 
 
-@pytest.mark.parametrize("value", [None, "3e-6", True, [3e-6], float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [None, "3e-6", True, [3e-6], float("nan"), float("inf"), 10**400, 1e300])
 def test_an_empty_calls_time_is_a_number(value: Any) -> None:
     with pytest.raises(MessageError):
         parse_reply({"type": "empty_timed", "few_s": value, "many_s": 9e-6})

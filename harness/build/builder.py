@@ -38,6 +38,9 @@ from harness.model import Failure, Status, digest_text, one_line
 from harness.sandbox import Mode, SandboxUnavailable, leftovers
 from harness.zygote import ZygoteError
 
+_OF_NAMES = (FileExistsError, IsADirectoryError, NotADirectoryError)
+"""What no disk or missing folder brings about: two of a build's own files in one place."""
+
 _MAX_ROUNDS = 4
 """Harvests of one solution; each but the first follows an extension that did not build."""
 
@@ -97,9 +100,11 @@ def build_solution(
             # Whatever the tools said then, it may have been this: no verdict on the submission.
             raise CacheError(lack)
         return build.outcome(failure, time.monotonic() - begin)
-    except (CacheError, MachineError, SandboxUnavailable, OSError):
+    except (CacheError, MachineError, SandboxUnavailable):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, _OF_NAMES):
+            raise
         # Ours to mend, and met by this submission alone so far: the others' builds go on.
         failure = Failure(
             status=Status.harness_error,

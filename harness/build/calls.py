@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.build.spec import ExtensionSpec, SourceFile, SpecError
+from harness.build.spec import MAX_FILES, ExtensionSpec, SourceFile, SpecError
 
 KEYWORDS_OF_SOME_TORCH = frozenset(
     {
@@ -35,7 +35,6 @@ _GIVEN_ARCH_LIST = os.environ.get(ARCH_VARIABLE)
 """What the harness set, before the first line of the solution ran; a solution often sets its own."""
 
 _HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".ipp", ".tpp"})
-_MAX_FILES = 128
 _MAX_FILE_BYTES = 2**20
 
 
@@ -184,8 +183,8 @@ class _Files:
         return tuple(SourceFile(path=path, text=text) for path, text in sorted(self._texts.items()))
 
     def add(self, path: Path, name: str) -> str:
-        if len(self._texts) >= _MAX_FILES:
-            raise Unforeseen(f"more than {_MAX_FILES} files")
+        if len(self._texts) >= MAX_FILES:
+            raise Unforeseen(f"more than {MAX_FILES} files")
         try:
             with path.open("rb") as file:
                 data = file.read(_MAX_FILE_BYTES + 1)

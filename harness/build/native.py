@@ -139,7 +139,7 @@ class NvccToolchain:
         for unit in units:
             _write(folder / unit.file, unit.text)
             if (header := self._stand_in(spec, unit)) is not None:
-                own = f"{OWN}/{unit.file}"
+                own = f"{OWN}/unit-{unit.file}"  # a source may be called `build.ninja`
                 _write(folder / own / lean.UNIT, header)
                 _write(folder / own / _LEAN_FLAGS, self._lean_flags(spec, unit, own))
                 lean_options[unit.file] = (

@@ -21,6 +21,9 @@ MAX_EXTENSIONS = 64
 MAX_SOURCE_BYTES = 4 * 2**20
 """All text of one extension together. Generated kernels are some ten kB; 4 MB is a whole library."""
 
+MAX_FILES = 128
+"""Most files of one extension: whoever builds it writes each of them."""
+
 MAX_FLAGS = 256
 MAX_FLAG_CHARS = 4096
 MAX_FUNCTIONS = 4096
@@ -53,7 +56,8 @@ class ExtensionSpec:
 
     From `load_inline`: `cpp_sources`, `cuda_sources` and `functions` (name and docstring each; None where no
     bindings are to be generated). From `load`: `files`, of which those named in `compiled` are compiled and the
-    rest are headers. Relative entries of `extra_include_paths` are folders of `files`. `cuda_arch_list` is what the
+    rest are headers. Relative entries of `extra_include_paths` are folders of `files`, called `include` and a number:
+    no other is made, where it would stand in the place of a file that the build writes. `cuda_arch_list` is what the
     solution had set `TORCH_CUDA_ARCH_LIST` to, if it did.
     """
 
@@ -100,6 +104,8 @@ class ExtensionSpec:
                 f"extension {self.name!r} binds more than {MAX_FUNCTIONS} functions, or some that are no text"
             )
         paths = [file.path for file in self.files]
+        if len(paths) > MAX_FILES:
+            raise SpecError(f"extension {self.name!r} has {len(paths)} files; {MAX_FILES} are accepted")
         folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
         if any(not _is_inside(path) for path in paths) or len(set(paths)) != len(paths) or folders & set(paths):
             raise SpecError(f"extension {self.name!r} has files outside its folder, or two of one name")
@@ -197,8 +203,9 @@ def is_cuda_file(path: str) -> bool:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a relative path stays in its folder, and off the harness's own files there, which begin with a dot."""
-    plain = re.fullmatch(r"\w[\w.+-]*(/\w[\w.+-]*)*", path, re.ASCII) is not None
+    """Whether a relative path stays in its folder, and off the harness's own files there, which begin with a dot. A
+    source may be called as one of these is, and then is what is built; a folder may not."""
+    plain = re.fullmatch(r"(?:include\d+/(?:\w[\w.+-]*/)*)?\w[\w.+-]*", path, re.ASCII) is not None
     return plain and len(path) <= MAX_NAME_CHARS
 
 

@@ -22,6 +22,10 @@ MAX_REPORT_FIELDS = 32
 MAX_REPORT_TEXT = 300
 """Characters that are kept of a text in a finding: names of kernels made from templates can be longer."""
 
+MAX_SECONDS = 1e6
+LEAST_SECONDS = 1e-9
+"""No clock that times calls tells less than a nanosecond from nothing."""
+
 T = TypeVar("T")
 
 
@@ -72,9 +76,20 @@ def integers(value: Any) -> tuple[int, ...]:
 
 
 def number(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise MessageError(f"a finite number was expected, not {type(value).__name__}")
-    return float(value)
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(held := float(value)):
+            return held
+    except OverflowError:  # an integer of some hundred digits
+        pass
+    raise MessageError(f"a finite number was expected, not {type(value).__name__}")
+
+
+def seconds(value: Any) -> float:
+    """A duration that somebody may claim. One that is negative or nothing is a claim too, for the rules on claims to
+    refuse; one beyond these bounds is a number that ratios and sums of it need not hold any more."""
+    if abs(held := number(value)) > MAX_SECONDS or 0.0 < abs(held) < LEAST_SECONDS:
+        raise MessageError(f"a duration was expected, not {held:.3g} s")
+    return held
 
 
 def boolean(value: Any) -> bool:

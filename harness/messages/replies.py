@@ -21,8 +21,8 @@ from harness.messages.fields import (
     integers,
     items,
     mapping,
-    number,
     reports,
+    seconds,
     sequence,
     text,
 )
@@ -79,8 +79,8 @@ class CallClaim:
     def from_json(cls, value: Any) -> CallClaim:
         held = mapping(value)
         return cls(
-            device_s=number(held.get("device_s")),
-            window_s=number(held.get("window_s")),
+            device_s=seconds(held.get("device_s")),
+            window_s=seconds(held.get("window_s")),
             tree=mapping(held.get("tree")),
             leaves=items(held, "leaves", Leaf.from_json),
             state_missing=items(held, "state_missing", text),
@@ -124,7 +124,7 @@ class EmptyTimed:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EmptyTimed:
-        return cls(few_s=number(value.get("few_s")), many_s=number(value.get("many_s")))
+        return cls(few_s=seconds(value.get("few_s")), many_s=seconds(value.get("many_s")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
