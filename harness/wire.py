@@ -26,6 +26,12 @@ MAX_FRAME_BYTES = 16 * 2**20
 MAX_DEPTH = 64
 """Deepest JSON nesting accepted; deeper values could exhaust the stack of whoever walks them."""
 
+LATE_S = 1.0
+"""How long after its time is over a frame is still read to its end, as long as there is always more of it at hand."""
+
+_NOTHING_S = 0.001
+"""How long to leave alone a socket that says that there is something to be read, and has nothing."""
+
 _HEADER = struct.Struct(">I")
 _MAX_FDS = 16
 
@@ -87,7 +93,8 @@ class Channel:
         try:
             self._wait(select.POLLOUT, deadline)
             if fds:
-                sent = socket.send_fds(self._sock, [data], list(fds), socket.MSG_NOSIGNAL)
+                flags = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
+                sent = socket.send_fds(self._sock, [data], list(fds), flags)
             else:
                 sent = self._sock.send(data, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
             while sent < len(data):
@@ -138,11 +145,16 @@ class Channel:
     def _fill(self, size: int, deadline: float | None) -> None:
         while len(self._buffer) < size:
             self._wait(select.POLLIN, deadline)
+            # A peer that sends byte after byte would else be waited for until the largest frame is full.
+            if deadline is not None and time.monotonic() > deadline + LATE_S:
+                raise FrameTimeout("the peer did not come to the end of its answer in time")
             try:
+                # A byte sent out of band makes the socket readable, and a read that may wait does so for ever.
                 data, ancillary, flags, _ = self._sock.recvmsg(
-                    min(2**20, size - len(self._buffer)), socket.CMSG_SPACE(_MAX_FDS * 4)
+                    min(2**20, size - len(self._buffer)), socket.CMSG_SPACE(_MAX_FDS * 4), socket.MSG_DONTWAIT
                 )
             except BlockingIOError:
+                time.sleep(_NOTHING_S)
                 continue
             except (ConnectionResetError, ConnectionAbortedError) as error:
                 raise ChannelClosed("the connection was reset") from error

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.wire import (
+    LATE_S,
+    MAX_FRAME_BYTES,
     Channel,
     ChannelClosed,
     FrameMalformed,
@@ -148,6 +151,49 @@ def test_a_silent_peer_times_out_and_may_still_answer_later(ends: tuple[Channel,
         channel.receive(0.01)
     peer.sendall(whole[6:])
     assert channel.receive(1.0).message == {"a": 1}
+
+
+@pytest.mark.parametrize("before", [b"", b"\0\0", frame(b"{}")[:5]])
+def test_a_byte_out_of_band_holds_nobody_up(ends: tuple[Channel, socket.socket], before: bytes) -> None:
+    channel, peer = ends
+    threading.Timer(20.0, peer.close).start()  # so that a reader who waits for ever comes back
+    if before:
+        peer.sendall(before)
+    peer.send(b"!", socket.MSG_OOB)
+    begin = time.monotonic()
+    with pytest.raises(FrameTimeout):
+        channel.receive(0.2)
+    assert time.monotonic() - begin < 10.0
+    peer.sendall(frame(b"{}")[len(before) :] if before != frame(b"{}")[:5] else b"}")
+    assert channel.receive(5.0).message == {}
+
+
+def test_a_peer_that_sends_byte_after_byte_is_late_too(ends: tuple[Channel, socket.socket]) -> None:
+    channel, peer = ends
+    over = threading.Event()
+
+    def trickle() -> None:
+        peer.sendall(struct.pack(">I", MAX_FRAME_BYTES))
+        while not over.is_set():
+            peer.sendall(b" ")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        begin = time.monotonic()
+        with pytest.raises(FrameTimeout):
+            channel.receive(0.2)
+        assert time.monotonic() - begin < 0.2 + LATE_S + 5.0
+    finally:
+        over.set()
+        peer.setblocking(False)
+        thread.join(10.0)
+
+
+def test_a_frame_that_is_there_is_read_though_its_time_is_over(ends: tuple[Channel, socket.socket]) -> None:
+    channel, peer = ends
+    peer.sendall(frame(b'{"a": 1}'))
+    assert channel.receive(0.0).message == {"a": 1}
 
 
 def test_a_peer_that_does_not_read_times_out() -> None:
