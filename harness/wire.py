@@ -32,6 +32,10 @@ LATE_S = 1.0
 _NOTHING_S = 0.001
 """How long to leave alone a socket that says that there is something to be read, and has nothing."""
 
+MAX_DIGITS = 300
+"""Of a whole number: one with more is beyond all floats, and whoever reckons with it fails. Records that hold one can't
+be read any more."""
+
 _HEADER = struct.Struct(">I")
 _MAX_FDS = 16
 
@@ -191,7 +195,8 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def decode(payload: bytes) -> dict[str, Any]:
     """Parse the JSON of one frame strictly. Raises `FrameMalformed`."""
     try:
-        value = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        text = payload.decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise FrameMalformed(f"a frame is not strict JSON: {error}") from error
     if not isinstance(value, dict):
@@ -210,6 +215,12 @@ def _finite(text: str) -> float:
     if value - value != 0.0:
         raise ValueError(f"{text} is out of the range of a float")
     return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(text)} digits")
+    return int(text)
 
 
 def _depth(value: object) -> int:

@@ -141,6 +141,13 @@ def test_what_is_not_strict_json_is_malformed(ends: tuple[Channel, socket.socket
     sender.join()
 
 
+def test_whole_numbers_are_such_as_floats_can_hold() -> None:
+    assert decode(b'{"n": -%s}' % (b"9" * 299)) == {"n": -int("9" * 299)}
+    for digits in (b"1" + b"0" * 400, b"-1" + b"0" * 309):
+        with pytest.raises(FrameMalformed):
+            decode(b'{"n": [%s]}' % digits)
+
+
 def test_a_silent_peer_times_out_and_may_still_answer_later(ends: tuple[Channel, socket.socket]) -> None:
     channel, peer = ends
     with pytest.raises(FrameTimeout):
