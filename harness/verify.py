@@ -15,7 +15,7 @@ import torch
 
 from harness.bench import Bench
 from harness.messages import BurstDone, CallClaim
-from harness.model import Failure, PrecisionClass, Status
+from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.readings import Readings
 from harness.structure import same_structure
 from harness.trees import TreeError, TreeSpec
@@ -120,7 +120,9 @@ class Verifier:
             return _tampered(f"an output's description is malformed: {error}")
         if opaque := tree.opaque("output"):
             path, name = opaque[0]
-            return Failure(status=Status.wrong_structure, reason=f"{path} is a {name[:200]}, not a plain tensor")
+            return Failure(
+                status=Status.wrong_structure, reason=f"{path} is a {one_line(name, limit=200)}, not a plain tensor"
+            )
         if difference := same_structure(traits.tree, tree):
             return Failure(status=Status.wrong_structure, reason=difference)
         if len(claim.leaves) != tree.slots:
@@ -135,9 +137,8 @@ class Verifier:
                     reason=f"{path} has shape {list(leaf.shape)}, {list(shape)} was expected",
                 )
             if leaf.dtype != expected:
-                return Failure(
-                    status=Status.wrong_dtype, reason=f"{path} is {leaf.dtype[:40]}, {expected} was expected"
-                )
+                said = one_line(leaf.dtype, limit=40)
+                return Failure(status=Status.wrong_dtype, reason=f"{path} is {said}, {expected} was expected")
             if leaf.device != EXPECTED_DEVICE and not self.coerce:
                 return Failure(
                     status=Status.wrong_device,

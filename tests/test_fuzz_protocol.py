@@ -359,6 +359,47 @@ def test_no_lie_passes_or_harms_the_referee(
     assert come_down_to(before)
 
 
+def claiming(**fields: object) -> Reply:
+    """The honest reply but for what it says of its first call."""
+
+    def reply(request: dict[str, Any]) -> bytes:
+        value = honest(request)
+        for claim in value.get("claims", [])[:1]:
+            claim.update(fields)
+        return frame(value)
+
+    return reply
+
+
+def leaves_with(place: int, value: object) -> Reply:
+    first: list[object] = ["torch.Tensor", [3], "float32", "cuda", 4096, True]
+    first[place] = value
+    return claiming(leaves=[first, ["torch.Tensor", [5, 3], "float32", "cuda", 8192, True]])
+
+
+@pytest.mark.parametrize(
+    ("lie", "status"),
+    [
+        (leaves_with(2, "float32\nfloat64"), Status.wrong_dtype),
+        (leaves_with(2, ""), Status.wrong_dtype),
+        (leaves_with(3, "cuda\ncpu"), Status.wrong_device),
+        (claiming(state_missing=["a\nb"]), Status.wrong_state),
+        (claiming(tree={"format": 1, "slots": 0, "root": ["other", "a\nb"]}), Status.wrong_structure),
+        (claiming(tree={"format": 1, "slots": 0, "root": ["str", "a\nb"]}), Status.wrong_structure),
+        (claiming(tree={"format": 1, "slots": 10**12, "root": ["none", None]}), Status.disqualified),
+        (claiming(device_s=10**400), Status.disqualified),
+        (claiming(device_s=10**300, window_s=10**300), Status.disqualified),
+        (claiming(device_s=1e308, window_s=1e308), Status.disqualified),
+        (claiming(device_s=1e-320), Status.disqualified),
+    ],
+)
+def test_what_is_said_of_a_call_is_a_verdict_on_who_says_it(
+    referee: Referee, stage: Stage, lie: Reply, status: Status
+) -> None:
+    stage.lies = [claiming()] * 2 + [lie] * 8
+    assert judge(referee).status is status
+
+
 def test_the_truthful_peer_that_writes_nothing_is_caught_by_values(referee: Referee, stage: Stage) -> None:
     """The lies above must be what ends the others: this one says all the right things."""
     stage.lies = [lambda request: frame(honest(request))] * 8
