@@ -5,13 +5,18 @@ The untrusted side: runs in one process with a submission, and is imported by `c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from harness.messages import Leaf
 from harness.trees import flatten, unflatten
+
+_ADDRESS: Callable[[torch.Tensor], int] = torch._C.TensorBase.data_ptr
+_COPY: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch._C.TensorBase.copy_
+"""As torch has them: a tensor may have methods of its own under these names, and `torch.Tensor` be given others, which
+could do the work when the clock has stopped."""
 
 
 class Snapshot:
@@ -75,14 +80,14 @@ class Snapshot:
                     shape=tuple(leaf.shape),
                     dtype=str(leaf.dtype).removeprefix("torch."),
                     device=device,
-                    address=leaf.data_ptr() if leaf.layout is torch.strided else 0,
+                    address=_ADDRESS(leaf) if leaf.layout is torch.strided else 0,
                     contiguous=index not in self._disordered,
                 )
             )
             if index < len(self._slots):
                 slot = self._slots[index]
                 if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
-                    slot.copy_(leaf)
+                    _COPY(slot, leaf)
         self.leaves = tuple(described)
 
 

@@ -13,6 +13,9 @@ subclasses of tuple (`torch.Size`, named tuples, `torch.return_types.*`) become 
 lists, subclasses of dict (`OrderedDict`) dicts, dataclass instances dicts of their fields, subclasses of int,
 float and str their base, and `torch.nn.Parameter` the plain tensor that shares its memory.
 
+Taking a value apart runs none of its own code: no property, no method that an instance or a metaclass brings. What
+`forward` returned is looked at when the clock has stopped, and such code could do then what was to be timed.
+
 Tensors are numbered in one canonical order, in which dicts are walked by sorted key. So two dicts with the
 same keys in another order have the same slots, while `unflatten` restores the order of insertion.
 A tensor that occurs twice has two slots.
@@ -22,8 +25,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, TypeAlias
 
 import torch
@@ -197,8 +201,56 @@ def _walk(node: Node, path: str) -> Iterator[tuple[str, Node]]:
             yield from _walk(item, f"{path}[{key!r:.80}]")
 
 
+_OF_TYPE = vars(type)
+_DICT: Callable[[type], Mapping[str, Any]] = _OF_TYPE["__dict__"].__get__
+_MRO: Callable[[type], tuple[type, ...]] = _OF_TYPE["__mro__"].__get__
+_QUALNAME: Callable[[type], str] = _OF_TYPE["__qualname__"].__get__
+_MODULE: Callable[[type], object] = _OF_TYPE["__module__"].__get__
+_DETACH: Callable[[torch.Tensor], torch.Tensor] = torch._C.TensorBase.detach
+"""As `type` and torch have them, whatever a metaclass or an instance says instead."""
+
+
 def _type_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"[:MAX_TEXT_CHARS]
+    module = _MODULE(kind)
+    return ".".join((module if type(module) is str else "?", str.__str__(_QUALNAME(kind))))[:MAX_TEXT_CHARS]
+
+
+_NOTHING = object()
+
+
+def _in_class(kind: type, name: str) -> object:
+    """What stands under a name in a class or those it comes of."""
+    return next((held[name] for held in map(_DICT, _MRO(kind)) if name in held), _NOTHING)
+
+
+def _fields(value: object) -> tuple[tuple[str, Any], ...] | None:
+    """The fields of a dataclass's instance as they are stored; None for anything else, and where code of the class
+    stands in for one."""
+    kind = type(value)
+    declared = _in_class(kind, "__dataclass_fields__")
+    if type(declared) is not dict:
+        return None
+    where = _in_class(kind, "__dict__")
+    stored = where.__get__(value) if type(where) is GetSetDescriptorType else {}
+    found = []
+    for item in declared.values():
+        if type(item) is not dataclasses.Field or type(item.name) is not str:
+            return None
+        if item._field_type is not dataclasses._FIELD:  # type: ignore[attr-defined]  # of the class, or for __init__
+            continue
+        slot = _in_class(kind, item.name)
+        if type(slot) is MemberDescriptorType:
+            try:
+                found.append((item.name, slot.__get__(value)))
+            except AttributeError:
+                return None
+        elif dict.__contains__(stored, item.name):
+            found.append((item.name, dict.__getitem__(stored, item.name)))
+        elif slot is not _NOTHING and _in_class(type(slot), "__get__") is _NOTHING:
+            found.append((item.name, slot))  # a default that no instance holds
+        else:
+            return None
+    return tuple(found)
 
 
 class _Writer:
@@ -240,16 +292,15 @@ class _Writer:
             if kind is not dict:
                 self.note(path, kind)
             return self.entries(tuple(dict.items(value)), depth, path)
-        if dataclasses.is_dataclass(kind):
+        if (held := _fields(value)) is not None:
             self.note(path, kind)
-            held = tuple((item.name, getattr(value, item.name)) for item in dataclasses.fields(kind))
             return self.entries(held, depth, path)
         return Opaque(_type_name(kind))
 
     def tensor(self, value: Any, path: str) -> Slot:
         if type(value) is not torch.Tensor:
             self.note(path, type(value))
-            value = value.detach()
+            value = _DETACH(value)
         self.leaves.append(value)
         return Slot(len(self.leaves) - 1)
 

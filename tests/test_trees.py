@@ -7,8 +7,9 @@ import json
 import math
 import weakref
 from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -105,6 +106,111 @@ def test_tensor_subclasses_and_strangers_are_opaque() -> None:
     found = same_structure(flatten(torch.zeros(1))[1], flatten(torch.zeros(1).as_subclass(Lazy))[1])
     assert found is not None
     assert "Lazy" in found
+
+
+class Prying(type):
+    """A metaclass that is told whenever something of its classes is looked at."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__module__", "__qualname__", "__dict__", "__dataclass_fields__", "__mro__"):
+            Prying.asked.append(name)
+        return super().__getattribute__(name)
+
+
+class LazyName(str):
+    def __format__(self, spec: str) -> str:
+        Prying.asked.append("format")
+        return "name"
+
+    __str__ = __repr__ = lambda self: self.__format__("")
+
+
+class PryingList(list, metaclass=Prying):  # type: ignore[type-arg]
+    __module__ = LazyName("somewhere")
+
+    def __iter__(self) -> Any:
+        Prying.asked.append("iter")
+        return super().__iter__()
+
+
+class PryingDict(dict, metaclass=Prying):  # type: ignore[type-arg]
+    def items(self) -> Any:
+        Prying.asked.append("items")
+        return super().items()
+
+
+class PryingThing(metaclass=Prying):
+    pass
+
+
+@dataclass
+class PryingFields(metaclass=Prying):
+    y: Any
+
+    def __getattribute__(self, name: str) -> Any:
+        Prying.asked.append(name)
+        return super().__getattribute__(name)
+
+
+@dataclass(slots=True)
+class Slotted:
+    y: Any
+
+
+@dataclass
+class Defaulted:
+    y: Any
+    n: int = field(default=3, init=False)
+    rest: None = None
+    shared: ClassVar[int] = 4
+
+
+def test_a_field_that_no_instance_holds_has_its_default() -> None:
+    leaves, tree = flatten(Defaulted(torch.zeros(1)))
+    assert unflatten(tree, leaves) == {"y": leaves[0], "n": 3, "rest": None}
+
+
+@dataclass
+class LazyField:
+    y: Any
+
+    @property  # type: ignore[no-redef]
+    def y(self) -> Any:
+        Prying.asked.append("y")
+        return torch.zeros(1)
+
+    @y.setter
+    def y(self, value: Any) -> None:
+        pass
+
+
+def lazy_parameter() -> torch.Tensor:
+    made = torch.nn.Parameter(torch.zeros(1))
+    made.detach = lambda: Prying.asked.append("detach")  # type: ignore[method-assign, assignment, return-value]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("make", "slots"),
+    [
+        (lambda: PryingList([torch.zeros(1)]), 1),
+        (lambda: PryingDict(y=torch.zeros(1)), 1),
+        (PryingThing, 0),
+        (lambda: PryingFields(y=torch.zeros(1)), 1),
+        (lambda: LazyField(y=torch.zeros(1)), 0),
+        (lambda: Slotted(y=torch.zeros(1)), 1),
+        (lazy_parameter, 1),
+    ],
+)
+def test_nothing_of_a_value_runs_while_it_is_taken_apart(make: Callable[[], object], slots: int) -> None:
+    value = make()
+    Prying.asked.clear()
+    leaves, tree = flatten([value])
+    asked = list(Prying.asked)
+    assert asked == []
+    assert tree.slots == len(leaves) == slots
 
 
 def test_cycles_and_floods_are_refused() -> None:
