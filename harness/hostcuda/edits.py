@@ -30,6 +30,8 @@ class State:
     edits: list[Edit] = field(default_factory=list)
     kernels: dict[bytes, list[bytes]] = field(default_factory=dict)
     kernel_counts: dict[bytes, int] = field(default_factory=dict)
+    heads: list[tuple[int, int]] = field(default_factory=list)
+    declared_clusters: dict[bytes, bytes] = field(default_factory=dict)
     shared_names: set[bytes] = field(default_factory=set)
     outer_shared: dict[bytes, bytes] = field(default_factory=dict)
     subscript_lines: set[int] = field(default_factory=set)

@@ -50,7 +50,8 @@ __all__ = ["Finding", "Rewritten", "rewrite"]
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
-_UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel", b"cudaLaunchKernel"}
+_UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel": 0, b"cudaLaunchKernel": 0, b"cudaLaunchKernelExC": 1}
+"""Which argument is the kernel, through `void*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,8 @@ def _collect(state: State, tree: Tree) -> None:
             if name is not None:
                 state.kernels[name] = _parameter_kinds(tree, node)
                 state.kernel_counts[name] = state.kernel_counts.get(name, 0) + 1
+        elif node.type == "declaration" and has_word(tree, node, {b"__global__"}):
+            _note_declared_cluster(state, tree, node)
         elif node.type in {"declaration", "field_declaration"} and is_shared(tree, node):
             for declarator in declarators(node):
                 name = declared_name(tree, declarator)
@@ -141,6 +144,15 @@ def _collect(state: State, tree: Tree) -> None:
                 state.shared_names.add(name)
                 if not inside_function(node):
                     state.outer_shared[name] = shared_text(state, tree, node, declarator, name)
+
+
+def _note_declared_cluster(state: State, tree: Tree, node: Node) -> None:
+    """What a kernel's declaration says of its clusters holds for the definition, too."""
+    cluster = _cluster(_head(state, tree, node, node.end_byte))
+    for declarator in declarators(node):
+        name = declared_name(tree, declarator)
+        if name is not None and cluster:
+            state.declared_clusters[name] = cluster
 
 
 def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
@@ -190,6 +202,7 @@ def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = ()) -
         source=state.source,
         parser=state.parser,
         kernels=state.kernels,
+        declared_clusters=state.declared_clusters,
         shared_names=state.shared_names,
         outer_shared=state.outer_shared,
         subscript_lines=state.subscript_lines,
@@ -245,15 +258,19 @@ def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> No
     if body is None or body.type != "compound_statement":
         return
     text = b""
-    bound = b"0"
+    bound, cluster = b"0", b""
     if kernel:
         name = function_name(tree, node) or b"?"
         names = []
         for parameter in parameters(node):
             declarator = parameter.child_by_field_name("declarator")
             names.append((declared_name(tree, declarator) if declarator is not None else None) or b"?")
-        bound = _launch_bound(state, tree, node, body)
-        text += b" HOSTCUDA_ENTER(" + quoted(name) + b", " + quoted(b",".join(names)) + b", " + bound + b");"
+        head = _head(state, tree, node, body.start_byte)
+        bounds = _attribute(head, b"__launch_bounds__")
+        bound = b"static_cast<int>(" + bounds[0] + b")" if bounds else b"0"
+        cluster = _cluster(head) or state.declared_clusters.get(name, b"")
+        entered = b", ".join(part for part in (quoted(name), quoted(b",".join(names)), bound, cluster) if part)
+        text += b" HOSTCUDA_ENTER(" + entered + b");"
     if state.outer_shared:
         used = {tree.of(n) for n in walk(body) if n.type == "identifier"}
         for name in sorted(used & set(state.outer_shared)):
@@ -271,34 +288,46 @@ def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> No
                 + own
                 + b"), "
                 + bound
+                + (b", ::hostcuda::Dim3{" + cluster + b"}" if cluster else b"")
                 + b");"
             )
             at = node.end_byte + tree.offset
             state.edits.append(Edit(at, at, registration))
 
 
-def _launch_bound(state: State, tree: Tree, node: Node, body: Node) -> bytes:
-    """The first argument of `__launch_bounds__`, 0 without one. It was blanked for the parser, so the words are
-    read."""
-    start, end = node.start_byte + tree.offset, body.start_byte + tree.offset
-    head = bytes(state.source[start:end])
+def _head(state: State, tree: Tree, node: Node, end: int) -> bytes:
+    """The source from what stands before a declaration, attributes in front of it included, to `end`."""
+    before = node.prev_sibling
+    start = node.start_byte if before is None else before.end_byte
+    state.heads.append((start + tree.offset, end + tree.offset))
+    return bytes(state.source[start + tree.offset : end + tree.offset])
+
+
+def _attribute(head: bytes, name: bytes) -> list[bytes]:
+    """The arguments of an attribute in front of a body, none without it. It was blanked for the parser, so the words
+    are read."""
     for word, _, after in words(head):
-        if word == b"__launch_bounds__":
-            close = balanced(head, after)
-            if close is None:
-                return b"0"
-            inside = head[head.index(b"(", after) + 1 : close - 1]
-            depth = 0
-            for i, c in enumerate(inside):
-                if c in b"([{<":
-                    depth += 1
-                elif c in b")]}>":
-                    depth -= 1
-                elif c == ord(",") and depth == 0:
-                    inside = inside[:i]
-                    break
-            return b"static_cast<int>(" + inside.replace(b"\\\n", b" ").replace(b"\n", b" ").strip() + b")"
-    return b"0"
+        if word != name:
+            continue
+        close = balanced(head, after)
+        if close is None:
+            return []
+        inside = head[head.index(b"(", after) + 1 : close - 1].replace(b"\\\n", b" ").replace(b"\n", b" ")
+        parts = [b""]
+        depth = 0
+        for i, c in enumerate(inside):
+            depth += (c in b"([{<") - (c in b")]}>")
+            if c == ord(",") and depth == 0:
+                parts.append(b"")
+            else:
+                parts[-1] += inside[i : i + 1]
+        return [part.strip() for part in parts]
+    return []
+
+
+def _cluster(head: bytes) -> bytes:
+    """The dimensions that `__cluster_dims__` gives, as a list of C++; empty without it."""
+    return b", ".join(b"static_cast<unsigned>(" + part + b")" for part in _attribute(head, b"__cluster_dims__"))
 
 
 def _edit_call(state: State, tree: Tree, node: Node, *, device: bool) -> None:
@@ -314,8 +343,8 @@ def _edit_call(state: State, tree: Tree, node: Node, *, device: bool) -> None:
             b"::hostcuda::device_" + name,
             in_macro=tree.in_macro,
         )
-    elif name in _UNTYPED_LAUNCHES and arguments.named_children:
-        first = arguments.named_children[0]
+    elif name in _UNTYPED_LAUNCHES and len(arguments.named_children) > _UNTYPED_LAUNCHES[name]:
+        first = arguments.named_children[_UNTYPED_LAUNCHES[name]]
         value: Node | None = None
         if first.type == "cast_expression":
             value = first.child_by_field_name("value")

@@ -1,4 +1,4 @@
-// Cooperative groups: thread blocks, tiles, coalesced groups, the grid. After the CUDA programming guide's chapter of that name.
+// Cooperative groups: thread blocks, tiles, coalesced groups, clusters, the grid. After the CUDA programming guide's chapter of that name.
 #ifndef HOSTCUDA_COOPERATIVE_GROUPS_H
 #define HOSTCUDA_COOPERATIVE_GROUPS_H
 #include "cuda_runtime.h"
@@ -40,8 +40,46 @@ struct grid_group {
     static dim3 group_dim() { return gridDim; }
     static dim3 dim_blocks() { return gridDim; }
     static dim3 block_index() { return dim3(blockIdx); }
+    static dim3 dim_clusters() { return __clusterGridDimInClusters(); }
+    static dim3 cluster_index() { return __clusterIdx(); }
+    static unsigned long long num_clusters() { const dim3 d = dim_clusters(); return static_cast<unsigned long long>(d.x) * d.y * d.z; }
+    static unsigned long long cluster_rank() {
+        const dim3 at = cluster_index(), d = dim_clusters();
+        return at.x + static_cast<unsigned long long>(d.x) * (at.y + static_cast<unsigned long long>(d.y) * at.z);
+    }
 };
 inline grid_group this_grid() { return {}; }
+
+struct cluster_group {
+    static void sync(HOSTCUDA_LINE) {
+        hostcuda::cluster_arrive(false, line);
+        hostcuda::cluster_wait(line);
+    }
+    struct arrival_token {};
+    static arrival_token barrier_arrive(HOSTCUDA_LINE) {
+        hostcuda::cluster_arrive(false, line);
+        return {};
+    }
+    static void barrier_wait(HOSTCUDA_LINE) { hostcuda::cluster_wait(line); }
+    static void barrier_wait(arrival_token&&, HOSTCUDA_LINE) { hostcuda::cluster_wait(line); }
+    static unsigned query_shared_rank(const void* p) { return hostcuda::cluster_rank_of(p); }
+    template <class T> static T* map_shared_rank(T* p, int rank, HOSTCUDA_LINE) {
+        return static_cast<T*>(hostcuda::cluster_map(const_cast<const void*>(static_cast<const volatile void*>(p)), static_cast<unsigned>(rank), line));
+    }
+    static dim3 block_index() { return __clusterRelativeBlockIdx(); }
+    static unsigned block_rank() { return __clusterRelativeBlockRank(); }
+    static dim3 dim_blocks() { return __clusterDim(); }
+    static unsigned num_blocks() { return __clusterSizeInBlocks(); }
+    static dim3 dim_threads() { const dim3 d = dim_blocks(); return dim3(d.x * blockDim.x, d.y * blockDim.y, d.z * blockDim.z); }
+    static dim3 thread_index() {
+        const dim3 at = block_index();
+        return dim3(at.x * blockDim.x + threadIdx.x, at.y * blockDim.y + threadIdx.y, at.z * blockDim.z + threadIdx.z);
+    }
+    static unsigned thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
+    static unsigned num_threads() { return num_blocks() * thread_block::size(); }
+    static unsigned size() { return num_threads(); }
+};
+inline cluster_group this_cluster() { return {}; }
 
 // A set of lanes of one warp; `width` threads in rank order.
 struct lanes_group {

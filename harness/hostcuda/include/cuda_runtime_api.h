@@ -20,13 +20,13 @@ enum cudaError {
     cudaErrorInvalidDeviceFunction = 98, cudaErrorNoDevice = 100, cudaErrorInvalidDevice = 101, cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600, cudaErrorIllegalAddress = 700, cudaErrorLaunchOutOfResources = 701, cudaErrorLaunchTimeout = 702,
     cudaErrorAssert = 710, cudaErrorMisalignedAddress = 716, cudaErrorLaunchFailure = 719, cudaErrorCooperativeLaunchTooLarge = 720,
-    cudaErrorNotSupported = 801, cudaErrorUnknown = 999
+    cudaErrorNotSupported = 801, cudaErrorInvalidClusterSize = 912, cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
 
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9,
-    cudaFuncAttributeNonPortableClusterSizeAllowed = 14 };
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 14, cudaFuncAttributeClusterSchedulingPolicyPreference = 15 };
 enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
 enum cudaSharedMemConfig { cudaSharedMemBankSizeDefault, cudaSharedMemBankSizeFourByte, cudaSharedMemBankSizeEightByte };
 enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
@@ -39,7 +39,7 @@ enum cudaDeviceAttr {
     cudaDevAttrL2CacheSize = 38, cudaDevAttrMaxThreadsPerMultiProcessor = 39, cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76, cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81, cudaDevAttrMaxRegistersPerMultiprocessor = 82,
     cudaDevAttrManagedMemory = 83, cudaDevAttrCooperativeLaunch = 95, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-    cudaDevAttrMaxBlocksPerMultiprocessor = 106
+    cudaDevAttrMaxBlocksPerMultiprocessor = 106, cudaDevAttrClusterLaunch = 120
 };
 
 typedef struct hostcuda_stream* cudaStream_t;
@@ -77,11 +77,45 @@ struct cudaDeviceProp {
     size_t sharedMemPerBlockOptin;
     int maxBlocksPerMultiProcessor, accessPolicyMaxWindowSize;
     size_t reservedSharedMemPerBlock;
+    int clusterLaunch;
 };
 struct cudaFuncAttributes {
     size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes, preferredShmemCarveout;
+    int clusterDimMustBeSet, requiredClusterWidth, requiredClusterHeight, requiredClusterDepth, clusterSchedulingPolicyPreference, nonPortableClusterSizeAllowed;
 };
+
+// ---- launches with attributes. What is a hint to a GPU changes no result here, and kernels run one after another as it is; attributes that are not listed
+// (events, graphs) are not emulated.
+enum cudaClusterSchedulingPolicy { cudaClusterSchedulingPolicyDefault, cudaClusterSchedulingPolicySpread, cudaClusterSchedulingPolicyLoadBalancing };
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeCooperative = 2, cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeClusterSchedulingPolicyPreference = 5, cudaLaunchAttributeProgrammaticStreamSerialization = 6, cudaLaunchAttributePriority = 8,
+    cudaLaunchAttributePreferredSharedMemoryCarveout = 14
+};
+union cudaLaunchAttributeValue {
+    char pad[64];
+    int cooperative;
+    struct {
+        unsigned x, y, z;
+    } clusterDim;
+    cudaClusterSchedulingPolicy clusterSchedulingPolicyPreference;
+    int programmaticStreamSerializationAllowed;
+    int priority;
+    unsigned sharedMemCarveout;
+};
+typedef struct cudaLaunchAttribute_st {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+} cudaLaunchAttribute;
+typedef struct cudaLaunchConfig_st {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned numAttrs;
+} cudaLaunchConfig_t;
+
 struct cudaPointerAttributes {
     cudaMemoryType type;
     int device;
@@ -167,9 +201,28 @@ cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t);
 
 namespace hostcuda {
-cudaError_t set_function_attribute(cudaFuncAttribute attribute, int value);
+cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t occupancy(int* blocks, int threads, std::size_t dynamic_shared_bytes);
+struct LaunchShape {                     // what a configuration with its attributes asks for
+    Dim3 cluster{0, 0, 0};
+    bool cooperative = false, has_cluster = false;
+    int threads = 0;
+    std::size_t dynamic_shared_bytes = 0;
+};
+inline LaunchShape shape_of(const cudaLaunchConfig_t& c) {
+    LaunchShape shape;
+    shape.threads = static_cast<int>(c.blockDim.x * c.blockDim.y * c.blockDim.z);
+    shape.dynamic_shared_bytes = c.dynamicSmemBytes;
+    for (unsigned i = 0; i < c.numAttrs; ++i) {
+        const cudaLaunchAttributeValue& value = c.attrs[i].val;
+        if (c.attrs[i].id == cudaLaunchAttributeClusterDimension) shape.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z}, shape.has_cluster = true;
+        if (c.attrs[i].id == cudaLaunchAttributeCooperative) shape.cooperative = value.cooperative != 0;
+    }
+    return shape;
+}
+cudaError_t largest_cluster_of(int* blocks, const void* kernel);
+cudaError_t active_clusters(int* clusters, const void* kernel, const LaunchShape& shape);
 cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes);
 cudaError_t launch_status(int error);  // records it as the last error
 }  // namespace hostcuda
@@ -184,12 +237,16 @@ template <class T> inline cudaError_t cudaHostAlloc(T** p, size_t n, unsigned f)
 template <class T> HOSTCUDA_INLINED cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) { return cudaMallocPitch(reinterpret_cast<void**>(p), pitch, width, height); }
 template <class T> inline cudaError_t cudaHostGetDevicePointer(T** p, void* h, unsigned f) { return cudaHostGetDevicePointer(reinterpret_cast<void**>(p), h, f); }
 
-template <class F> inline cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute a, int v) { return hostcuda::set_function_attribute(a, v); }
+template <class F> inline cudaError_t cudaFuncSetAttribute(F* f, cudaFuncAttribute a, int v) { return hostcuda::set_function_attribute(reinterpret_cast<const void*>(f), a, v); }
 template <class F> inline cudaError_t cudaFuncSetCacheConfig(F*, cudaFuncCache) { return cudaSuccess; }
 template <class F> inline cudaError_t cudaFuncSetSharedMemConfig(F*, cudaSharedMemConfig) { return cudaSuccess; }
 template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F* f) { return hostcuda::function_attributes(a, reinterpret_cast<const void*>(f)); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, F*, int t, size_t s) { return hostcuda::occupancy(n, t, s); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, F*, int t, size_t s, unsigned) { return hostcuda::occupancy(n, t, s); }
+template <class F> inline cudaError_t cudaOccupancyMaxPotentialClusterSize(int* n, F* f, const cudaLaunchConfig_t*) { return hostcuda::largest_cluster_of(n, reinterpret_cast<const void*>(f)); }
+template <class F> inline cudaError_t cudaOccupancyMaxActiveClusters(int* n, F* f, const cudaLaunchConfig_t* c) {
+    return hostcuda::active_clusters(n, reinterpret_cast<const void*>(f), hostcuda::shape_of(*c));
+}
 template <class F> inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F*, size_t s = 0, int limit = 0) {
     *block = limit > 0 && limit < 1024 ? limit : 1024;
     int per = 0;

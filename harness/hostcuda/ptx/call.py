@@ -96,8 +96,20 @@ _SPECIAL = {
     **{
         f"%{ptx}.{axis}": f"static_cast<std::uint32_t>({name}.{axis})"
         for axis in "xyz"
-        for ptx, name in (("tid", "threadIdx"), ("ctaid", "blockIdx"), ("ntid", "blockDim"), ("nctaid", "gridDim"))
+        for ptx, name in (
+            ("tid", "threadIdx"),
+            ("ctaid", "blockIdx"),
+            ("ntid", "blockDim"),
+            ("nctaid", "gridDim"),
+            ("clusterid", "::hostcuda::cluster_place().index"),
+            ("nclusterid", "::hostcuda::cluster_place().count"),
+            ("cluster_ctaid", "::hostcuda::cluster_place().block"),
+            ("cluster_nctaid", "::hostcuda::cluster_place().extent"),
+        )
     },
+    "%cluster_ctarank": "::hostcuda::cluster_place().rank",
+    "%cluster_nctarank": "::hostcuda::cluster_place().size",
+    "%is_explicit_cluster": "::hostcuda::cluster_place().explicitly",
 }
 
 

@@ -119,9 +119,9 @@ def _convert_fp8(call: Call, to: str, source: str, modifiers: set[str]) -> str:
 @emits("cvta")
 def _convert_address(call: Call) -> str:
     kind = call.type("u64", "u32")
-    given = call.only("to", "shared", "global", "local", "const", "shared::cta", "param")
+    given = call.only("to", "shared", "global", "local", "const", "shared::cta", "shared::cluster", "param")
     call.need(2)
-    shared = given & {"shared", "shared::cta"}
+    shared = given & {"shared", "shared::cta", "shared::cluster"}
     if not shared:
         return call.store(0, call.value(1, kind))
     if "to" in given:

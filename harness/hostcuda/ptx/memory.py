@@ -11,7 +11,7 @@ from .call import TYPES, Call, emits
 # ---- memory
 
 _CACHE_HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "evict_last", "evict_first", "no_allocate"}
-_SPACES = ("global", "shared::cta", "shared", "local", "const")
+_SPACES = ("global", "shared::cta", "shared::cluster", "shared", "local", "const")
 _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 _SCOPES = {"cta", "cluster", "gpu", "sys"}
 
@@ -121,6 +121,7 @@ def _atomic(call: Call) -> str:
         "global",
         "shared",
         "shared::cta",
+        "shared::cluster",
         *_SCOPES,
         *_ATOMICS,
     }
@@ -194,7 +195,7 @@ def _bound_copies(call: Call, given: set[str]) -> str:
     return f"::hostcuda::{'ptx::' if 'noinc' in given else ''}{function}({call.address(0, 'shared')});"
 
 
-_SHARED = {"shared", "shared::cta", "shared::cluster"}  # a cluster is of one block here
+_SHARED = {"shared", "shared::cta", "shared::cluster"}
 _COUNTED = "mbarrier::complete_tx::bytes"
 
 
@@ -216,6 +217,36 @@ def _bulk_copy(call: Call, parts: list[str]) -> str:
         target, source = call.address(0, "global"), call.address(1, "shared")
         return f"::hostcuda::ptx::bulk_store({target}, {source}, {call.value(2, 'u32')});"
     raise call.refuse()
+
+
+# ---- other blocks of the cluster
+
+
+@emits("mapa")
+def _map_to_block(call: Call) -> str:
+    kind = call.type("u32", "u64")
+    given = call.only("shared::cluster")
+    call.need(3)
+    if not given and kind != "u64":
+        raise call.refuse()
+    function = "map_shared" if given else "map_generic"
+    address = call.value(1, "u32" if given else "u64")
+    return call.store(0, f"static_cast<{TYPES[kind]}>(::hostcuda::ptx::{function}({address}, {call.value(2, 'u32')}))")
+
+
+@emits("getctarank")
+def _rank_of_block(call: Call) -> str:
+    kind = call.type("u32", "u64")
+    given = call.only("shared::cluster")
+    call.need(2)
+    if not given and kind != "u64":
+        raise call.refuse()
+    place = (
+        f"::hostcuda::shared_pointer({call.value(1, 'u32')})"
+        if given
+        else f"::hostcuda::ptx::generic({call.value(1, 'u64')}, 0)"
+    )
+    return call.store(0, f"::hostcuda::cluster_rank_of({place})")
 
 
 # ---- barriers in shared memory

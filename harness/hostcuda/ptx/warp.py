@@ -93,6 +93,8 @@ def _elect(call: Call) -> str:
 
 @emits("bar", "barrier")
 def _barrier(call: Call) -> str:
+    if call.parts[:1] == ["cluster"]:
+        return _cluster_barrier(call)
     parts = [part for part in call.parts if part not in ("cta", "aligned")]
     if call.opcode == "bar.warp.sync":
         call.need(1)
@@ -112,6 +114,16 @@ def _barrier(call: Call) -> str:
     answer, kind = answers[parts[1]]
     result = f"::hostcuda::ptx::bar_red({number}, {count}, {predicate}, ::hostcuda::BarrierAnswer::{answer})"
     return call.store(0, f"static_cast<std::uint32_t>({result})" if kind == "u32" else f"({result} != 0)")
+
+
+def _cluster_barrier(call: Call) -> str:
+    what, *given = (part for part in call.parts[1:] if part != "aligned")
+    call.need(0)
+    if what == "arrive" and given in ([], ["release"], ["relaxed"]):
+        return "__cluster_barrier_arrive_relaxed();" if given == ["relaxed"] else "__cluster_barrier_arrive();"
+    if what == "wait" and given in ([], ["acquire"]):
+        return "__cluster_barrier_wait();"
+    raise call.refuse()
 
 
 @emits("membar", "fence")

@@ -52,7 +52,7 @@ void add(std::unique_ptr<AsyncCopies>& copies, AsyncCopy copy) {
 void bind(const void* barrier, bool counted, const AsyncCopy& copy) {
     Worker& worker = *current_worker;
     begin(copy);
-    if (in_shared(barrier)) worker.block->bound.push_back({barrier, counted, copy});
+    if (Block* holder = holder_of(worker, reinterpret_cast<std::uintptr_t>(barrier))) holder->bound.push_back({barrier, counted, copy});
     else carry_out(copy);
 }
 
@@ -106,13 +106,15 @@ bool in_shared(const void* place) {
 }
 
 void async_arrived(const void* barrier) {
-    arrive_at(*current_worker->block, [barrier](const BoundCopy& it) { return it.barrier == barrier && !it.counted; });
+    Block* holder = holder_of(*current_worker, reinterpret_cast<std::uintptr_t>(barrier));
+    if (holder != nullptr) arrive_at(*holder, [barrier](const BoundCopy& it) { return it.barrier == barrier && !it.counted; });
 }
 
 void async_bulk(const void* barrier, void* shared, const void* source, unsigned bytes) { bind(barrier, true, {shared, source, bytes, bytes, 0, SITE}); }
 
 unsigned long long async_bring(const void* barrier) {
-    return arrive_at(*current_worker->block, [barrier](const BoundCopy& it) { return it.barrier == barrier && it.counted; });
+    Block* holder = holder_of(*current_worker, reinterpret_cast<std::uintptr_t>(barrier));
+    return holder == nullptr ? 0 : arrive_at(*holder, [barrier](const BoundCopy& it) { return it.barrier == barrier && it.counted; });
 }
 
 void async_bulk_store(void* to, const void* shared, unsigned bytes) { add(current_worker->thread->stores, {to, shared, bytes, bytes, 0, SITE}); }

@@ -1,4 +1,5 @@
 // Barriers of a block and of a grid, and what is said where they can never complete.
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -25,9 +26,13 @@ void complete_barrier(Block& block) {
 
 void release_barrier(Worker& worker, Block& block, Thread* except) {
     complete_barrier(block);
+    std::uint32_t known = 0;
+    for (std::uint32_t i = 0; i < block.count; ++i)
+        if (block.threads[i].state == ThreadState::at_barrier) known = std::max(known, block.threads[i].cluster_known);
     for (std::uint32_t i = 0; i < block.count; ++i) {
         Thread& thread = block.threads[thread_at(block, i)];
         if (thread.state != ThreadState::at_barrier) continue;
+        thread.cluster_known = known;
         advance(block, thread, block.tick);
         if (&thread != except) make_ready(block, thread);
     }
@@ -62,10 +67,22 @@ void arrive_at_grid(Block& block) {
 }
 
 void report_deadlock(Worker& worker, Block& block) {
-    Thread* first = nullptr;
-    Thread* second = nullptr;
+    const Thread* first = nullptr;
+    const Thread* second = nullptr;
+    const Block* seconds_block = &block;
+    if (block.cluster_waiting != 0) {
+        // whoever waits for the cluster, and one that does not, of this block or of another
+        for (std::uint32_t i = 0; i < block.count && first == nullptr; ++i)
+            if (block.threads[i].state == ThreadState::at_cluster) first = &block.threads[i];
+        for (const Block* other : block.cluster->blocks) {
+            for (std::uint32_t i = 0; i < other->count && second == nullptr; ++i) {
+                const ThreadState state = other->threads[i].state;
+                if (state != ThreadState::exited && state != ThreadState::at_cluster) second = &other->threads[i], seconds_block = other;
+            }
+        }
+    }
     for (std::uint32_t i = 0; i < block.count; ++i) {
-        Thread& thread = block.threads[i];
+        const Thread& thread = block.threads[i];
         if (thread.state == ThreadState::exited) continue;
         if (first == nullptr) first = &thread;
         else if (second == nullptr && (thread.state != first->state || thread.line != first->line)) second = &thread;
@@ -81,11 +98,11 @@ void report_deadlock(Worker& worker, Block& block) {
     if (first->state == ThreadState::at_warp)
         std::snprintf(text, sizeof text, "%s with mask 0x%08x can never complete: lanes it names do not arrive", first->kind, first->mask);
     else
-        std::snprintf(text, sizeof text, "%s can never complete: other threads of the block do not arrive", first->kind);
+        std::snprintf(text, sizeof text, "%s can never complete: other threads of the %s do not arrive", first->kind, block.cluster_waiting != 0 ? "cluster" : "block");
     details.message = text;
     if (second != nullptr) {
         details.has_other = true;
-        details.other_block = block.linear;
+        details.other_block = seconds_block->linear;
         details.other_thread = second->linear;
         details.other_line = second->line;
         details.other_access = second->kind;

@@ -46,8 +46,8 @@ __attribute__((noinline)) void slow_read(Worker& worker, Cell& cell, std::uintpt
 __attribute__((noinline)) void slow_write(Worker& worker, Cell& cell, std::uintptr_t address, std::size_t bytes, std::uintptr_t site, Record floor, bool shared) {
     if (cell.write == record_unaddressable) {
         report_access(worker, ReportKind::memory_error, address, bytes, true, site, "out of bounds");
-        const std::uintptr_t end = worker.shared_base + worker.shared_bytes;
-        if (address + bytes > end) abort_launch(worker, error_illegal_address);
+        const Block* holder = holder_of(worker, address);
+        if (holder == nullptr || holder_of(worker, address + bytes - 1) != holder) abort_launch(worker, error_illegal_address);
         return;
     }
     if (!ordered(worker, cell.write, floor, shared)) remember_conflict(worker, address, static_cast<std::uint32_t>(bytes), site, cell.write, true);
@@ -68,7 +68,7 @@ __attribute__((noinline)) void check_uninitialised(Worker& worker, Cell* cell, s
         if (value != poison) return;
     }
     for (std::size_t i = 0; i < cells; ++i) {
-        const bool written = region != nullptr ? (cell[i].write | cell[i].atomic) != 0 : cell[i].write >= worker.shared_floor || cell[i].atomic >= worker.shared_floor;
+        const bool written = region != nullptr ? (cell[i].write | cell[i].atomic) != 0 : cell[i].write >= worker.shared_start || cell[i].atomic >= worker.shared_start;
         if (!written) {
             report_access(worker, ReportKind::uninitialised_read, address, bytes, false, site, "nobody wrote this memory");
             return;
@@ -99,6 +99,70 @@ inline __attribute__((always_inline)) void note_reader(const Worker& worker, Cel
         cell.reader2 = me;
 }
 
+// An access to these cells. In shared memory (`region` is null) plain writes below `limit` are behind a barrier.
+template <unsigned bytes, bool write>
+inline __attribute__((always_inline)) void check_cells(Worker& worker, Cell* cell, std::size_t cells, Record floor, Record limit, std::uintptr_t address, std::uintptr_t site, const Region* region) {
+    const bool shared = region == nullptr;
+    const Record me = with_site(worker.me, site);
+    if (write) {
+        for (std::size_t i = 0; i < cells; ++i) {
+            Cell& c = cell[i];
+            if (__builtin_expect(((c.write >= floor) | (c.atomic >= floor) | (c.reader >= floor) | (c.reader2 >= floor)), 0)) {
+                const Record mine = me >> record_thread_shift;
+                // the usual case: only this very thread was here since the last barrier
+                if (((c.write >> record_thread_shift) != mine && c.write >= floor) || c.atomic >= floor ||
+                    (c.reader >= floor && (c.reader >> record_thread_shift) != mine) || c.reader2 >= floor)
+                    slow_write(worker, c, address, bytes, site, floor, shared);
+            }
+            if (c.write != record_unaddressable) c.write = me;
+        }
+        return;
+    }
+    for (std::size_t i = 0; i < cells; ++i) {
+        Cell& c = cell[i];
+        if (__builtin_expect(((c.write >= floor) & ((c.write ^ me) >> record_thread_shift != 0)) | (c.atomic >= floor), 0))
+            if (c.write >= limit || !shared || c.atomic >= floor || c.write == record_unaddressable)
+                slow_read(worker, c, address, bytes, site, floor, shared);
+        note_reader(worker, c, me, floor);
+    }
+    if (shared || region->fresh) {
+        bool suspicious;
+        if (bytes >= 4) {
+            suspicious = false;
+            for (unsigned i = 0; i + 4 <= bytes; i += 4) {
+                std::uint32_t word;
+                std::memcpy(&word, reinterpret_cast<const char*>(address) + i, 4);
+                suspicious |= word == poison_word;
+            }
+        } else {
+            unsigned char byte;
+            std::memcpy(&byte, reinterpret_cast<const char*>(address), 1);
+            suspicious = byte == static_cast<unsigned char>(poison >> (8 * (address & 1)));
+        }
+        if (__builtin_expect(suspicious, 0)) check_uninitialised(worker, cell, cells, address, bytes, site, region);
+    }
+}
+
+// Finer cells of a block's shared memory, where an access needs them.
+void refine_for(Worker& worker, Block& holder, unsigned bytes) {
+    if (bytes >= (1u << holder.arena.granule_shift)) return;
+    arena_refine(holder.arena, __builtin_ctz(bytes));
+    if (&holder == worker.block) worker.shared_granule_shift = holder.arena.granule_shift;
+}
+
+// An access to another block's shared memory.
+template <unsigned bytes, bool write>
+__attribute__((noinline)) void check_distributed(Worker& worker, Block& holder, std::uintptr_t address, std::uintptr_t site) {
+    note_touch(worker, holder, address, bytes, write, site);
+    refine_for(worker, holder, bytes);
+    const Arena& arena = holder.arena;
+    const unsigned shift = arena.granule_shift;
+    const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(arena.memory);
+    if ((address & (bytes - 1)) != 0) report_access(worker, ReportKind::misaligned, address, bytes, write, site, "misaligned address");
+    check_cells<bytes, write>(worker, arena.cells + (offset >> shift), ((offset + bytes - 1) >> shift) - (offset >> shift) + 1, worker.shared_floor, worker.shared_floor,
+                                       address, site, nullptr);
+}
+
 template <unsigned bytes, bool write, bool aligned>
 inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t address, std::uintptr_t site) {
     if (__builtin_expect(worker.has_pending, 0)) flush_pending(worker);
@@ -121,6 +185,7 @@ inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t 
         if (address - worker.builtins_low < worker.builtins_bytes) return;
         region = worker.cache[address >> 12 & (region_cache_entries - 1)];
         if (__builtin_expect(region == nullptr || address - region->base >= region->bytes || region->bytes - (address - region->base) < bytes, 0)) {
+            if (Block* holder = holder_of(worker, address)) return check_distributed<bytes, write>(worker, *holder, address, site);
             region = find_region(worker, address, bytes, write, site);
             if (region == nullptr) return;
         }
@@ -141,46 +206,9 @@ inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t 
     if (!aligned && __builtin_expect((address & (bytes - 1)) != 0, 0)) {
         report_access(worker, ReportKind::misaligned, address, bytes, write, site, "misaligned address");
     }
-    const Record me = with_site(worker.me, site);
     std::size_t cells = aligned ? (bytes >> shift) : ((offset + bytes - 1) >> shift) - (offset >> shift) + 1;
     if (aligned && cells == 0) cells = 1;
-    if (write) {
-        for (std::size_t i = 0; i < cells; ++i) {
-            Cell& c = cell[i];
-            if (__builtin_expect(((c.write >= floor) | (c.atomic >= floor) | (c.reader >= floor) | (c.reader2 >= floor)), 0)) {
-                const Record mine = me >> record_thread_shift;
-                // the usual case: only this very thread was here since the last barrier
-                if (((c.write >> record_thread_shift) != mine && c.write >= floor) || c.atomic >= floor ||
-                    (c.reader >= floor && (c.reader >> record_thread_shift) != mine) || c.reader2 >= floor)
-                    slow_write(worker, c, address, bytes, site, floor, shared);
-            }
-            if (c.write != record_unaddressable) c.write = me;
-        }
-        return;
-    }
-    for (std::size_t i = 0; i < cells; ++i) {
-        Cell& c = cell[i];
-        if (__builtin_expect(((c.write >= floor) & ((c.write ^ me) >> record_thread_shift != 0)) | (c.atomic >= floor), 0))
-            if (c.write >= worker.barrier_limit || !shared || c.atomic >= floor || c.write == record_unaddressable)
-                slow_read(worker, c, address, bytes, site, floor, shared);
-        note_reader(worker, c, me, floor);
-    }
-    if (shared || region->fresh) {
-        bool suspicious;
-        if (bytes >= 4) {
-            suspicious = false;
-            for (unsigned i = 0; i + 4 <= bytes; i += 4) {
-                std::uint32_t word;
-                std::memcpy(&word, reinterpret_cast<const char*>(address) + i, 4);
-                suspicious |= word == poison_word;
-            }
-        } else {
-            unsigned char byte;
-            std::memcpy(&byte, reinterpret_cast<const char*>(address), 1);
-            suspicious = byte == static_cast<unsigned char>(poison >> (8 * (address & 1)));
-        }
-        if (__builtin_expect(suspicious, 0)) check_uninitialised(worker, cell, cells, address, bytes, site, shared ? nullptr : region);
-    }
+    check_cells<bytes, write>(worker, cell, cells, floor, worker.shared_limit, address, site, region);
 }
 
 // An atomic update: conflicts with plain accesses, not with other atomics; may carry a release or an acquire.
@@ -197,19 +225,18 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
         abort_launch(worker, error_misaligned_address);
     }
     if (worker.thread->doubt == address) worker.thread->doubt = 0;
-    const std::uintptr_t offset = address - worker.shared_base;
-    const bool shared = offset < worker.shared_bytes;
+    Block* const holder = holder_of(worker, address);
+    const bool shared = holder != nullptr;
     Cell* cell;
     Region* region = nullptr;
     Record floor;
     std::size_t cells;
     if (shared) {
-        if (bytes < (1u << worker.shared_granule_shift)) {
-            arena_refine(worker.block->arena, __builtin_ctz(bytes));
-            worker.shared_granule_shift = worker.block->arena.granule_shift;
-        }
-        cell = worker.shared_cells + (offset >> worker.shared_granule_shift);
-        cells = std::max<std::size_t>(1, bytes >> worker.shared_granule_shift);
+        if (holder != worker.block) note_touch(worker, *holder, address, bytes, writes, site);
+        refine_for(worker, *holder, bytes);
+        const Arena& arena = holder->arena;
+        cell = arena.cells + ((address - reinterpret_cast<std::uintptr_t>(arena.memory)) >> arena.granule_shift);
+        cells = std::max<std::size_t>(1, bytes >> arena.granule_shift);
         floor = worker.shared_floor;
     } else {
         region = worker.cache[address >> 12 & (region_cache_entries - 1)];
@@ -242,7 +269,7 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
         if (writes) c.atomic = me;
     }
     poll(worker);  // first: whoever has its turn meanwhile may release what is about to be read
-    if (!shared) synchronize_through(worker, address, reads, writes);
+    if (!shared || worker.block->cluster->blocks.size() > 1) synchronize_through(worker, address, reads, writes);
 }
 
 template <unsigned bytes, bool write>
@@ -252,7 +279,7 @@ void check_volatile(void* p, std::uintptr_t site) {
     Worker& worker = *found;
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     if (address - worker.stack_low < worker.stack_bytes) return;
-    if (address - worker.shared_base < worker.shared_bytes) {
+    if (holder_of(worker, address) != nullptr) {
         check<bytes, write, false>(worker, address, site);
     } else {
         // on global memory a volatile access is how blocks signal each other: it neither races nor counts as plain
@@ -294,14 +321,13 @@ struct End {
     std::size_t cells = 0, granule = 4;
 };
 End end_of(Worker& worker, const void* at, std::size_t bytes) {
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(at), offset = address - worker.shared_base;
-    if (bytes == 0 || offset >= worker.shared_bytes || bytes > worker.shared_bytes - offset) return {};
-    if (((address | bytes) & 3) != 0) {
-        arena_refine(worker.block->arena, (address | bytes) & 1 ? 0 : 1);
-        worker.shared_granule_shift = worker.block->arena.granule_shift;
-    }
-    const unsigned shift = worker.shared_granule_shift;
-    return {worker.shared_cells + (offset >> shift), bytes >> shift, std::size_t{1} << shift};
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(at);
+    Block* const holder = holder_of(worker, address);
+    if (bytes == 0 || holder == nullptr || holder_of(worker, address + bytes - 1) != holder) return {};
+    refine_for(worker, *holder, ((address | bytes) & 1) != 0 ? 1 : ((address | bytes) & 2) != 0 ? 2 : 4);
+    const unsigned shift = holder->arena.granule_shift;
+    const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(holder->arena.memory);
+    return {holder->arena.cells + (offset >> shift), bytes >> shift, std::size_t{1} << shift};
 }
 
 }  // namespace
@@ -371,7 +397,7 @@ void settle_doubt(Worker& worker) {
 }
 
 void fence() {
-    if (current_worker != nullptr) current_worker->thread->fenced = true;
+    if (current_worker != nullptr) current_worker->thread->fenced = current_worker->thread->fenced_lately = true;
 }
 
 }  // namespace hostcuda

@@ -31,6 +31,8 @@ void mark_arriving(Worker& worker, const AsyncCopy& copy);
 void unmark_arriving(Worker& worker, const AsyncCopy& copy);
 
 // finding.cpp
+std::string describe_access(bool write, std::size_t bytes);
+void locate(const Worker& worker, std::uintptr_t address, std::size_t bytes, ReportDetails& details);  // array, index and subscript of an address
 void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site,
                    const char* message, Record other = 0, const char* other_access = "");
 // The region of an access; null where it is stray, which is reported, and ends the kernel where going on would do harm.

@@ -11,18 +11,20 @@ namespace {
 
 constexpr std::uint64_t described_reports = 256;  // of one place by one worker; further ones are counted
 
-std::string access_text(bool write, std::size_t bytes) {
+}  // namespace
+
+std::string describe_access(bool write, std::size_t bytes) {
     return std::string(write ? "write of " : "read of ") + std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }
 
-// Fills in array, index and subscript for an address.
 void locate(const Worker& worker, std::uintptr_t address, std::size_t bytes, ReportDetails& details) {
-    const std::uintptr_t offset = address - worker.shared_base;
-    if (offset < worker.shared_bytes) {
-        details.space = "shared";
+    if (const Block* holder = holder_of(worker, address)) {
+        const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(holder->arena.memory);
+        // which block's it is needs saying where it is not that of the thread that is told of
+        details.space = holder == details.block ? "shared" : "distributed shared";
         std::size_t start = 0;
         const VariableInfo* info = nullptr;
-        details.array = shared_variable_at(worker.block->arena, offset, &start, &info);
+        details.array = shared_variable_at(holder->arena, offset, &start, &info);
         const long long distance = static_cast<long long>(offset) - static_cast<long long>(start);
         const long long element = info != nullptr ? info->element_bytes : static_cast<long long>(bytes);
         details.index = distance >= 0 ? distance / element : -((element - 1 - distance) / element);
@@ -75,8 +77,6 @@ void locate(const Worker& worker, std::uintptr_t address, std::size_t bytes, Rep
     }
 }
 
-}  // namespace
-
 void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std::size_t bytes, bool write,
                    std::uintptr_t site, const char* message, Record other, const char* other_access) {
     Flood& flood = worker.floods[(site >> 2 ^ site >> 8) % flood_entries];
@@ -92,7 +92,7 @@ void report_access(Worker& worker, ReportKind kind, std::uintptr_t address, std:
     details.thread = worker.thread->linear;
     details.site = site;
     details.message = message;
-    const std::string access = access_text(write, bytes);
+    const std::string access = describe_access(write, bytes);
     details.access = access.c_str();
     locate(worker, address, bytes, details);
     if (other != 0) {

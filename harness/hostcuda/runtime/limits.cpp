@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "api.h"
 #include "recorder.h"
@@ -16,6 +17,14 @@ __attribute__((tls_model("initial-exec"))) __thread bool launch_known = false;
 
 namespace {
 std::mutex mutex;
+std::set<const void*>& kernels_of_larger_clusters() {
+    static auto* set = new std::set<const void*>();
+    return *set;
+}
+bool larger_clusters_allowed() {  // on one kernel is on all: a launch by <<<>>> does not tell which one it is of
+    std::lock_guard<std::mutex> lock(mutex);
+    return !kernels_of_larger_clusters().empty();
+}
 std::atomic<int> largest_dynamic_allowed{static_cast<int>(default_shared_bytes)};
 }  // namespace
 
@@ -54,10 +63,30 @@ int check_launch(const LaunchRequest& r) {
         std::snprintf(text, sizeof text, "%zu bytes of dynamic shared memory: above 49152 cudaFuncSetAttribute(MaxDynamicSharedMemorySize) must allow it first", r.dynamic_shared_bytes);
         return refuse(r, error_invalid_value, text);
     }
+    if (r.cluster.x != 0) {
+        if (const int refused = check_cluster(r)) return refused;
+    }
     if (r.cooperative) {
         int per = 0;
         occupancy(&per, static_cast<int>(threads), r.dynamic_shared_bytes);
         if (blocks > std::uint64_t(per) * multiprocessors) return refuse(r, error_cooperative_launch_too_large, "a cooperative grid must be resident at once: too many blocks");
+    }
+    return 0;
+}
+
+int check_cluster(const LaunchRequest& r) {
+    char text[200];
+    const Dim3& c = r.cluster;
+    const std::uint64_t blocks = std::uint64_t{c.x} * c.y * c.z;
+    const bool allowed = larger_clusters_allowed();
+    if (blocks == 0 || blocks > (allowed ? largest_cluster : largest_portable_cluster)) {
+        std::snprintf(text, sizeof text, "a cluster of (%u, %u, %u) blocks: at most %u in all%s, and at least 1", c.x, c.y, c.z, allowed ? largest_cluster : largest_portable_cluster,
+                      allowed ? "" : " (16 where cudaFuncSetAttribute(NonPortableClusterSizeAllowed) allows it)");
+        return refuse(r, error_invalid_cluster_size, text);
+    }
+    if (r.grid.x % c.x != 0 || r.grid.y % c.y != 0 || r.grid.z % c.z != 0) {
+        std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks is no multiple of its clusters of (%u, %u, %u)", r.grid.x, r.grid.y, r.grid.z, c.x, c.y, c.z);
+        return refuse(r, error_invalid_configuration, text);
     }
     return 0;
 }
@@ -76,10 +105,14 @@ void finish_launch(const Launch& grid, int error) {
         details.message = "static and dynamic shared memory together pass 232448 bytes";
         report_outside(details);
     }
-    if (error != 0 && error != error_launch_out_of_resources) set_sticky_error(error);
+    if (error != 0 && error != error_launch_out_of_resources && error != error_invalid_cluster_size) set_sticky_error(error);
 }
 
-void kernel_entry(const char* name, const char* parameters, int max_threads) {
+namespace {
+Dim3 whole(const Dim3& cluster) { return {cluster.x, std::max(cluster.y, 1u), std::max(cluster.z, 1u)}; }  // what is left out is 1
+}  // namespace
+
+void kernel_entry(const char* name, const char* parameters, int max_threads, const Dim3& own) {
     launch_known = true;
     if (current_worker == nullptr) return;
     Worker& worker = *current_worker;
@@ -88,6 +121,21 @@ void kernel_entry(const char* name, const char* parameters, int max_threads) {
     if (grid.kernel.compare_exchange_strong(expected, name)) {
         grid.parameters = parameters;
         record_launch(grid);
+    }
+    if (own.x != 0) {
+        const Dim3 cluster = whole(own);
+        const Dim3& asked = grid.request.cluster;
+        if (asked.x == 0) {
+            bool expected_none = false;
+            if (grid.has_own_cluster.compare_exchange_strong(expected_none, true)) grid.own_cluster = cluster;
+            abort_launch(worker, 0);
+        }
+        if (asked.x != cluster.x || asked.y != cluster.y || asked.z != cluster.z) {
+            char text[160];
+            std::snprintf(text, sizeof text, "clusters of (%u, %u, %u) blocks: the kernel's __cluster_dims__ say (%u, %u, %u)", asked.x, asked.y, asked.z, cluster.x, cluster.y, cluster.z);
+            refuse(grid.request, error_invalid_cluster_size, text);
+            abort_launch(worker, error_invalid_cluster_size);
+        }
     }
     if (max_threads > 0 && grid.threads > static_cast<std::uint32_t>(max_threads)) {
         char text[120];
@@ -99,7 +147,12 @@ void kernel_entry(const char* name, const char* parameters, int max_threads) {
 
 cudaError_t untyped_launch() { return fail(cudaErrorInvalidDeviceFunction); }
 
-cudaError_t set_function_attribute(cudaFuncAttribute attribute, int value) {
+cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+    if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (value != 0) kernels_of_larger_clusters().insert(kernel);
+        else kernels_of_larger_clusters().erase(kernel);
+    }
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return status();
     if (value < 0 || value > static_cast<int>(max_dynamic_shared_bytes)) return fail(cudaErrorInvalidValue);
     if (value > largest_dynamic_allowed.load()) largest_dynamic_allowed = value;
@@ -107,25 +160,34 @@ cudaError_t set_function_attribute(cudaFuncAttribute attribute, int value) {
 }
 
 namespace {
-std::map<const void*, int>& kernels() {
-    static auto* map = new std::map<const void*, int>();
+struct Registered {
+    int max_threads = 0;
+    Dim3 cluster{};
+};
+std::map<const void*, Registered>& kernels() {
+    static auto* map = new std::map<const void*, Registered>();
     return *map;
+}
+Registered registered(const void* kernel) {
+    std::lock_guard<std::mutex> lock(mutex);
+    const auto found = kernels().find(kernel);
+    return found != kernels().end() ? found->second : Registered{};
 }
 }  // namespace
 
-void register_kernel(const void* kernel, int max_threads) {
+void register_kernel(const void* kernel, int max_threads, const Dim3& cluster) {
     std::lock_guard<std::mutex> lock(mutex);
-    kernels()[kernel] = max_threads;
+    kernels()[kernel] = {max_threads, cluster.x == 0 ? cluster : whole(cluster)};
 }
 
 cudaError_t function_attributes(cudaFuncAttributes* a, const void* kernel) {
     std::memset(a, 0, sizeof *a);
-    a->maxThreadsPerBlock = 1024;
-    {
-        std::lock_guard<std::mutex> lock(mutex);
-        const auto found = kernels().find(kernel);
-        if (found != kernels().end() && found->second > 0) a->maxThreadsPerBlock = found->second;
-    }
+    const Registered known = registered(kernel);
+    a->maxThreadsPerBlock = known.max_threads > 0 ? known.max_threads : 1024;
+    a->clusterDimMustBeSet = known.cluster.x != 0;
+    a->requiredClusterWidth = static_cast<int>(known.cluster.x), a->requiredClusterHeight = static_cast<int>(known.cluster.y);
+    a->requiredClusterDepth = static_cast<int>(known.cluster.z);
+    a->nonPortableClusterSizeAllowed = larger_clusters_allowed();
     a->numRegs = 32, a->ptxVersion = a->binaryVersion = 90;
     a->maxDynamicSharedSizeBytes = largest_dynamic_allowed;
     return status();
@@ -137,6 +199,28 @@ cudaError_t occupancy(int* blocks, int threads, std::size_t dynamic_shared_bytes
     int most = std::min(blocks_a_multiprocessor, threads_a_multiprocessor / rounded);
     most = std::min(most, static_cast<int>(shared_a_multiprocessor / (dynamic_shared_bytes + 1024)));
     *blocks = most;
+    return status();
+}
+
+cudaError_t largest_cluster_of(int* blocks, const void* kernel) {
+    const Dim3 own = registered(kernel).cluster;
+    *blocks = static_cast<int>(own.x != 0 ? own.x * own.y * own.z : larger_clusters_allowed() ? largest_cluster : largest_portable_cluster);
+    return status();
+}
+
+cudaError_t active_clusters(int* clusters, const void* kernel, const LaunchShape& shape) {
+    const Dim3 own = registered(kernel).cluster;
+    Dim3 size = shape.cluster;
+    if (own.x != 0 && size.x == 0) size = own;
+    if (size.x == 0) size = {1, 1, 1};
+    const std::uint64_t blocks = std::uint64_t{size.x} * size.y * size.z;
+    if (blocks == 0 || blocks > (larger_clusters_allowed() ? largest_cluster : largest_portable_cluster)) return fail(cudaErrorInvalidClusterSize);
+    if (own.x != 0 && (size.x != own.x || size.y != own.y || size.z != own.z)) return fail(cudaErrorInvalidClusterSize);
+    int per = 0;
+    if (const cudaError_t error = occupancy(&per, shape.threads, shape.dynamic_shared_bytes)) return error;
+    // a cluster lies in one group of multiprocessors
+    const int in_group = per * (multiprocessors / multiprocessor_groups) / static_cast<int>(blocks);
+    *clusters = blocks == 1 ? per * multiprocessors : in_group * multiprocessor_groups;
     return status();
 }
 

@@ -115,14 +115,18 @@ bool ordered(const Worker& worker, Record record, Record floor, bool shared) {
         if (thread == worker.thread->linear || record < worker.barrier_limit) return true;
         const Thread& own = *worker.thread;
         if (record < own.learned && (own.learned_of == -2 || own.learned_of == static_cast<std::int32_t>(thread))) return true;
+        if (behind_cluster_barrier(block, own, block, record)) return true;
         if (thread / warp_lanes != worker.thread->linear / warp_lanes) return false;
         const Warp& warp = block.warps[thread / warp_lanes];
         const std::uint32_t tick = static_cast<std::uint32_t>(place - block.serials.begin()) * ticks_a_serial + tick_of(record);
         if (tick <= warp.sync_tick) return true;
         return warp.clocks_in_use && warp.clocks[worker.thread->linear % warp_lanes * warp_lanes + thread % warp_lanes] >= tick;
     }
-    if (shared) return true;  // an earlier block in the same arena
+    const auto& cluster = block.cluster->blocks;
+    if (shared && cluster.size() == 1) return true;  // an earlier block in the same arena
     const std::uint32_t owner = serial_owner(serial);
+    for (const Block* other : cluster)
+        if (other->linear == owner && behind_cluster_barrier(block, *worker.thread, *other, record)) return true;
     if (owner >= block.known.size()) return false;
     const Knowledge& k = block.known[owner];
     const bool own = k.thread == -2 || k.thread == static_cast<std::int32_t>(thread);

@@ -38,6 +38,7 @@ void forget_launch_report();
 // Appends `,"name":["path of the module",offset]` for a return address, for the symboliser on the Python side; nothing for one of no module.
 void append_site(std::string& json, const char* name, std::uintptr_t site);
 int check_launch(const LaunchRequest& request);      // 0, or the cudaError_t a GPU would give (compute capability 9.0)
+int check_cluster(const LaunchRequest& request);     // the same, of the clusters that it asks for
 void finish_launch(const Launch& grid, int error);   // after the last block: limits known only now, sticky errors
 void note_launch(const Launch& grid);                // for the count of launches
 void note_library_call(const char* routine);         // the same, with a grid of nothing: there is no kernel

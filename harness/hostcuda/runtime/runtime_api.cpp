@@ -51,15 +51,6 @@ cudaError_t status() {
 void set_sticky_error(int error) { sticky_error = error; }
 cudaError_t launch_status(int error) { return fail(static_cast<cudaError_t>(error)); }
 
-unsigned shared_address(const void* p) noexcept {
-    if (current_worker == nullptr) return ~0u;
-    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(p) - current_worker->shared_base;
-    return offset < current_worker->shared_bytes ? static_cast<unsigned>(offset) : ~0u;
-}
-void* shared_pointer(unsigned address) noexcept {
-    return current_worker == nullptr ? nullptr : reinterpret_cast<void*>(current_worker->shared_base + address);
-}
-
 }  // namespace hostcuda
 
 cudaError_t cudaGetLastError() {
@@ -92,6 +83,7 @@ const ErrorText error_texts[] = {
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
 };
 }  // namespace
 
@@ -120,7 +112,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->maxThreadsPerBlock = 1024, p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->clockRate = 1980000, p->totalConstMem = 65536, p->major = 9, p->minor = 0, p->multiProcessorCount = multiprocessors;
-    p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
+    p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = p->clusterLaunch = 1;
     p->asyncEngineCount = 3, p->memoryClockRate = 3201000, p->memoryBusWidth = 6144, p->l2CacheSize = 62914560;
     p->maxThreadsPerMultiProcessor = threads_a_multiprocessor, p->sharedMemPerMultiprocessor = shared_a_multiprocessor;
     p->regsPerMultiprocessor = 65536, p->sharedMemPerBlockOptin = hostcuda::max_dynamic_shared_bytes;
@@ -147,7 +139,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
         case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(shared_a_multiprocessor); break;
-        case cudaDevAttrManagedMemory: case cudaDevAttrCooperativeLaunch: *value = 1; break;
+        case cudaDevAttrManagedMemory: case cudaDevAttrCooperativeLaunch: case cudaDevAttrClusterLaunch: *value = 1; break;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(hostcuda::max_dynamic_shared_bytes); break;
         case cudaDevAttrMaxBlocksPerMultiprocessor: *value = blocks_a_multiprocessor; break;
         default: return fail(cudaErrorInvalidValue);

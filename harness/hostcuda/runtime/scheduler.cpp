@@ -67,6 +67,7 @@ void thread_exited(Worker& worker, Block& block, Thread& thread) {
     --block.live;
     warp_lane_exited(block, thread);
     wait_over();
+    cluster_thread_exited(worker, block, thread);
     if (block.named_pending != 0) named_barriers_after_exit(block);
     if (block.barrier_arrived != 0 && block.barrier_arrived == block.live) release_barrier(worker, block, nullptr);
 }
@@ -99,12 +100,23 @@ void fiber_main() {
     }
 }
 
+// Where the block is that has the `turn`: clusters have theirs one after another, and their blocks in the order of their ranks.
+void place_block(const Launch& grid, Block& block, std::uint32_t turn) {
+    const Dim3 &extent = grid.request.grid, &size = grid.cluster;
+    const Dim3 clusters{extent.x / size.x, extent.y / size.y, extent.z / size.z};
+    if (grid.reversed) turn = grid.blocks - 1 - turn;
+    const std::uint32_t number = turn / grid.cluster_blocks, rank = turn % grid.cluster_blocks;
+    const Dim3 cluster{number % clusters.x, number / clusters.x % clusters.y, number / clusters.x / clusters.y};
+    block.index = {cluster.x * size.x + rank % size.x, cluster.y * size.y + rank / size.x % size.y, cluster.z * size.z + rank / size.x / size.y};
+    block.linear = block.index.x + extent.x * (block.index.y + extent.y * block.index.z);
+    block.rank = rank;
+    block.cluster->index = cluster;
+    block.cluster->blocks[rank] = &block;
+}
+
 void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
-    const std::uint32_t linear = grid.reversed ? grid.blocks - 1 - turn : turn;
     block.launch = &grid;
-    block.linear = linear;
-    const Dim3& extent = grid.request.grid;
-    block.index = {linear % extent.x, linear / extent.x % extent.y, linear / extent.x / extent.y};
+    place_block(grid, block, turn);
     block.live = grid.threads;
     block.started = 0;
     if (block.threads == nullptr || block.count != grid.threads) {
@@ -126,6 +138,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
     block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
     block.grid_waiting = 0, block.grid_generation = 0;
     block.waits_for_grid = block.spinning = false;
+    block.cluster_waiting = 0;
     block.turns = 0;
     take_serial(block);
     const Record record = (Record{block.serials[0]} << record_serial_shift) | (Record{1} << record_tick_shift);
@@ -142,7 +155,8 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
         thread.learned = 0, thread.learned_of = -1;
         thread.polls = 0;
         thread.doubt = 0;
-        thread.in_vain = false;
+        thread.in_vain = thread.fenced_lately = false;
+        thread.cluster_arrivals = thread.cluster_waits = thread.cluster_known = 0;
         thread.copies.reset(), thread.stores.reset();
         thread.fiber = nullptr;
         if (++index.x == shape.x) {
@@ -195,17 +209,35 @@ std::unique_ptr<Block> take_block(Worker& worker) {
     return block;
 }
 
-bool start_block(Worker& worker, Launch& grid) {
-    const std::uint32_t turn = grid.next_block.fetch_add(1);
+// All blocks of a cluster are there at once.
+bool start_cluster(Worker& worker, Launch& grid) {
+    const std::uint32_t turn = grid.next_block.fetch_add(grid.cluster_blocks);
     if (turn >= grid.blocks) return false;
-    worker.blocks.push_back(take_block(worker));
-    prepare_block(grid, *worker.blocks.back(), turn);
+    const auto cluster = std::make_shared<Cluster>();
+    cluster->blocks.resize(grid.cluster_blocks);
+    cluster->live = grid.threads * grid.cluster_blocks;
+    for (std::uint32_t i = 0; i < grid.cluster_blocks; ++i) {
+        worker.blocks.push_back(take_block(worker));
+        Block& block = *worker.blocks.back();
+        block.cluster = cluster;
+        prepare_block(grid, block, turn + i);
+        if (i == 0) cluster->start = Record{block.serials.front()} << record_serial_shift;
+    }
     return true;
 }
 
-bool runnable(const Block& block) {
-    if (block.waits_for_grid) return block.grid_generation != block.launch->grid_generation.load();
-    return block.ready_head != block.ready_tail || block.started < block.count;
+// The block in `place` has ended. Its shared memory is another's only when nobody of its cluster is left.
+void retire(Worker& worker, std::size_t place) {
+    const auto cluster = worker.blocks[place]->cluster;
+    worker.ended.push_back(std::move(worker.blocks[place]));
+    worker.blocks.erase(worker.blocks.begin() + static_cast<std::ptrdiff_t>(place));
+    if (cluster->live != 0) return;
+    std::size_t left = 0;
+    for (auto& block : worker.ended) {
+        if (block->cluster == cluster) worker.idle_blocks.push_back(std::move(block));
+        else worker.ended[left++] = std::move(block);
+    }
+    worker.ended.resize(left);
 }
 
 void note_builtins(Worker& worker) {
@@ -219,6 +251,17 @@ void note_builtins(Worker& worker) {
     }
     worker.builtins_low = low;
     worker.builtins_bytes = high - low;
+}
+
+// Some of a cluster wait at its barrier for others that can't come.
+void refuse_stuck(Worker& worker, Cluster& cluster) {
+    for (Block* block : cluster.blocks) {
+        if (block->cluster_waiting == 0) continue;
+        report_deadlock(worker, *block);
+        break;
+    }
+    worker.launch->error = error_launch_failure;
+    worker.launch->aborted = true;
 }
 
 [[noreturn]] void refuse_nested(Worker& worker, const LaunchRequest& request) {
@@ -236,6 +279,11 @@ std::mutex launch_mutex;  // one grid at a time: streams are carried out in the 
 
 }  // namespace
 
+bool runnable(const Block& block) {
+    if (block.waits_for_grid) return block.grid_generation != block.launch->grid_generation.load();
+    return block.ready_head != block.ready_tail || block.started < block.count;
+}
+
 void enter_block(Worker& worker, Block& block) {
     worker.block = &block;
     worker.shared_base = reinterpret_cast<std::uintptr_t>(block.arena.memory);
@@ -245,10 +293,13 @@ void enter_block(Worker& worker, Block& block) {
     shared_window = block.arena.memory;
     shared_touched = block.arena.touched.data();
     worker.floor = block.floor;
-    worker.shared_floor = Record{block.serials.front()} << record_serial_shift;
+    worker.shared_start = block.cluster->start;
+    worker.shared_floor = std::max(worker.shared_start, block.floor);
     // Of this block's records, those below the limit lie behind its last barrier: serial numbers rise within a block.
     worker.barrier_limit = (Record{block.serials[block.barrier_tick / ticks_a_serial]} << record_serial_shift) +
                            (Record{block.barrier_tick % ticks_a_serial + 1} << record_tick_shift);
+    // What other blocks did there has serial numbers that say nothing about this block's barriers.
+    worker.shared_limit = block.cluster->blocks.size() == 1 ? worker.barrier_limit : worker.shared_floor;
     blockIdx = block.index;
 }
 
@@ -265,13 +316,13 @@ void work(Worker& worker, Launch& grid) {
     gridDim = grid.request.grid;
     if (grid.request.cooperative) {
         // all blocks are resident: each worker takes its share before any runs
-        const std::uint32_t share = (grid.blocks + grid.workers - 1) / grid.workers;
-        while (worker.blocks.size() < share && start_block(worker, grid)) {}
+        const std::uint32_t clusters = grid.blocks / grid.cluster_blocks, share = (clusters + grid.workers - 1) / grid.workers * grid.cluster_blocks;
+        while (worker.blocks.size() < share && start_cluster(worker, grid)) {}
     }
     std::size_t turn = 0;
     std::size_t idle_turns = 0;
     while (!grid.aborted.load(std::memory_order_relaxed)) {
-        if (worker.blocks.empty() && !start_block(worker, grid)) break;
+        if (worker.blocks.empty() && !start_cluster(worker, grid)) break;
         if (turn >= worker.blocks.size()) turn = 0;
         Block& block = *worker.blocks[turn];
         if (!runnable(block)) {
@@ -285,31 +336,39 @@ void work(Worker& worker, Launch& grid) {
         if (grid.aborted.load()) break;
         if (block.live == 0) {
             grid.finished_blocks.fetch_add(1);
-            worker.idle_blocks.push_back(std::move(worker.blocks[turn]));
-            worker.blocks.erase(worker.blocks.begin() + static_cast<std::ptrdiff_t>(turn));
+            const auto cluster = block.cluster;
+            retire(worker, turn);
+            if (cluster_stuck(*cluster)) refuse_stuck(worker, *cluster);
             continue;
         }
         if (block.spinning) {
             block.spinning = false;
-            if (worker.blocks.size() < most_spinning_blocks) start_block(worker, grid);
+            if (worker.blocks.size() < most_spinning_blocks) start_cluster(worker, grid);
             if (++turn >= worker.blocks.size()) sched_yield();
             continue;
         }
         if (block.grid_waiting != 0 && block.grid_waiting == block.live) {
             arrive_at_grid(block);
             ++turn;
+            if (cluster_stuck(*block.cluster)) refuse_stuck(worker, *block.cluster);
             continue;
         }
         if (resolve_activemasks(block)) continue;
+        if (block.cluster_waiting != 0 && !cluster_stuck(*block.cluster)) {
+            ++turn;
+            continue;
+        }
         report_deadlock(worker, block);
         grid.error = error_launch_failure;
         grid.aborted = true;
     }
-    for (auto& block : worker.blocks) {
-        abandon(worker, *block);
-        worker.idle_blocks.push_back(std::move(block));
+    for (auto* list : {&worker.blocks, &worker.ended}) {
+        for (auto& block : *list) {
+            abandon(worker, *block);
+            worker.idle_blocks.push_back(std::move(block));
+        }
+        list->clear();
     }
-    worker.blocks.clear();
     flush_floods(worker);
     record_carrier(false);
     current_worker = nullptr;
@@ -384,7 +443,7 @@ void poll(Worker& worker) {
         return;
     }
     Thread* next = nullptr;
-    const std::uint32_t can_run = (block.ready_tail + max_block_threads + 1 - block.ready_head) % (max_block_threads + 1);
+    const std::uint32_t can_run = threads_to_run(block);
     if (can_run > 1 && ++block.turns < turns_a_thread * can_run && pop_ready(block, next)) {
         activate(worker, *next);
         fiber_switch(*self, *next->fiber);
@@ -409,8 +468,12 @@ void wait_in_vain(int line) {
     thread.line = line;
     thread.kind = "a wait for the phase of a barrier";
     if (!thread.in_vain) thread.in_vain = true, ++block.in_vain, block.rounds_in_vain = 0;
-    const std::uint32_t can_run = (block.ready_tail + max_block_threads + 1 - block.ready_head) % (max_block_threads + 1) + block.count - block.started + 1;
+    const std::uint32_t can_run = threads_to_run(block) + 1;
     if (block.in_vain < can_run || ++block.rounds_in_vain < rounds_in_vain * can_run) return;
+    if (peers_may_help(block)) {
+        block.rounds_in_vain = 0;
+        return;
+    }
     const auto now = std::chrono::steady_clock::now();
     if (block.rounds_in_vain == rounds_in_vain * can_run) block.in_vain_since = now;
     if (now - block.in_vain_since < in_vain_for) return;
@@ -438,16 +501,25 @@ void set_carry(bool on) {
 
 bool in_kernel() noexcept { return current_worker != nullptr; }
 
-int launch(const LaunchRequest& request) {
-    if (current_worker != nullptr) refuse_nested(*current_worker, request);
-    const int refused = check_launch(request);
-    if (refused != 0) return refused;
-    std::lock_guard<std::mutex> lock(launch_mutex);
+namespace {
+
+// What a kernel's entry told of its __cluster_dims__, where it was launched with others; `size.x` is 0 where it was not.
+struct OwnCluster {
+    Dim3 size{};
+    const char* kernel = nullptr;
+    const char* parameters = nullptr;
+};
+
+// Runs a grid. One whose kernel has clusters of its own ends before any of its threads did anything.
+int carry_out(const LaunchRequest& request, OwnCluster& own) {
     Launch grid;
     grid.request = request;
     const std::uint64_t blocks = std::uint64_t{request.grid.x} * request.grid.y * request.grid.z;
     grid.blocks = static_cast<std::uint32_t>(blocks);
     grid.threads = request.block.x * request.block.y * request.block.z;
+    if (request.cluster.x != 0) grid.cluster = request.cluster;
+    grid.cluster_blocks = grid.cluster.x * grid.cluster.y * grid.cluster.z;
+    grid.kernel = own.kernel, grid.parameters = own.parameters;
     grid.reversed = schedule.load() % 2 == 1;
     if (std::uint64_t{next_serial.load()} + 2 * blocks + 4096 > max_serial) {
         forget_all_shadows();
@@ -455,14 +527,35 @@ int launch(const LaunchRequest& request) {
     }
     grid.floor = Record{next_serial.load()} << record_serial_shift;
     grid.workers = team_size();
-    if (blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks);
+    if (blocks / grid.cluster_blocks < grid.workers) grid.workers = static_cast<unsigned>(blocks / grid.cluster_blocks);
     if (blocks * grid.threads <= inline_launch_threads && !request.cooperative) grid.workers = 1;
     record_launch(grid);
     team_run(grid);
     record_launch_end();
+    own = {};
+    if (grid.has_own_cluster) {
+        own = {grid.own_cluster, grid.kernel.load(), grid.parameters.load()};
+        return 0;
+    }
     const int error = grid.error.load();
     finish_launch(grid, error);
     return error;
+}
+
+}  // namespace
+
+int launch(const LaunchRequest& request) {
+    if (current_worker != nullptr) refuse_nested(*current_worker, request);
+    const int refused = check_launch(request);
+    if (refused != 0) return refused;
+    std::lock_guard<std::mutex> lock(launch_mutex);
+    OwnCluster own;
+    const int error = carry_out(request, own);
+    if (own.size.x == 0) return error;
+    LaunchRequest clustered = request;
+    clustered.cluster = own.size;
+    const int refused_as_cluster = check_cluster(clustered);
+    return refused_as_cluster != 0 ? refused_as_cluster : carry_out(clustered, own);
 }
 
 extern "C" void hostcuda_set_schedule(int number) { schedule = number; }

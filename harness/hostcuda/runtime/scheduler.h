@@ -11,6 +11,7 @@ void enter_block(Worker& worker, Block& block);      // the worker's view of mem
 void work(Worker& worker, Launch& grid);             // runs blocks until the grid has none left
 std::unique_ptr<Worker> make_worker(unsigned number);
 std::uint32_t newest_serial();                       // the next that will be handed out
+bool runnable(const Block& block);                   // some thread of it can go on
 inline std::uint32_t thread_at(const Block& block, std::uint32_t turn) { return block.launch->reversed ? block.count - 1 - turn : turn; }
 
 // barriers.cpp

@@ -91,19 +91,32 @@ void arena_prepare(Arena& arena, const LaunchRequest& request) {
     if (wanted != 0) fill_poison(arena.memory + arena.dynamic_offset, wanted);
 }
 
-void* shared_first_touch(const VariableInfo& variable) {
-    Worker& worker = *current_worker;
-    Block& block = *worker.block;
-    Arena& arena = block.arena;
+namespace {
+void* first_touch(Launch& grid, Arena& arena, const VariableInfo& variable) {
     arena.touched[variable.number] = 1;
     char* place = arena.memory + variable.offset;
     fill_poison(place, variable.bytes);
     if (arena.cells[variable.offset >> arena.granule_shift].write == record_unaddressable) mark(arena, variable.offset, variable.bytes, 0);
     arena.static_bytes += variable.bytes;
-    std::atomic<std::size_t>& most = worker.launch->static_shared_bytes;
+    std::atomic<std::size_t>& most = grid.static_shared_bytes;
     std::size_t seen = most.load(std::memory_order_relaxed);
     while (seen < arena.static_bytes && !most.compare_exchange_weak(seen, arena.static_bytes)) {}
     return place;
+}
+}  // namespace
+
+void* shared_first_touch(const VariableInfo& variable) { return first_touch(*current_worker->launch, current_worker->block->arena, variable); }
+
+// What other blocks write there before the block itself comes to it must stay.
+void shared_touch(Launch& grid, Arena& arena, std::size_t offset) {
+    if (offset >= arena.dynamic_offset) return;
+    const VariableInfo* found = nullptr;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        for (const VariableInfo* variable : variables())
+            if (offset - variable->offset < variable->bytes) found = variable;
+    }
+    if (found != nullptr && found->number < arena.touched.size() && !arena.touched[found->number]) first_touch(grid, arena, *found);
 }
 
 void* dynamic_shared() {

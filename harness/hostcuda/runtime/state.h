@@ -16,6 +16,7 @@ namespace hostcuda {
 constexpr unsigned warp_lanes = 32;
 constexpr unsigned max_block_threads = 1024;                      // CUDA programming guide, compute capability 9.0
 constexpr std::size_t max_dynamic_shared_bytes = 227 * 1024;      // the same; opt-in above 48 KiB
+constexpr unsigned largest_portable_cluster = 8, largest_cluster = 16;  // blocks; the latter where the kernel's attribute allows it
 constexpr std::size_t default_shared_bytes = 48 * 1024;
 constexpr std::uint64_t poison = 0x7FBF7FBF7FBF7FBFull;           // NaN as fp16, bf16 and fp32
 
@@ -52,7 +53,7 @@ struct Region {
     char name[64] = {};
 };
 
-enum class ThreadState : std::uint8_t { unstarted, ready, running, at_barrier, at_warp, at_activemask, at_grid, at_named, exited };
+enum class ThreadState : std::uint8_t { unstarted, ready, running, at_barrier, at_warp, at_activemask, at_grid, at_named, at_cluster, exited };
 
 struct AsyncCopy {
     void* to;
@@ -80,6 +81,9 @@ struct Thread {
     bool fenced = false;
     bool carry = false;
     bool in_vain = false;            // it asked for the end of a phase, and has done nothing since
+    bool fenced_lately = false;      // since it arrived at its cluster's barrier
+    std::uint32_t cluster_arrivals = 0, cluster_waits = 0;  // at the barrier of its cluster, over all phases
+    std::uint32_t cluster_known = 0; // phases of it that ended before what it does now, as far as it waited or met others who had
     Record learned = 0;              // what threads of its own block did below this happened before: learned through fences and atomics
     std::int32_t learned_of = -1;    // of which of them; -2 any
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
@@ -148,8 +152,34 @@ struct Knowledge {                   // what a block learned of another through 
     std::int32_t warp = -1;          // which; -2 any
 };
 
+struct Block;
+
+struct Touch {                       // an access to another block's shared memory
+    Record record = 0;               // 0: there was none
+    std::uintptr_t address = 0, site = 0;
+    std::uint32_t bytes = 0;
+    bool write = false;
+};
+
+// Blocks that reach each other's shared memory and share a barrier. One worker carries all of them, so none of this is shared between OS threads.
+struct Cluster {
+    std::vector<Block*> blocks;      // by rank
+    Dim3 index{};
+    std::uint32_t live = 0;          // threads
+    std::uint32_t arrived = 0;       // at the phase that is under way
+    std::uint32_t phase = 0;         // which that is
+    Record start = 0;                // records of shared memory below this are of blocks that had it before
+    // What each thread (by rank and linear index) did below this happened before the end of a phase, which has its turn of three: some may still be at the
+    // one before the last. Checked builds only.
+    std::vector<Record> released[3];
+    std::vector<std::vector<Touch>> touches;  // by the rank of the block whose memory it is: the last access of each thread of another one
+};
+
 struct Block {
     Launch* launch = nullptr;
+    std::shared_ptr<Cluster> cluster;
+    std::uint32_t rank = 0;          // in it
+    std::uint32_t cluster_waiting = 0;
     Dim3 index{};
     std::uint32_t linear = 0;
     std::uint32_t count = 0;
@@ -185,8 +215,12 @@ struct Launch {
     LaunchRequest request;
     std::uint32_t blocks = 0;
     std::uint32_t threads = 0;
+    Dim3 cluster{1, 1, 1};           // in blocks
+    std::uint32_t cluster_blocks = 1;
     unsigned workers = 1;
     bool reversed = false;
+    std::atomic<bool> has_own_cluster{false};  // the kernel's __cluster_dims__ differ from what it was launched with: `own_cluster`
+    Dim3 own_cluster{};
     std::atomic<std::uint32_t> next_block{0};
     std::atomic<bool> aborted{false};
     std::atomic<int> error{0};
@@ -234,6 +268,8 @@ struct Worker {
     Record me = 0;
     Record floor = 0;                // records below this are of earlier grids, or behind a grid barrier
     Record shared_floor = 0;         // the same for shared memory: of earlier blocks
+    Record shared_start = 0;         // nobody of the cluster wrote what has no record from here on
+    Record shared_limit = 0;         // in own shared memory, records below this are behind a barrier
     Record barrier_limit = 0;        // own block's records below this are behind a barrier
     Thread* thread = nullptr;
     Block* block = nullptr;
@@ -246,6 +282,7 @@ struct Worker {
     Fiber* fiber = nullptr;
     std::unique_ptr<FiberPool> pool;
     std::vector<std::unique_ptr<Block>> blocks;      // in use
+    std::vector<std::unique_ptr<Block>> ended;       // of clusters that go on: their shared memory may still be reached
     std::vector<std::unique_ptr<Block>> idle_blocks;
     unsigned number = 0;
 };
@@ -264,12 +301,24 @@ void advance(Block& block, Thread& thread, std::uint32_t tick);
 // async.cpp
 void finish_copies(Block& block, Thread& thread);    // the thread ends
 
+// cluster.cpp
+Block* holder_of(const Worker& worker, std::uintptr_t address);  // the block of the running cluster whose shared memory this is, or null
+void cluster_thread_exited(Worker& worker, Block& block, Thread& thread);
+bool behind_cluster_barrier(const Block& block, const Thread& thread, const Block& other, Record record);
+void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site);  // of another block's shared memory
+bool cluster_stuck(const Cluster& cluster);          // some wait at its barrier, and nobody of it can run
+bool peers_may_help(const Block& block);             // another block of the cluster can run, and does not only ask in vain
+inline std::uint32_t threads_to_run(const Block& block) {
+    return (block.ready_tail + max_block_threads + 1 - block.ready_head) % (max_block_threads + 1) + block.count - block.started;
+}
+
 // warp.cpp
 void warp_lane_exited(Block& block, Thread& thread);
 bool resolve_activemasks(Block& block);
 
 // shared.cpp
 void arena_prepare(Arena& arena, const LaunchRequest& request);
+void shared_touch(Launch& grid, Arena& arena, std::size_t offset);  // the variable there exists from now on, as if the block had named it
 const char* shared_variable_at(const Arena& arena, std::size_t offset, std::size_t* start, const VariableInfo** info);
 bool arena_refine(Arena& arena, unsigned granule_shift);
 

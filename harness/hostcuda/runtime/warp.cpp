@@ -34,8 +34,14 @@ void order_lanes(Block& block, std::uint32_t number, Warp& warp, unsigned mask) 
         for (unsigned l = 0; l < warp_lanes; ++l)
             if (mask >> l & 1u) std::copy_n(joined, warp_lanes, &warp.clocks[l * warp_lanes]);
     }
+    std::uint32_t known = 0;
     for (unsigned l = 0; l < warp_lanes; ++l)
-        if (mask >> l & 1u) advance(block, lane(block, number, l), after);
+        if (mask >> l & 1u) known = std::max(known, lane(block, number, l).cluster_known);
+    for (unsigned l = 0; l < warp_lanes; ++l) {
+        if (!(mask >> l & 1u)) continue;
+        lane(block, number, l).cluster_known = known;
+        advance(block, lane(block, number, l), after);
+    }
 }
 
 void report_lane(Worker& worker, const Thread& thread, const char* message, const Thread* other) {

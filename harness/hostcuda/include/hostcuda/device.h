@@ -47,6 +47,29 @@ inline void __nanosleep(unsigned) { hostcuda::poll_hint(); }
 [[noreturn]] inline void __trap() { hostcuda::trap(); }
 inline void __brkpt() {}
 
+// ---- clusters
+namespace hostcuda {
+inline dim3 dims(const Dim3& d) { return dim3(d.x, d.y, d.z); }
+}  // namespace hostcuda
+inline void __cluster_barrier_arrive(HOSTCUDA_LINE) { hostcuda::cluster_arrive(false, line); }
+inline void __cluster_barrier_arrive_relaxed(HOSTCUDA_LINE) { hostcuda::cluster_arrive(true, line); }
+inline void __cluster_barrier_wait(HOSTCUDA_LINE) { hostcuda::cluster_wait(line); }
+inline void __threadfence_cluster() { __threadfence(); }
+inline void* __cluster_map_shared_rank(const void* p, unsigned rank, HOSTCUDA_LINE) { return hostcuda::cluster_map(p, rank, line); }
+inline unsigned __cluster_query_shared_rank(const void* p) { return hostcuda::cluster_rank_of(p); }
+inline unsigned __isClusterShared(const void* p) { return hostcuda::cluster_rank_of(p) != ~0u; }
+inline unsigned __clusterDimIsSpecified() { return hostcuda::cluster_place().explicitly; }
+inline dim3 __clusterDim() { return hostcuda::dims(hostcuda::cluster_place().extent); }
+inline dim3 __clusterRelativeBlockIdx() { return hostcuda::dims(hostcuda::cluster_place().block); }
+inline dim3 __clusterGridDimInClusters() { return hostcuda::dims(hostcuda::cluster_place().count); }
+inline dim3 __clusterIdx() { return hostcuda::dims(hostcuda::cluster_place().index); }
+inline unsigned __clusterRelativeBlockRank() { return hostcuda::cluster_place().rank; }
+inline unsigned __clusterSizeInBlocks() { return hostcuda::cluster_place().size; }
+
+// ---- dependent launches: the kernel before has ended when this one begins
+inline void cudaGridDependencySynchronize() {}
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
+
 // ---- warp collectives
 inline void __syncwarp(unsigned mask = 0xffffffffu, HOSTCUDA_LINE) {
     hostcuda::warp_collective(hostcuda::WarpOperation::synchronize, mask, nullptr, nullptr, 0, 0, "__syncwarp", line);
@@ -210,5 +233,5 @@ inline unsigned long long __globaltimer() { return static_cast<unsigned long lon
 inline size_t __cvta_generic_to_shared(const void* p) { return hostcuda::shared_address(p); }
 inline void* __cvta_shared_to_generic(size_t a) { return hostcuda::shared_pointer(static_cast<unsigned>(a)); }
 inline size_t __cvta_generic_to_global(const void* p) { return reinterpret_cast<size_t>(p); }
-inline unsigned __isShared(const void* p) { return hostcuda::shared_address(p) != ~0u; }
-inline unsigned __isGlobal(const void* p) { return !__isShared(p); }
+inline unsigned __isShared(const void* p) { return hostcuda::in_kernel() && hostcuda::in_shared(p); }
+inline unsigned __isGlobal(const void* p) { return !__isClusterShared(p); }

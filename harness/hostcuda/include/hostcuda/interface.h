@@ -34,6 +34,7 @@ struct LaunchRequest {
     const PointerArgument* pointers;
     std::uint32_t pointer_count;
     bool cooperative;
+    Dim3 cluster;                    // in blocks; x is 0 where the launch says nothing
 };
 
 struct VariableInfo {                // a __shared__ variable, constant-initialised in the module
@@ -58,19 +59,35 @@ constexpr int error_assert = 710;
 constexpr int error_launch_failure = 719;
 constexpr int error_cooperative_launch_too_large = 720;
 constexpr int error_not_supported = 801;
+constexpr int error_invalid_cluster_size = 912;
 
 int launch(const LaunchRequest& request);                 // a cudaError_t
 void register_shared(const VariableInfo& variable);
 void register_symbol(const void* address, std::size_t bytes, const char* name);
-void register_kernel(const void* kernel, int max_threads);  // 0: no __launch_bounds__
+// `max_threads` is 0 without __launch_bounds__, `cluster.x` without __cluster_dims__; its other dimensions may be left out.
+void register_kernel(const void* kernel, int max_threads, const Dim3& cluster);
 void* shared_first_touch(const VariableInfo& variable);
 void* dynamic_shared();
-void kernel_entry(const char* name, const char* parameters, int max_threads);
+void kernel_entry(const char* name, const char* parameters, int max_threads, const Dim3& cluster);
 
 // Barriers, collectives and fences, called by device code.
 enum class BarrierAnswer : std::uint8_t { none, count, all, any };
 int barrier(int predicate, BarrierAnswer answer, int line);
 void grid_barrier(int line);
+// The barrier of a cluster: each thread arrives, and waits before it arrives again. What a thread did before it arrived happened before what others do once
+// they waited; not so of a relaxed arrival without a fence.
+void cluster_arrive(bool relaxed, int line);
+void cluster_wait(int line);
+struct ClusterPlace {                    // of the calling thread's block; of a launch without clusters, each block is a cluster
+    Dim3 index, count;                   // of the cluster in the grid, in clusters
+    Dim3 block, extent;                  // of the block in the cluster, in blocks
+    std::uint32_t rank, size;
+    bool explicitly;                     // the launch or the kernel says how large clusters are
+};
+ClusterPlace cluster_place();
+// The place in the shared memory of block `rank` of the cluster that this is in that of one of its blocks; and whose shared memory it is, ~0u where nobody's.
+void* cluster_map(const void* shared, unsigned rank, int line);
+unsigned cluster_rank_of(const void* place) noexcept;
 // Barrier `number` of the block for `count` threads, 0 for all: bar.sync, or bar.arrive of those that don't wait.
 int named_barrier(unsigned number, unsigned count, bool waits, int predicate, BarrierAnswer answer, int line);
 unsigned warp_collective(WarpOperation operation, unsigned mask, const void* give, void* take, std::size_t bytes,

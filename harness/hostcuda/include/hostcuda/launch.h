@@ -17,6 +17,7 @@ struct Configuration {
     dim3 grid, block;
     std::size_t shared_bytes;
     void* stream;
+    Dim3 cluster{0, 0, 0};               // 0: nothing is said of clusters
     Configuration(dim3 grid_, dim3 block_, std::size_t shared_bytes_ = 0, cudaStream_t stream_ = nullptr)
         : grid(grid_), block(block_), shared_bytes(shared_bytes_), stream(stream_) {}
 };
@@ -49,7 +50,7 @@ inline cudaError_t start(const Configuration& configuration, bool cooperative, c
     const LaunchRequest request{{configuration.grid.x, configuration.grid.y, configuration.grid.z},
                                 {configuration.block.x, configuration.block.y, configuration.block.z},
                                 configuration.shared_bytes, configuration.stream, &Closure<Kernel, Arguments>::invoke, &closure, text, "", line,
-                                pointers, count, cooperative};
+                                pointers, count, cooperative, configuration.cluster};
     return launch_status(launch(request));
 }
 
@@ -73,7 +74,7 @@ template <class T, class Tag> struct SharedVariable {
 template <class T> __attribute__((always_inline)) inline T& dynamic_shared_as() { return *reinterpret_cast<T*>(dynamic_shared()); }
 
 struct KernelRegistration {
-    KernelRegistration(const void* kernel, int max_threads) { register_kernel(kernel, max_threads); }
+    KernelRegistration(const void* kernel, int max_threads, const Dim3& cluster = {}) { register_kernel(kernel, max_threads, cluster); }
 };
 struct SymbolRegistration {
     SymbolRegistration(const volatile void* address, std::size_t bytes, const char* name) { register_symbol(const_cast<const void*>(address), bytes, name); }
@@ -81,8 +82,9 @@ struct SymbolRegistration {
 
 }  // namespace hostcuda
 
-#define HOSTCUDA_ENTER(name, parameters, max_threads) \
-    if (__builtin_expect(!::hostcuda::launch_known, 0)) ::hostcuda::kernel_entry(name, parameters, max_threads)
+// Behind the bound of threads there may be the dimensions of the kernel's clusters.
+#define HOSTCUDA_ENTER(name, parameters, max_threads, ...) \
+    if (__builtin_expect(!::hostcuda::launch_known, 0)) ::hostcuda::kernel_entry(name, parameters, max_threads, ::hostcuda::Dim3{__VA_ARGS__})
 
 template <class Kernel> inline cudaError_t cudaLaunchCooperativeKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0, cudaStream_t stream = nullptr);
 template <class Kernel> inline cudaError_t cudaLaunchKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0, cudaStream_t stream = nullptr);
@@ -103,4 +105,24 @@ template <class Kernel> inline cudaError_t cudaLaunchCooperativeKernel(Kernel* k
 }
 template <class Kernel> inline cudaError_t cudaLaunchKernel(Kernel* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes, cudaStream_t stream) {
     return hostcuda::start_packed(hostcuda::Configuration(grid, block, shared_bytes, stream), false, kernel, arguments);
+}
+
+// With attributes: clusters, cooperative; all others are hints.
+namespace hostcuda {
+template <class Start> inline cudaError_t start_extended(const cudaLaunchConfig_t& c, Start start_it) {
+    const LaunchShape shape = shape_of(c);
+    Configuration configuration(c.gridDim, c.blockDim, c.dynamicSmemBytes, c.stream);
+    configuration.cluster = shape.cluster;
+    if (shape.has_cluster && (shape.cluster.x == 0 || shape.cluster.y == 0 || shape.cluster.z == 0)) return launch_status(error_invalid_value);
+    return start_it(configuration, shape.cooperative);
+}
+}  // namespace hostcuda
+template <class... P, class... A> inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+    const auto call = [kernel](const auto&... values) HOSTCUDA_UNCHECKED { kernel(values...); };
+    return hostcuda::start_extended(*config, [&](const hostcuda::Configuration& c, bool cooperative) {
+        return hostcuda::start(c, cooperative, nullptr, 0, call, static_cast<std::decay_t<P>>(std::forward<A>(arguments))...);
+    });
+}
+template <class Kernel> inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, Kernel* kernel, void** arguments) {
+    return hostcuda::start_extended(*config, [&](const hostcuda::Configuration& c, bool cooperative) { return hostcuda::start_packed(c, cooperative, kernel, arguments); });
 }

@@ -440,6 +440,13 @@ template <class T> inline T load(const char* address) { return *reinterpret_cast
 template <class T> inline void store(char* address, T value) { *reinterpret_cast<T*>(address) = value; }
 template <class T, int N> inline Vector<T, N> load_vector(const char* address) { return *reinterpret_cast<const Vector<T, N>*>(address); }
 template <class T, int N> inline void store_vector(char* address, const Vector<T, N>& value) { *reinterpret_cast<Vector<T, N>*>(address) = value; }
+// mapa: the same place in another block of the cluster, as an address or as the 32-bit one that the cluster's blocks share.
+inline std::uint64_t map_generic(std::uint64_t address, std::uint32_t rank, HOSTCUDA_LINE) {
+    return reinterpret_cast<std::uintptr_t>(cluster_map(reinterpret_cast<const void*>(static_cast<std::uintptr_t>(address)), rank, line));
+}
+inline std::uint32_t map_shared(std::uint32_t address, std::uint32_t rank, HOSTCUDA_LINE) {
+    return shared_cluster_address(cluster_map(shared_pointer(address), rank, line));
+}
 // .volatile, .relaxed, .acquire, .release: accesses that other threads may wait for.
 template <class T> struct Word { using type = T; };
 template <> struct Word<float> { using type = std::uint32_t; };

@@ -20,8 +20,10 @@ int warp_id() noexcept;
 unsigned warp_exchange(unsigned mask, const void* mine, std::size_t size, void* all32,
                        const char* kind = "warp collective");
 
-// 32-bit address in the block's shared window <-> generic pointer, as __cvta_generic_to_shared and PTX "r" operands use.
+// 32-bit address in the block's shared window <-> generic pointer, as __cvta_generic_to_shared and PTX "r" operands use. What lies in another block of the
+// cluster has an address that all of them understand; shared_cluster_address gives one of those for the own block's memory, too.
 unsigned shared_address(const void* pointer) noexcept;
+unsigned shared_cluster_address(const void* pointer) noexcept;
 void* shared_pointer(unsigned address) noexcept;
 
 // Ends the kernel with a `not_emulated` report: construct as its author wrote it.

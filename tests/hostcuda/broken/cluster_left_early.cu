@@ -1,0 +1,30 @@
+/*
+summary: A block of a cluster may end while another still reads its shared memory
+twin: cluster_softmax
+inputs:
+  x: normal(512)
+outputs:
+  y: new(512)
+sizes: [512]
+arch: 90
+defect:
+  status: memory_error
+  kernel: leave
+  tool: null
+*/
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+namespace cg = cooperative_groups;
+
+__global__ void __cluster_dims__(4, 1, 1) leave(const float* x, float* y) {
+    __shared__ float held[128];
+    cg::cluster_group cluster = cg::this_cluster();
+    const int t = threadIdx.x, i = blockIdx.x * 128 + t;
+    held[t] = x[i];
+    cluster.sync();
+    y[i] = *cluster.map_shared_rank(&held[t], (cluster.block_rank() + 1) % 4);  // defect
+}
+
+extern "C" void run(const void* const* in, void* const* out, const long long*) {
+    leave<<<4, 128>>>((const float*)in[0], (float*)out[0]);
+}
