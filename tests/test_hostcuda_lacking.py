@@ -96,7 +96,14 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
         ),
         ("'pipeline_shared_state' is not a member of 'cuda'", "libcu++ (cuda::pipeline_shared_state)"),
         ("'sort' is not a member of 'cuda::std'", "libcu++ (cuda::sort)"),
-        ("'cluster_group' is not a member of 'cg'", "thread block clusters (cluster_group)"),
+        (
+            "'__cluster_map_shared_multicast' was not declared in this scope",
+            "multicast in clusters (__cluster_map_shared_multicast)",
+        ),
+        (
+            "'cudaLaunchAttributeProgrammaticEvent' was not declared in this scope",
+            "launch attributes other than clusters and hints (cudaLaunchAttributeProgrammaticEvent)",
+        ),
         (
             "‘cudaStreamSetAttribute’ was not declared in this scope",
             "this part of CUDA's runtime (cudaStreamSetAttribute)",

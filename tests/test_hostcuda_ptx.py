@@ -620,6 +620,24 @@ def test_a_compiler_barrier_becomes_nothing() -> None:
             ' [%0], [%1, {0, 0}], [%2];" :: "r"(a), "l"(b), "r"(c));',
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
         ),
+        (
+            'asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster'
+            ' [%0], [%1], %2, [%3], %4;" :: "r"(a), "l"(p), "r"(b), "r"(c), "h"(m));',
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
+        ),
+        (
+            'asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes'
+            ' [%0], [%1], %2, [%3];" :: "r"(a), "r"(d), "r"(b), "r"(c));',
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes",
+        ),
+        (
+            'asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"'
+            ' :: "r"(a), "r"(b), "r"(c));',
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32",
+        ),
+        ('asm volatile("barrier.cluster.sync;");', "barrier.cluster.sync"),
+        ('asm volatile("barrier.cluster.wait.release;");', "barrier.cluster.wait.release"),
+        ('asm("mapa.shared.u32 %0, %1, 1;" : "=r"(a) : "r"(b));', "mapa.shared.u32"),
         ('asm("mov.u32 %0, 1;" : "=x"(a));', 'operand constraint "=x"'),
         (
             'asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"'
@@ -647,6 +665,16 @@ def test_barrier_0_of_all_is_that_of_the_block_and_others_have_their_number() ->
     assert "::hostcuda::ptx::bar_sync(" in code
     assert "__syncthreads()" not in code
     assert ptx.translate('asm volatile("barrier.sync.aligned 0;")').count("__syncthreads();") == 1
+
+
+def test_the_barrier_of_a_cluster_is_not_that_of_the_block() -> None:
+    code = ptx.translate(
+        'asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;")'
+    )
+    assert "__cluster_barrier_arrive();" in code
+    assert "__cluster_barrier_wait();" in code
+    assert "relaxed" not in code
+    assert "_relaxed();" in ptx.translate('asm volatile("barrier.cluster.arrive.relaxed;")')
 
 
 def test_special_registers_of_the_thread() -> None:

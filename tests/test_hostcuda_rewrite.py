@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.rewrite import rewrite
+from harness.hostcuda.rewrite import Finding, rewrite
 from harness.hostcuda.tokens import balanced, blank, words
 
 
@@ -87,6 +87,31 @@ def test_kernels_tell_their_name_parameters_and_bound() -> None:
     )
     assert found.kernels == ("k",)
     assert 'HOSTCUDA_ENTER("k", "a,b,?", static_cast<int>(N * 2));' in found.text
+
+
+def test_kernels_tell_the_dimensions_of_their_clusters() -> None:
+    two = "static_cast<unsigned>(N), static_cast<unsigned>(2)"
+    text = rewrite("template <int N> __global__ void __cluster_dims__(N, 2) k(float* a) {}\n").text
+    assert f'HOSTCUDA_ENTER("k", "a", 0, {two});' in text
+    text = rewrite("__cluster_dims__(4) __global__ void k() {}\n").text
+    assert 'HOSTCUDA_ENTER("k", "", 0, static_cast<unsigned>(4));' in text
+    assert "&k), 0, ::hostcuda::Dim3{static_cast<unsigned>(4)});" in text
+    text = rewrite("__global__ void __cluster_dims__(4) k();\n__global__ void k() {}\n__global__ void l() {}\n").text
+    assert 'HOSTCUDA_ENTER("k", "", 0, static_cast<unsigned>(4));' in text
+    assert 'HOSTCUDA_ENTER("l", "", 0);' in text
+
+
+def test_dimensions_of_clusters_in_a_macro_are_refused_with_their_line() -> None:
+    found = rewrite("\n#define PAIRED __cluster_dims__(2)\n__global__ void PAIRED k() {}\n")
+    assert found.not_emulated == (Finding(line=2, construct="__cluster_dims__ in a macro"),)
+    assert "__cluster_dims__" not in found.text
+
+
+def test_a_launch_with_attributes_keeps_the_type_of_its_kernel() -> None:
+    text = rewrite(
+        "void f() { cudaLaunchKernelExC(&c, (const void*)k, a); cudaLaunchKernelExC(&c, (void*)&k, a); }\n"
+    ).text
+    assert "cudaLaunchKernelExC(&c, k, a); cudaLaunchKernelExC(&c, &k, a);" in text
 
 
 def test_device_variables_are_registered_and_functions_are_not() -> None:

@@ -96,15 +96,12 @@ _NAMES = (
     (r"cuda\w*(Texture|Surface|Array|Channel)\w*", "textures"),
     (r"cuda(Malloc3D|Memcpy3D|Memset3D|Memcpy\w*Batch)\w*|cudaExtent|cudaPos|cudaPitchedPtr|make_cuda\w+", "3D copies"),
     (r"cudaMemPool\w*|cuda\w+MemPool|cudaMallocFromPool\w*", "memory pools"),
-    (r"cudaLaunch(KernelEx\w*|Config_t|Attribute\w*)", "extended launches"),
+    (r"cudaLaunch(Attribute|MemSyncDomain)\w*", "launch attributes other than clusters and hints"),
     (
         r"cuda(Ipc|ExternalMemory|ExternalSemaphore|Import|Library|Graphics|Logs|GetDriverEntryPoint)\w*",
         "this API of CUDA's",
     ),
-    (
-        r"cluster_group|this_cluster|__cluster\w*|map_shared_rank|__isClusterShared|__threadfence_cluster",
-        "thread block clusters",
-    ),
+    (r"__cluster_map_shared_multicast", "multicast in clusters"),
     (r"__u128Atomic\w+", "atomics of 128 bits"),
     (r"awbarrier\w*", "asynchronous barriers"),
     (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
@@ -115,7 +112,7 @@ _NAMES = (
     (
         r"cuda(DevAttr|DevP2PAttr|Error|Access(Policy|Property)|Stream(Attr|ID|Get|Set|Copy|Attach)|Mem(Location|Range|Access|Attach|Discard)"
         r"|Limit|SyncPolicy|SynchronizationPolicy|FuncAttribute|FuncGet|HostAlloc|HostRegister|EventRecord|EventWait|PeerAccess|UUID"
-        r"|Occupancy(Available|MaxActiveClusters|MaxPotentialCluster)|Jit|Kernel_t|GetKernel|KernelSet)\w*"
+        r"|OccupancyAvailable|Jit|Kernel_t|GetKernel|KernelSet)\w*"
         r"|cuda(ChooseDevice|SetValidDevices|InitDevice|InvalidDeviceId|CtxResetPersistingL2Cache|ComputeMode\w*)"
         r"|cudaDevice((Dis|En)ablePeerAccess|Get(ByPCIBusId|CacheConfig|P2PAttribute|PCIBusId|SharedMemConfig)|Schedule\w+|MapHost|BlockingSync)",
         "this part of CUDA's runtime",

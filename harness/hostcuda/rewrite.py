@@ -91,11 +91,12 @@ def rewrite(source: str) -> Rewritten:
         _collect(state, each)
     for each in trees:
         _edit(state, each, each.root, device=False)
-    refused = tuple(Finding(line=r.line, construct=r.construct) for r in translated.refused)
+    refused = [Finding(line=r.line, construct=r.construct) for r in translated.refused]
+    refused += _lost_clusters(state)
     return Rewritten(
         text=applied(state).decode(errors="replace"),
         kernels=tuple(name.decode(errors="replace") for name in state.kernels),
-        not_emulated=refused,
+        not_emulated=tuple(refused),
         subscript_lines=tuple(sorted(state.subscript_lines)),
     )
 
@@ -297,8 +298,11 @@ def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> No
 
 def _head(state: State, tree: Tree, node: Node, end: int) -> bytes:
     """The source from what stands before a declaration, attributes in front of it included, to `end`."""
-    before = node.prev_sibling
-    start = node.start_byte if before is None else before.end_byte
+    start = node.start_byte
+    if node.prev_sibling is not None:
+        start = node.prev_sibling.end_byte
+    elif node.parent == tree.root and not tree.in_macro:
+        start = 0
     state.heads.append((start + tree.offset, end + tree.offset))
     return bytes(state.source[start + tree.offset : end + tree.offset])
 
@@ -323,6 +327,15 @@ def _attribute(head: bytes, name: bytes) -> list[bytes]:
                 parts[-1] += inside[i : i + 1]
         return [part.strip() for part in parts]
     return []
+
+
+def _lost_clusters(state: State) -> Iterator[Finding]:
+    """Dimensions of clusters that stand at no kernel's head, in a macro for one. A kernel without them would compute
+    something else, so what uses such a place does not compile."""
+    for word, start, end in words(state.source):
+        if word == b"__cluster_dims__" and not any(first <= start < last for first, last in state.heads):
+            state.edits.append(Edit(start, end, b"hostcuda_cluster_dims_of_no_kernel"))
+            yield Finding(line=state.source.count(b"\n", 0, start) + 1, construct="__cluster_dims__ in a macro")
 
 
 def _cluster(head: bytes) -> bytes:
