@@ -26,6 +26,8 @@ inline bool is_arriving(Record r) { return serial_of(r) == arriving_serial && r 
 bool ordered(const Worker& worker, Record record, Record floor, bool shared);  // did it happen before the calling thread's present access?
 void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, bool releases);  // an atomic or volatile access
 
+void share_knowledge(Cluster& cluster);  // what one of its blocks learned of others, all do at its barrier
+
 // checker.cpp: where a copy into shared memory begins, and where it ends
 void mark_arriving(Worker& worker, const AsyncCopy& copy);
 void unmark_arriving(Worker& worker, const AsyncCopy& copy);

@@ -47,6 +47,13 @@ void end_phase(Cluster& cluster) {
     ++cluster.phase;
     cluster.arrived = 0;
     cluster.released[cluster.phase % 3] = ended;  // who has exited, or comes without releasing, has still released this much
+    if (cluster.blocks.size() > 1 && !ended.empty()) {
+        share_knowledge(cluster);
+        cluster.told.resize(cluster.blocks.size());
+        const std::size_t threads = ended.size() / cluster.blocks.size();
+        for (std::size_t rank = 0; rank < cluster.told.size(); ++rank)
+            cluster.told[rank] = *std::max_element(ended.begin() + static_cast<std::ptrdiff_t>(rank * threads), ended.begin() + static_cast<std::ptrdiff_t>((rank + 1) * threads));
+    }
     for (Block* block : cluster.blocks) {
         if (block->cluster_waiting == 0) continue;
         block->cluster_waiting = 0;
@@ -168,7 +175,7 @@ void note_touch(Worker& worker, Block& holder, std::uintptr_t address, std::size
         return;
     }
     const bool told = holder.linear < block.known.size() && block.known[holder.linear].thread != -1;
-    if (worker.thread->cluster_known == 0 && !told) {
+    if (worker.thread->cluster_known == 0 && !told && block.floor <= cluster.start) {
         report_access(worker, ReportKind::memory_error, address, bytes, write, site,
                       "shared memory of another block, which may not have begun: no barrier of the cluster tells that it is there");
     }

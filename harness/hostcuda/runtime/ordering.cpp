@@ -14,6 +14,8 @@ std::uint32_t serial_owners[max_serial + 2];
 // ---- what one block learned of others through fences and atomics
 struct SyncPoint {
     std::vector<Knowledge> known;
+    Record cluster = 0;                  // of whoever released last: where its records of shared memory begin, which no other's do
+    std::uint32_t cluster_known = 0;     // and the most phases of its barrier that anybody of it knew of
 };
 std::mutex sync_mutex;
 std::unordered_map<std::uintptr_t, SyncPoint> sync_points;
@@ -67,6 +69,7 @@ void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, 
         auto found = sync_points.find(address);
         if (found != sync_points.end()) {
             merge(block.known, found->second.known);
+            if (found->second.cluster == block.cluster->start) thread.cluster_known = std::max(thread.cluster_known, found->second.cluster_known);
             learn_of_own_block(thread, found->second.known, block.linear);
         }
     }
@@ -74,14 +77,30 @@ void synchronize_through(Worker& worker, std::uintptr_t address, bool acquires, 
         SyncPoint& point = sync_points[address];
         merge(point.known, block.known);
         if (point.known.size() < worker.launch->blocks) point.known.resize(worker.launch->blocks);
+        const Cluster& cluster = *block.cluster;
+        if (point.cluster != cluster.start) point.cluster_known = 0;
+        point.cluster = cluster.start;
+        point.cluster_known = std::max(point.cluster_known, thread.cluster_known);
         std::vector<Knowledge> mine(block.linear + 1);
-        mine[block.linear] = {worker.barrier_limit, worker.me + (Record{1} << record_tick_shift), static_cast<std::int32_t>(thread.linear),
+        for (std::size_t rank = 0; thread.cluster_known != 0 && rank < cluster.told.size(); ++rank) {
+            const std::uint32_t other = cluster.blocks[rank]->linear;
+            if (mine.size() <= other) mine.resize(other + 1);
+            mine[other] = {cluster.told[rank], 0, -2, 0, -2};
+        }
+        mine[block.linear] = {std::max(worker.barrier_limit, mine[block.linear].barrier_limit), worker.me + (Record{1} << record_tick_shift), static_cast<std::int32_t>(thread.linear),
                               met_by_warp(block, thread), static_cast<std::int32_t>(thread.linear / warp_lanes)};
         merge(point.known, mine);
         sync_count = sync_points.size();
         advance(block, thread, ++block.tick);
         refresh_records(worker);
     }
+}
+
+void share_knowledge(Cluster& cluster) {
+    std::vector<Knowledge> all;
+    for (const Block* block : cluster.blocks) merge(all, block->known);
+    if (all.empty()) return;
+    for (Block* block : cluster.blocks) block->known = all;
 }
 
 // The memory may have been another block's before, which orders nothing here.
