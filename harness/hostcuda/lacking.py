@@ -76,13 +76,20 @@ _CUBLAS_THERE = (
 )
 """What `cublas_v2.h` and torch's header of contexts declare: who has not included them has an error of their own."""
 
+_CURAND_THERE = (
+    r"curand4?|curand_(?:init|uniform4?|uniform[24]?_double|(?:log_)?normal[24]?(?:_double)?|poisson4?|Philox4x32_10"
+    r"|MRG32k3a)|curandState(?:_t)?|curandState(?:XORWOW|MRG32k3a|Philox4_32_10)(?:_t)?"
+    r"|CURAND_(?:2POW32(?:_DOUBLE|_INV(?:_DOUBLE|_2PI)?)?|2POW53_INV_DOUBLE|2PI|PI_DOUBLE)"
+)
+"""The same of `curand_kernel.h`."""
+
 _NAMES = (
     (rf"(?!(?:{_CUBLAS_THERE})$)(?:cublas\w*|CUBLAS_\w+|getCurrentCUDABlas\w*)", "cuBLAS"),
     (r"cudnn\w*|CUDNN_\w+", "cuDNN"),
     (r"cusparse\w*|CUSPARSE_\w+", "cuSPARSE"),
     (r"cusolver\w*|CUSOLVER_\w+", "cuSOLVER"),
     (r"cufft\w*|CUFFT_\w+", "cuFFT"),
-    (r"curand\w*|CURAND_\w+", "cuRAND"),
+    (rf"(?!(?:{_CURAND_THERE})$)(?:curand\w*|CURAND_\w+)", "cuRAND"),
     (r"nccl[A-Z]\w*", "NCCL"),
     (r"nvrtc\w*", "NVRTC"),
     (r"nvtx\w*", "NVTX"),

@@ -120,6 +120,10 @@ unsigned long long async_bring(const void* barrier);
 void async_bulk_store(void* to, const void* shared, unsigned bytes);
 void async_bulk_commit();
 void async_bulk_wait(unsigned groups_left);
+// cuRAND's generators go on by `count` times 2^`power` steps (cuRAND's own jumps: no further than 2^131 and 2^191).
+constexpr std::uint64_t mrg32k3a_modulus1 = 4294967087u, mrg32k3a_modulus2 = 4294944443u;
+void xorwow_jump(std::uint32_t* v, unsigned long long count, unsigned power);
+void mrg32k3a_jump(std::uint32_t* s1, std::uint32_t* s2, unsigned long long count, unsigned power);
 void poll_hint();
 // The calling thread asked in vain, at `line`, for the end of a phase that only threads of its own block can end; and no longer asks. Where all that can
 // run ask in vain, the kernel ends with a barrier_error.
