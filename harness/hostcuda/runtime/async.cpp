@@ -105,6 +105,8 @@ bool in_shared(const void* place) {
     return reinterpret_cast<std::uintptr_t>(place) - worker.shared_base < worker.shared_bytes;
 }
 
+bool only_own_block_reaches(const void* place) { return current_worker != nullptr && (in_shared(place) || current_worker->launch->blocks == 1); }
+
 void async_arrived(const void* barrier) {
     Block* holder = holder_of(*current_worker, reinterpret_cast<std::uintptr_t>(barrier));
     if (holder != nullptr) arrive_at(*holder, [barrier](const BoundCopy& it) { return it.barrier == barrier && !it.counted; });

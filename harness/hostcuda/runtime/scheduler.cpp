@@ -461,12 +461,12 @@ void wait_over() {
     current_worker->block->rounds_in_vain = 0;
 }
 
-void wait_in_vain(int line) {
+void wait_in_vain(int line, const char* what) {
     Worker& worker = *current_worker;
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
     thread.line = line;
-    thread.kind = "a wait for the phase of a barrier";
+    thread.kind = what;
     if (!thread.in_vain) thread.in_vain = true, ++block.in_vain, block.rounds_in_vain = 0;
     const std::uint32_t can_run = threads_to_run(block) + 1;
     if (block.in_vain < can_run || ++block.rounds_in_vain < rounds_in_vain * can_run) return;

@@ -112,6 +112,7 @@ void async_wait_all();                   // uncommitted copies too
 void async_copy_until(const void* barrier, void* shared, const void* source, unsigned bytes);
 void async_bind(const void* barrier);
 bool in_shared(const void* place);       // of the calling thread's block
+bool only_own_block_reaches(const void* place);  // it is in shared memory, or the grid has no other block
 void async_arrived(const void* barrier);
 // Bulk copies whose bytes a barrier counts: one begins, and all that have begun arrive. Returns their bytes.
 void async_bulk(const void* barrier, void* shared, const void* source, unsigned bytes);
@@ -127,7 +128,7 @@ void mrg32k3a_jump(std::uint32_t* s1, std::uint32_t* s2, unsigned long long coun
 void poll_hint();
 // The calling thread asked in vain, at `line`, for the end of a phase that only threads of its own block can end; and no longer asks. Where all that can
 // run ask in vain, the kernel ends with a barrier_error.
-void wait_in_vain(int line);
+void wait_in_vain(int line, const char* what = "a wait for the phase of a barrier");
 void wait_over();
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line, const char* function);
 [[noreturn]] void trap();

@@ -66,7 +66,7 @@ template <class InPhase> inline bool passed(Word* place, InPhase in_phase, int l
         if (brought == 0) break;
         announce(place, -static_cast<long long>(brought));
     }
-    if (line != 0 && in_shared(place)) wait_in_vain(line);
+    if (line != 0 && only_own_block_reaches(place)) wait_in_vain(line);
     poll_hint();
     return false;
 }
