@@ -2,6 +2,7 @@
 #pragma once
 #include "detail/algorithm.h"
 #include "functional.h"
+#include "pair.h"
 
 namespace thrust {
 namespace detail {
@@ -49,7 +50,21 @@ HOSTCUDA_SEARCH(upper_bound, upper, [first](std::int64_t n) { return first + n; 
 HOSTCUDA_SEARCH(binary_search, holds, [](bool found) { return found; }, bool)
 #undef HOSTCUDA_SEARCH
 
+template <class In, class T, class F> pair<In, In> do_equal_range(const Execution& where, At at, In first, In last, T value, F less) {
+    const auto n = length(first, last);
+    const auto found = answer(where, "thrust::equal_range", at, [n, in = raw(first), value, less]() mutable {
+        return pair<std::int64_t, std::int64_t>(lower(in, n, value, less), upper(in, n, value, less));
+    });
+    return {first + found.first, first + found.second};
+}
+template <class In, class T> pair<In, In> do_equal_range(const Execution& where, At at, In first, In last, T value) {
+    return do_equal_range(where, at, first, last, value, thrust::less<>());
+}
+
 }  // namespace detail
+
+HOSTCUDA_THRUST(equal_range, (class In, class T), (In first, In last, const T& value), (first, last, value), (first))
+HOSTCUDA_THRUST(equal_range, (class In, class T, class F), (In first, In last, const T& value, F less), (first, last, value, less), (first))
 
 #define HOSTCUDA_SEARCH(name)                                                                                                                               \
     HOSTCUDA_THRUST(name, (class In, class T, class F), (In first, In last, const T& value, F less), (first, last, value, less), (first))                   \

@@ -5,6 +5,7 @@
 
 #include "copy.h"
 #include "fill.h"
+#include "iterator/reverse_iterator.h"
 
 namespace thrust {
 
@@ -21,6 +22,8 @@ public:
     using const_pointer = device_ptr<const T>;
     using iterator = device_ptr<T>;
     using const_iterator = device_ptr<const T>;
+    using reverse_iterator = thrust::reverse_iterator<iterator>;
+    using const_reverse_iterator = thrust::reverse_iterator<const_iterator>;
 
     device_vector() = default;
     explicit device_vector(std::size_t n, HOSTCUDA_AT) : device_vector(n, T(), at) {}
@@ -64,6 +67,12 @@ public:
     const_iterator end() const { return begin() + size_; }
     const_iterator cbegin() const { return begin(); }
     const_iterator cend() const { return end(); }
+    reverse_iterator rbegin() { return reverse_iterator(end()); }
+    reverse_iterator rend() { return reverse_iterator(begin()); }
+    const_reverse_iterator rbegin() const { return const_reverse_iterator(end()); }
+    const_reverse_iterator rend() const { return const_reverse_iterator(begin()); }
+    const_reverse_iterator crbegin() const { return rbegin(); }
+    const_reverse_iterator crend() const { return rend(); }
     pointer data() { return begin(); }
     const_pointer data() const { return begin(); }
     reference operator[](std::size_t i) { return reference(memory_ + i); }
@@ -94,6 +103,17 @@ public:
         return first;
     }
     iterator erase(iterator place) { return erase(place, place + 1); }
+    iterator insert(const_iterator place, const T& value, HOSTCUDA_AT) { return insert(place, std::size_t{1}, value, at); }
+    iterator insert(const_iterator place, std::size_t n, const T& value, HOSTCUDA_AT) {
+        const iterator hole = open(place, n, at);
+        detail::do_fill_n(thrust::device, at, hole, n, value);
+        return hole;
+    }
+    template <class In> requires(!std::is_arithmetic_v<In>) iterator insert(const_iterator place, In first, In last, HOSTCUDA_AT) {
+        const iterator hole = open(place, static_cast<std::size_t>(std::distance(first, last)), at);
+        detail::copied(at, first, last, hole);
+        return hole;
+    }
     void swap(device_vector& other) noexcept {
         std::swap(memory_, other.memory_);
         std::swap(size_, other.size_);
@@ -118,6 +138,15 @@ private:
         larger.size_ = size_;
         if (size_ != 0) detail::check(cudaMemcpy(larger.memory_, memory_, size_ * sizeof(T), cudaMemcpyDeviceToDevice), "thrust::device_vector");
         swap(larger);
+    }
+    // Moves what follows `place` on by `n` items; the vector keeps its memory where that is large enough.
+    iterator open(const_iterator place, std::size_t n, detail::At at) {
+        const std::ptrdiff_t offset = place - cbegin();
+        const device_vector rest(place, cend(), at);
+        if (size_ + n > room_) grow(size_ + n > 2 * room_ ? size_ + n : 2 * room_);
+        size_ += n;
+        detail::do_copy(thrust::device, at, rest.begin(), rest.end(), begin() + offset + n);
+        return begin() + offset;
     }
     T* memory_ = nullptr;
     std::size_t size_ = 0, room_ = 0;
