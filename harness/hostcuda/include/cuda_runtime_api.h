@@ -221,7 +221,7 @@ inline LaunchShape shape_of(const cudaLaunchConfig_t& c) {
     }
     return shape;
 }
-cudaError_t largest_cluster_of(int* blocks, const void* kernel);
+cudaError_t largest_cluster_of(int* blocks);
 cudaError_t active_clusters(int* clusters, const void* kernel, const LaunchShape& shape);
 cudaError_t copy_symbol(void* to, const void* from, std::size_t bytes, std::size_t offset, std::size_t symbol_bytes);
 cudaError_t launch_status(int error);  // records it as the last error
@@ -243,7 +243,7 @@ template <class F> inline cudaError_t cudaFuncSetSharedMemConfig(F*, cudaSharedM
 template <class F> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F* f) { return hostcuda::function_attributes(a, reinterpret_cast<const void*>(f)); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, F*, int t, size_t s) { return hostcuda::occupancy(n, t, s); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, F*, int t, size_t s, unsigned) { return hostcuda::occupancy(n, t, s); }
-template <class F> inline cudaError_t cudaOccupancyMaxPotentialClusterSize(int* n, F* f, const cudaLaunchConfig_t*) { return hostcuda::largest_cluster_of(n, reinterpret_cast<const void*>(f)); }
+template <class F> inline cudaError_t cudaOccupancyMaxPotentialClusterSize(int* n, F*, const cudaLaunchConfig_t*) { return hostcuda::largest_cluster_of(n); }
 template <class F> inline cudaError_t cudaOccupancyMaxActiveClusters(int* n, F* f, const cudaLaunchConfig_t* c) {
     return hostcuda::active_clusters(n, reinterpret_cast<const void*>(f), hostcuda::shape_of(*c));
 }

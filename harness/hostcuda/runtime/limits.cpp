@@ -86,7 +86,7 @@ int check_cluster(const LaunchRequest& r) {
     }
     if (r.grid.x % c.x != 0 || r.grid.y % c.y != 0 || r.grid.z % c.z != 0) {
         std::snprintf(text, sizeof text, "a grid of (%u, %u, %u) blocks is no multiple of its clusters of (%u, %u, %u)", r.grid.x, r.grid.y, r.grid.z, c.x, c.y, c.z);
-        return refuse(r, error_invalid_configuration, text);
+        return refuse(r, error_invalid_cluster_size, text);
     }
     return 0;
 }
@@ -202,9 +202,8 @@ cudaError_t occupancy(int* blocks, int threads, std::size_t dynamic_shared_bytes
     return status();
 }
 
-cudaError_t largest_cluster_of(int* blocks, const void* kernel) {
-    const Dim3 own = registered(kernel).cluster;
-    *blocks = static_cast<int>(own.x != 0 ? own.x * own.y * own.z : larger_clusters_allowed() ? largest_cluster : largest_portable_cluster);
+cudaError_t largest_cluster_of(int* blocks) {  // whatever dimensions the kernel has of its own: seen on an H100
+    *blocks = static_cast<int>(larger_clusters_allowed() ? largest_cluster : largest_portable_cluster);
     return status();
 }
 
