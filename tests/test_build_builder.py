@@ -27,6 +27,7 @@ from harness.build import (
     ExtensionSpec,
     NvccToolchain,
     build_solution,
+    compiling,
 )
 from harness.build.toolchain import Plan
 from harness.model import Status
@@ -157,6 +158,20 @@ def test_several_extensions_of_one_solution(build: Builder) -> None:
     seen = [module.answer() if hasattr(module, "__file__") else 0 for module in modules]
     """
     assert run(build(body), body) == [1, 2, 3]
+
+
+def test_the_modules_of_one_solution_have_a_limit_together(build: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = build("ext = build(1)").modules[0].path.stat().st_size
+    monkeypatch.setattr(compiling, "MAX_MODULES_BYTES", size * 5 // 2)
+    assert build("modules = build(1), build(2)").failure is None
+    for what in ("compiled now", "from the cache"):
+        refused = build(f"modules = build(1), build(2), build(3)  # {what}").failure
+        assert refused is not None
+        assert refused.status is Status.compile_error
+        assert "take more than" in refused.reason
+        monkeypatch.setattr(compiling, "MAX_MODULES_BYTES", size * 4)
+        assert build("modules = build(1), build(2), build(3)").failure is None  # so that the third is there
+        monkeypatch.setattr(compiling, "MAX_MODULES_BYTES", size * 5 // 2)
 
 
 def test_threads_build_equal_extensions_once(build: Builder) -> None:

@@ -7,7 +7,8 @@ never loaded; what a job and a log say are claims about their own submission.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.build.attempt import DISK_BYTES, MEMORY_BYTES, Abandon, Attempt, Ended
@@ -27,6 +28,8 @@ FORMAT = 2
 
 _COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
 _MAX_REMEMBERED_CHARS = 200_000
+MAX_MODULES_BYTES = 4 * 2**30
+"""Of all extensions of one solution together: they lie in the cache at once, and files with holes are copied whole."""
 _PASSING = re.compile(r"No space left|Cannot allocate|out of memory|internal compiler error|Killed|Terminated|signal")
 """Errors that another run need not meet again."""
 _KILLED = re.compile(r"^Killed signal terminated|died due to signal 9\b")
@@ -49,6 +52,25 @@ class Tried:
     said: tuple[str, bytes] | None = None
 
 
+class _Room:
+    """What the modules of one solution may still take. Safe to be used by several threads."""
+
+    def __init__(self) -> None:
+        self._left_bytes = MAX_MODULES_BYTES
+        self._lock = threading.Lock()
+
+    def take(self, module: Path) -> None:
+        """Raises `ValueError` where there is none for this one. What is no file at all is left to others to refuse."""
+        try:
+            size = module.lstat().st_size
+        except OSError:
+            return
+        with self._lock:
+            if size > self._left_bytes:
+                raise ValueError(f"the extensions of one solution take more than {MAX_MODULES_BYTES / 2**30:.0f} GiB")
+            self._left_bytes -= size
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
     """Builds the extensions of one solution, whose text is `source`. Safe to be used by several threads."""
@@ -59,6 +81,7 @@ class Compiler:
     sandbox: Mode
     timeout_s: float
     source: str
+    room: _Room = field(default_factory=_Room)
 
     def build(self, spec: ExtensionSpec, abandon: Abandon) -> Tried:
         """From the cache, or compiled now. Raises `CacheError`, `MachineError`, `SandboxUnavailable`, `Abandoned`."""
@@ -75,6 +98,12 @@ class Compiler:
     def _known(self, spec: ExtensionSpec, key: str) -> Tried | None:
         """What the cache says: a module, or a compiler's log that ends in an error."""
         if (held := self.cache.get(key)) is not None:
+            assert held.path is not None
+            try:
+                self.room.take(held.path)
+            except ValueError as lack:
+                held.release()
+                return Tried(spec, error=CompilerError(tool="build", message=str(lack)))
             return _built(spec, held, cached=True)
         if (remembered := self.cache.recall(_refusal(key))) is not None:
             log = str(remembered["log"])
@@ -113,6 +142,7 @@ class Compiler:
                     report = BuildReport(
                         wall_s=ended.compile_s, headers=_headers(plan, ended, log), diagnostics=diagnostics
                     )
+                    self.room.take(folder / plan.product)
                     tried = _built(spec, self.cache.put(key, folder / plan.product, report.to_json()), cached=False)
                 elif _is_final(ended, tried.error):
                     self.cache.put(_refusal(key), None, {"log": log[:_MAX_REMEMBERED_CHARS]}).release()
