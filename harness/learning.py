@@ -7,7 +7,7 @@ any other whose code is the harness's own (`idle`), so that its claims can be be
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness import empty, idle
@@ -16,6 +16,7 @@ from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
 from harness.contention import wait_until_alone
 from harness.guest import GuestFailed
+from harness.measure import LONG_SETS
 from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
 from harness.nonstop import Nonstop, Refusal
@@ -23,7 +24,7 @@ from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby
 from harness.tasks import Task
-from harness.turns import plan_turns
+from harness.turns import FEW_SETS, Turn, plan_turns
 from harness.verification import Terms
 
 BURSTS = 5
@@ -31,6 +32,11 @@ STILL_S = 0.02
 """How long the trusted contestant stands still before each burst. A solution's does so while its answers are verified,
 and is slower to begin then: by 0.5 ms in the median on an H200 from 20 ms on (`tests/benchmarks/bench_stills.py`), so
 that claims held against bursts that followed one another at once were doubted without reason."""
+
+SPARING_BURSTS = 3
+"""Bursts of as few calls as long ones are made in (`measure.LONG_SETS`). Some of what a burst costs is there whatever
+the number of its calls: on an H200 four cost 4.5 to 6.7 ms, ten 7.8 to 11. Held against bursts of ten, code that takes
+12 ms a call was charged 0.8 to 1.3 ms a call in 20 of 40 rounds on a busy host (`results/time-h200/busy-hosts.md`)."""
 
 NONSTOP_BURSTS = {Manner.QUEUED: 4, Manner.LAUNCHED: 2}
 """Bursts of the trusted contestant: with pauses, and in each manner without."""
@@ -91,9 +97,10 @@ def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: 
                 for _ in range(TRIES):
                     alone = _left_alone(bench, PATIENCE_S)
                     pauses = session.with_pauses(_sets(terms, bench))
+                    sparing = session.with_few_calls() if _sets(terms, bench) > FEW_SETS else None
                     nonstop = session.without(known.quiet.nonstop_sets) if known.quiet.nonstop_sets else {}
                     alone = alone and _left_alone(bench, 0.0)
-                    known = _lower(known, pauses, nonstop, alone=alone)
+                    known = _lower(known, pauses, sparing, nonstop, alone=alone)
                     if known.calm:
                         break
                 process_bytes = standby.give_back(guest, bench.device, session.peak_bytes)
@@ -103,13 +110,22 @@ def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: 
                 return replace(known, calm=False)
 
 
-def _lower(known: Known, pauses: Calibration, nonstop: Mapping[Manner, Calibration], *, alone: bool) -> Known:
+def _lower(
+    known: Known,
+    pauses: Calibration,
+    sparing: Calibration | None,
+    nonstop: Mapping[Manner, Calibration],
+    *,
+    alone: bool,
+) -> Known:
     """What was known, and what was measured now; `alone` says that no other process had work then."""
     lowest = dict(known.nonstop)
     for manner, found in nonstop.items():
         lowest[manner] = lower_of(lowest.get(manner), replace(found, calm=alone))
     calm = alone and pauses.agrees
-    return replace(known, pauses=lower_of(known.pauses, replace(pauses, calm=calm)), nonstop=lowest, calm=calm)
+    few = known.sparing if sparing is None else lower_of(known.sparing, replace(sparing, calm=calm))
+    every = lower_of(known.pauses, replace(pauses, calm=calm))
+    return replace(known, pauses=every, sparing=few, nonstop=lowest, calm=calm)
 
 
 class _Trusted(Session):
@@ -128,16 +144,23 @@ class _Trusted(Session):
 
     def with_pauses(self, sets: int) -> Calibration:
         """What bursts over `sets` sets take beside the device times of their calls."""
-        bursts: list[tuple[float, list[float]]] = []
-        for number in range(BURSTS + 1):
-            turns = plan_turns(sets, self._secret, number + 1)
-            self._bench.mask([turn.index for turn in turns])
-            self._bench.device.synchronize()
-            if bursts:
-                time.sleep(STILL_S)
-            done, wall_s = self._burst(turns)
-            bursts.append((wall_s, [claim.device_s for claim in done.claims]))
-        return calibrate(bursts[1:])  # the first one loads and allocates: how long it stood still makes no difference
+        plans = [plan_turns(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
+        # The first one loads and allocates: how long it stood still makes no difference.
+        return calibrate(
+            [self._with_pause(turns, STILL_S if number else 0.0) for number, turns in enumerate(plans)][1:]
+        )
+
+    def with_few_calls(self) -> Calibration:
+        """The same of bursts of `LONG_SETS` calls, once those of more were made."""
+        plans = [plan_turns(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
+        return calibrate([self._with_pause(turns, STILL_S) for turns in plans])
+
+    def _with_pause(self, turns: Sequence[Turn], still_s: float) -> tuple[float, list[float]]:
+        self._bench.mask([turn.index for turn in turns])
+        self._bench.device.synchronize()
+        time.sleep(still_s)
+        done, wall_s = self._burst(turns)
+        return wall_s, [claim.device_s for claim in done.claims]
 
     def without(self, sets: int) -> dict[Manner, Calibration]:
         """What calls back to back over the first `sets` sets, as drawn, take in each manner that this device has.

@@ -13,10 +13,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from harness import cycles
 from harness.backtoback import BackToBack, Step
 from harness.bench import Bench
 from harness.devices import CallTime, DeviceError
@@ -30,18 +31,20 @@ from harness.turns import FEW_SETS, OWN_INPUTS, Turn, in_turn, plan_turns, stres
 class ReferenceBurst:
     """What the reference took in one burst, by the referee's own clocks.
 
-    `peak_bytes` is the most memory of its parameters and of what its calls allocated; None where that is not known.
+    `peak_bytes` is the most memory of its parameters and of what its calls allocated, `rate_hz` how fast the GPU's
+    processors ran (`cycles`); None where that is not known.
     """
 
     times: tuple[CallTime, ...]
     wall_s: float
     peak_bytes: int | None = None
+    rate_hz: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One reference burst and one solution burst: `turns` are the solution's calls, `reference_turns` the reference's,
-    which are the same ones or over more of the inputs."""
+    which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors ran meanwhile."""
 
     turns: tuple[Turn, ...]
     reference_turns: tuple[Turn, ...]
@@ -49,6 +52,7 @@ class Round:
     solution: BurstDone
     solution_wall_s: float
     reference_first: bool
+    solution_hz: float | None = None
 
     @property
     def call_wall_s(self) -> float:
@@ -59,9 +63,11 @@ class Round:
 @dataclass(slots=True)
 class Rounds:
     """All rounds of one solution, in order. `lacking` is how many rounds with stressed calls are left until there were
-    as many as there are variants: each has had as many calls then as a round has stressed ones."""
+    as many as there are variants: each has had as many calls then as a round has stressed ones. `doubted` says why
+    rounds were thrown away whose claims were not explained."""
 
     held: list[Round] = field(default_factory=list)
+    doubted: list[str] = field(default_factory=list)
     lacking: int = 0
     stopped_by: str = "not started"
     spent_s: float = 0.0
@@ -119,10 +125,13 @@ class ReferenceRunner:
             self._bench.hold_back(indices)
 
     def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
+        paces = cycles.of(self._bench.device)
         with self._bench.device.lane(self._lane):
+            paces.begin()
             made = self._made(turns)
+            rate_hz = paces.end()
             self._bench.device.synchronize()  # state is put back by then, which the next truth may need on another lane
-            return made
+            return replace(made, rate_hz=rate_hz)
 
     def _made(self, turns: Sequence[Turn]) -> ReferenceBurst:
         times = []
@@ -217,6 +226,11 @@ MAX_ROUNDS = 40
 """Rounds after which a speedup that still will not settle is reported as it is."""
 
 
+MOST_DOUBTED = 4
+"""Rounds of one solution that are made again because the referee's clock does not explain what is claimed, which a busy
+machine brings about now and then; then they count, and pay. Who lies in all rounds gains four of them."""
+
+
 def run_rounds(
     bench: Bench,
     runner: ReferenceRunner,
@@ -228,6 +242,7 @@ def run_rounds(
     limits: Limits,
     secret: random.Random,
     look: Callable[[], Callable[[], bool]],
+    doubt: Callable[[Round], str | None] = lambda held: None,
     call_s: float = 0.0,
     stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
@@ -243,9 +258,11 @@ def run_rounds(
     `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
     `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
     over, and looks at the GPU while outputs are verified: what it returns says in the end whether the round counts.
-    False throws it away, because something else disturbed it.
+    False throws it away, because something else disturbed it. `doubt` says why a round's claims are not explained, or
+    None: up to `MOST_DOUBTED` such rounds are made again, too.
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
+    paces = cycles.of(bench.device)
     begin = time.perf_counter()
     redraw = bench.traits.mutates_inputs
     following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
@@ -275,7 +292,9 @@ def run_rounds(
                 bench.device.synchronize()
         bench.mask(indices)
         bench.device.synchronize()
+        paces.begin()
         done, wall_s = solution_burst(turns)
+        solution_hz = paces.end()
         # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
         right = verify(turns, done) if redraw else None
         if reference is None:
@@ -295,6 +314,7 @@ def run_rounds(
                 solution=done,
                 solution_wall_s=wall_s,
                 reference_first=reference_first,
+                solution_hz=solution_hz,
             )
         )
         rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
@@ -303,7 +323,12 @@ def run_rounds(
         if not right:
             rounds.stopped_by = "wrong answer"
             return rounds
-        if disturbed and rounds.spent_s + begin <= limits.deadline_s():
+        in_time = rounds.spent_s + begin <= limits.deadline_s()
+        if disturbed and in_time:
+            rounds.held.pop()
+            continue
+        if in_time and len(rounds.doubted) < MOST_DOUBTED and (why := doubt(rounds.held[-1])) is not None:
+            rounds.doubted.append(why)
             rounds.held.pop()
             continue
         samples = sum(1 for r in rounds.held for turn in r.turns if turn.mode is CallMode.COLD)

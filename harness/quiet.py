@@ -97,12 +97,15 @@ class Known:
     """What is known of a problem before a solution to it is judged.
 
     `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
-    those without, by manner; `process_bytes` how much device memory a process of trusted code has. None is not known.
+    those without, by manner. `sparing` are those with a flush that have no more than `measure.LONG_SETS` calls, where
+    others have more: what a burst costs once is a larger part of each call's share there. `process_bytes` is how much
+    device memory a process of trusted code has. None is not known.
     `calm` says that nothing is known to have disturbed the latest measurement of them.
     """
 
     quiet: Quiet
     pauses: Calibration | None = None
+    sparing: Calibration | None = None
     nonstop: Mapping[Manner, Calibration] = field(default_factory=dict)
     process_bytes: int | None = None
     calm: bool = True

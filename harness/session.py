@@ -34,7 +34,7 @@ from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_flo
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, Task
-from harness.timing import NOT_QUEUED, Settled, judge_times, peak_memory, with_graph
+from harness.timing import NOT_QUEUED, Settled, doubt, judge_times, peak_memory, with_graph
 from harness.turns import Turn
 from harness.variants import OWN
 from harness.verification import Terms, Verification
@@ -216,6 +216,7 @@ class Session(Verification):
             ),
             secret=self._secret,
             look=watch.look,
+            doubt=lambda held: None if config.device is DeviceKind.HOST else doubt(held, self._known),
             call_s=self._call_s,
             stress=[held for held in self._variants if held[0] != OWN],
         )

@@ -15,11 +15,11 @@ from typing import Any
 from harness.calibration import Calibration, beside, calibrate
 from harness.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
 from harness.empty import Compared
-from harness.measure import Round, Rounds
+from harness.measure import LONG_SETS, Round, Rounds
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
 from harness.nonstop import Figures
-from harness.quiet import PROCESS_BIAS, Known, halves
+from harness.quiet import NONSTOP_BELOW_S, PROCESS_BIAS, Known, halves
 from harness.roofline import SpeedOfLight, TrustFloor
 from harness.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
 from harness.stopping import Stopping
@@ -86,6 +86,14 @@ def _by_rounds(rounds: Sequence[Round]) -> Calibration:
     return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds])
 
 
+def _known_calibrations(rounds: Sequence[Round], known: Known | None) -> list[Calibration] | None:
+    """What each round's burst is held against: trusted code's, of as many calls; None where there is none."""
+    if known is None or known.pauses is None:
+        return None
+    few = known.pauses if known.sparing is None else known.sparing
+    return [few if len(held.turns) <= LONG_SETS else known.pauses for held in rounds]
+
+
 def _own_calibrations(rounds: Rounds) -> list[Calibration]:
     """What each round's burst is held against where nothing else is known."""
     together = _by_rounds(rounds.held)
@@ -139,8 +147,8 @@ def judge_times(
     reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
     `compared` is what calls that do next to nothing took in the solution's process, before it was there.
     """
-    known_pauses, quiet = (known.pauses, known.quiet) if known is not None else (None, None)
-    calibrations = [known_pauses] * len(rounds.held) if known_pauses is not None else _own_calibrations(rounds)
+    quiet = known.quiet if known is not None else None
+    calibrations = _known_calibrations(rounds.held, known) or _own_calibrations(rounds)
     if device is DeviceKind.HOST:
         # Two processes share the cores in other ways than one: what a flush must cost at least is not known.
         calibrations = [replace(calibration, least_s=0.0) for calibration in calibrations]
@@ -156,6 +164,7 @@ def judge_times(
         "accepted": len(verdicts) - len(refused),
         "worst": dict(max(verdicts, key=_unexplained).evidence),
         "refused": [verdict.reason for verdict in refused[:3]],
+        "made_again": rounds.doubted,
     }
     for verdict in verdicts:
         if verdict.failure is not None:
@@ -200,6 +209,10 @@ def judge_times(
         "burst_wall_s": {
             "reference": [r.reference.wall_s for r in rounds.held],
             "solution": [r.solution_wall_s for r in rounds.held],
+        },
+        "sm_clock_hz": {
+            "reference": [r.reference.rate_hz for r in rounds.held],
+            "solution": [r.solution_hz for r in rounds.held],
         },
         "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
         "claims": claims,
@@ -327,6 +340,19 @@ def _undisturbed(bursts: Sequence[Sequence[float]], quiet_s: float | None) -> tu
     if quiet_s is None or now_s <= DISTURBED_FACTOR * quiet_s:
         return bursts, False
     return [[time_s * quiet_s / now_s for time_s in burst] for burst in bursts], True
+
+
+def doubt(held: Round, known: Known | None) -> str | None:
+    """Why what a round claims is not explained by what is known of trusted code; None where it is, where nothing is
+    known, and where it is not possible at all, which all rounds together are convicted of. Nor does it matter where
+    calls are so short that they are made back to back, which prove more (rule 6 of `claims`)."""
+    calibrations = _known_calibrations([held], known)
+    if known is None or calibrations is None:
+        return None
+    if known.nonstop and statistics.median(claim.device_s for claim in held.solution.claims) < NONSTOP_BELOW_S:
+        return None
+    verdict = _judge_round(held, calibrations[0], None, Tolerance())
+    return None if verdict.accepted or verdict.failure is not None else verdict.reason
 
 
 def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, tolerance: Tolerance) -> ClaimVerdict:

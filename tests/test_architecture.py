@@ -26,7 +26,7 @@ LAYERS = {
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "merging peaks recorder reference runs shortage sketch sources split store texts whereabouts writable",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
-    "conversation empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "
+    "conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "
     "patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session sidebench "
     "sidecheck signature snapshot standby symboliser tally tasks timing tracing turns values verification verify "
     "walls zygote",

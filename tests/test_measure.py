@@ -15,7 +15,7 @@ import pytest
 from harness.bench import Bench
 from harness.devices import open_device
 from harness.gate import Gate, OwnGate
-from harness.measure import LONG_S, Limits, ReferenceRunner, Rounds, run_rounds
+from harness.measure import LONG_S, MOST_DOUBTED, Limits, ReferenceRunner, Rounds, run_rounds
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.turns import Turn, in_turn, plan_turns, stressed_turns
@@ -105,6 +105,31 @@ def test_long_calls_are_made_no_more_often_than_samples_need(
 def test_who_is_slow_in_one_round_makes_fewer_calls_in_the_next_alone() -> None:
     rounds = measured(0.9 * LONG_S, LONG_S, LONG_S, 2 * LONG_S)
     assert [len(held.turns) for held in rounds.held] == [4, 4, 10, 10, 10, 10]
+
+
+@pytest.mark.parametrize(("doubted", "again"), [({1}, 1), ({0, 1, 2, 3, 4, 5, 6, 7}, MOST_DOUBTED)])
+def test_a_round_that_is_doubted_is_made_again_some_times(doubted: set[int], again: int) -> None:
+    """The numbers are of all rounds that were made; who is doubted each time pays in the end."""
+    bench, made = make_bench(), itertools.count()
+    claim = CallClaim(device_s=1e-3, window_s=1e-3, tree={}, leaves=(), state_missing=())
+    try:
+        rounds = run_rounds(
+            bench,
+            ReferenceRunner(bench),
+            lambda turns: (BurstDone(claims=(claim,) * len(turns), reports=()), 1e-3 * len(turns)),
+            lambda turns, done: True,
+            lambda rounds: "interval" if len(rounds.held) >= 4 else None,
+            sets=SETS,
+            limits=Limits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
+            secret=random.Random(2),
+            look=lambda: lambda: True,
+            doubt=lambda held: "not explained" if next(made) in doubted else None,
+        )
+    finally:
+        bench.close()
+    assert rounds.doubted == ["not explained"] * again
+    assert len(rounds.held) == 4
+    assert [held.reference_first for held in rounds.held] == [True, False, True, False]
 
 
 def test_without_a_limit_no_call_is_long() -> None:

@@ -28,6 +28,7 @@ from harness.timing import (
     Judged,
     Settled,
     _undisturbed,
+    doubt,
     judge_times,
     peak_memory,
     with_graph,
@@ -399,3 +400,58 @@ def test_a_claim_that_counts_by_the_referees_clock_is_not_undercut_by_its_proces
         held, device=DeviceKind.CUDA, known=KNOWN, nonstop=figures(5e-6, 40e-6), compared=off(0.2e-6)
     ).speedup
     assert lied == pytest.approx(0.25, rel=0.02)
+
+
+LONG_S = 12e-3
+LONG_KNOWN = replace(
+    KNOWN,
+    quiet=replace(KNOWN.quiet, reference_s=2.7e-3),
+    pauses=Calibration(per_call_s=0.57e-3, spread_s=10e-6, bursts=5, least_s=0.55e-3),
+    sparing=Calibration(per_call_s=1.25e-3, spread_s=20e-6, bursts=3, least_s=1.2e-3),
+    nonstop={},
+)
+"""As on an H200: ten calls cost 5.7 ms beside their own times, four 5.0."""
+
+
+def few(made: Rounds, once_s: float) -> Rounds:
+    """These rounds with four calls of the solution each, and bursts that cost so much beside them."""
+    for number, held in enumerate(made.held):
+        claims = held.solution.claims[:4]
+        made.held[number] = replace(
+            held,
+            turns=held.turns[:4],
+            solution=BurstDone(claims=claims, reports=()),
+            solution_wall_s=sum(claim.device_s for claim in claims) + once_s,
+        )
+    return made
+
+
+@pytest.mark.parametrize(("once_s", "explained"), [(5.0e-3, True), (5.7e-3, True), (10e-3, False)])
+def test_few_calls_are_held_against_bursts_of_few_calls(once_s: float, explained: bool) -> None:
+    """What a burst costs once would else be doubted: 5.7 ms are 3.4 more than four tenths of what ten calls cost."""
+    made = few(rounds(2.7e-3, LONG_S), once_s)
+    assert (doubt(made.held[0], LONG_KNOWN) is None) is explained
+    found = judge_times(made, device=DeviceKind.CUDA, known=LONG_KNOWN)
+    assert (UNEXPLAINED in found.labels) is not explained
+    if explained:
+        assert found.speedup == pytest.approx(2.7e-3 / LONG_S, rel=1e-3)
+        assert doubt(few(rounds(2.7e-3, LONG_S), 5.7e-3).held[0], replace(LONG_KNOWN, sparing=None)) is not None
+
+
+def test_calls_that_are_made_back_to_back_too_are_not_doubted_before() -> None:
+    held = few(rounds(2.7e-3, 4e-3), 20e-3).held[0]
+    assert doubt(held, LONG_KNOWN) is not None
+    assert doubt(held, replace(LONG_KNOWN, nonstop=KNOWN.nonstop)) is None
+
+
+def test_where_nothing_is_known_nothing_is_doubted() -> None:
+    held = few(rounds(2.7e-3, LONG_S), 1.0).held[0]
+    assert doubt(held, None) is None
+    assert doubt(held, replace(LONG_KNOWN, pauses=None)) is None
+
+
+def test_what_is_not_possible_at_all_is_not_made_again() -> None:
+    held = few(rounds(2.7e-3, LONG_S), -1e-3).held[0]
+    assert doubt(held, LONG_KNOWN) is None
+    judged = judge_times(few(rounds(2.7e-3, LONG_S), -1e-3), device=DeviceKind.CUDA, known=LONG_KNOWN)
+    assert judged.failure is not None
