@@ -317,7 +317,6 @@ def run_rounds(
                 solution_hz=solution_hz,
             )
         )
-        rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
         disturbed = not counts()
         rounds.spent_s = time.perf_counter() - begin
         if not right:
@@ -331,6 +330,7 @@ def run_rounds(
             rounds.doubted.append(why)
             rounds.held.pop()
             continue
+        rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)
         samples = sum(1 for r in rounds.held for turn in r.turns if turn.mode is CallMode.COLD)
         if rounds.spent_s + begin > limits.deadline_s():
             rounds.stopped_by = "deadline"

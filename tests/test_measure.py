@@ -107,29 +107,42 @@ def test_who_is_slow_in_one_round_makes_fewer_calls_in_the_next_alone() -> None:
     assert [len(held.turns) for held in rounds.held] == [4, 4, 10, 10, 10, 10]
 
 
-@pytest.mark.parametrize(("doubted", "again"), [({1}, 1), ({0, 1, 2, 3, 4, 5, 6, 7}, MOST_DOUBTED)])
-def test_a_round_that_is_doubted_is_made_again_some_times(doubted: set[int], again: int) -> None:
-    """The numbers are of all rounds that were made; who is doubted each time pays in the end."""
+def doubting(doubted: set[int], least: int, stress: Sequence[tuple[str, int]] = ()) -> Rounds:
+    """Rounds of which these are doubted, by their numbers among all that were made; `least` that count are enough."""
     bench, made = make_bench(), itertools.count()
     claim = CallClaim(device_s=1e-3, window_s=1e-3, tree={}, leaves=(), state_missing=())
     try:
-        rounds = run_rounds(
+        return run_rounds(
             bench,
             ReferenceRunner(bench),
             lambda turns: (BurstDone(claims=(claim,) * len(turns), reports=()), 1e-3 * len(turns)),
             lambda turns, done: True,
-            lambda rounds: "interval" if len(rounds.held) >= 4 else None,
+            lambda rounds: "interval" if len(rounds.held) >= least else None,
             sets=SETS,
-            limits=Limits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
+            limits=Limits(min_samples=8, max_rounds=40, deadline_s=lambda: float("inf")),
             secret=random.Random(2),
             look=lambda: lambda: True,
             doubt=lambda held: "not explained" if next(made) in doubted else None,
+            stress=stress,
         )
     finally:
         bench.close()
+
+
+@pytest.mark.parametrize(("doubted", "again"), [({1}, 1), ({0, 1, 2, 3, 4, 5, 6, 7}, MOST_DOUBTED)])
+def test_a_round_that_is_doubted_is_made_again_some_times(doubted: set[int], again: int) -> None:
+    """Who is doubted each time pays in the end."""
+    rounds = doubting(doubted, 4)
     assert rounds.doubted == ["not explained"] * again
     assert len(rounds.held) == 4
     assert [held.reference_first for held in rounds.held] == [True, False, True, False]
+
+
+def test_stress_inputs_of_a_round_that_was_doubted_are_none_of_those_that_are_asked_for() -> None:
+    """Who is slow in the rounds that are made again would else choose in which he is right."""
+    stress = [("zero_mean", 0), ("large_values", 0), ("structured", 0)]
+    assert len(doubting(set(), 2, stress).held) == 4  # a round for each, and as many of either order
+    assert len(doubting({0, 1}, 2, stress).held) == 4
 
 
 def test_without_a_limit_no_call_is_long() -> None:
