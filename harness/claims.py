@@ -24,8 +24,7 @@ the rules are, in this order:
 
    else the claims are not accepted and every call is charged its share: d_i + U / N, which sums to what the wall
    clock saw. That alone convicts nobody: a busy machine looks the same. So up to four such rounds are made again
-   before one counts (`measure.MOST_DOUBTED`), where rule 6 is not to decide: who lies in every round pays all the same,
-   and of who lies in some those are left that are true.
+   (`measure.MOST_DOUBTED`) where rule 6 is not to decide: who lies in every round pays all the same.
 4. **Complete.** W - D is at least 0.5 of N times the least cost that any trusted burst had. Less means that something
    which must be done for each call, the flush or a copy, was left out, and then the d_i were not taken with a cold
    cache. A breach is `disqualified`, if it is one by later calibrations too (see below).
@@ -96,10 +95,8 @@ aside may differ by, divided by N. The largest false speedup is t / (t - u). At 
 the defaults, N = 8, c = 0.2 ms and s = 10 us, u is 0.26 ms + 3 % of t: at t = 9 ms a lie of 6 % is caught. Longer calls
 are made four at a time, for which u is 0.39 ms + 3 % of t: at t = 20 ms a lie of 5 % is caught. At t = 50 us it proves
 nothing, and rules 2, 4, 5 and 6 have to do the work. (More calls a burst shrink burst_s / N alone: for short ones no
-number suffices.)
-
-The flush is written twice (`devices.cuda.FLUSHES`), so that launches are covered on busy machines too. The second one
-empties nothing any more, and who leaves it out has some 0.15 ms of k on an H200 without having warmed any cache.
+number suffices.) Of two flushes, which cover launches on busy machines too, the second empties nothing any more: who
+leaves it out has some 0.15 ms of k on an H200, and no warmer cache.
 """
 
 from __future__ import annotations
