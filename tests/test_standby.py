@@ -11,13 +11,14 @@ import pytest
 from test_referee import PROBLEM, config, model, problem
 
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
-from harness.learning import learn
+from harness.learning import BURSTS, SPARING_BURSTS, learn, learn_again
 from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.quiet import Known
 from harness.referee import Referee
 from harness.sandbox import probe
 from harness.standby import Standby
 from harness.tasks import Task
+from harness.turns import FEW_SETS
 from harness.zygote import Zygote
 
 MACHINE = probe()
@@ -38,17 +39,20 @@ def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
         yield held
 
 
+TASK = Task(
+    problem=problem(),
+    workload=Workload(name="full"),
+    source=model("return x"),
+    filename="23_test.py",
+    modules=(),
+    readable=(),
+    log_path=Path("log"),
+    timed=True,
+)
+
+
 def learnt(referee: Referee, held: Problem, folder: Path) -> Known:
-    task = Task(
-        problem=held,
-        workload=Workload(name="full"),
-        source=model("return x"),
-        filename="23_test.py",
-        modules=(),
-        readable=(),
-        log_path=folder / "log",
-        timed=True,
-    )
+    task = replace(TASK, problem=held, log_path=folder / "log")
     bench = referee.at_hand.bench_for(task.problem, task.workload)
     bench.publish()
     return learn(referee._terms(task), bench, task, referee._standby)
@@ -64,7 +68,26 @@ def test_the_same_process_serves_several_problems(referee: Referee, tmp_path: Pa
     assert first.pauses is not None
     assert second.pauses is not None
     assert second.pauses.per_call_s > 0.0
+    assert (first.pauses.bursts, first.sparing) == (BURSTS, None), "all bursts have few calls"
     assert set(second.nonstop) == set(first.nonstop) != set()
+
+
+def test_bursts_of_few_calls_are_known_apart_where_others_have_more(referee: Referee, tmp_path: Path) -> None:
+    config = replace(referee.config, sets_per_burst=FEW_SETS + 2)
+    with (
+        Zygote(preload=(*PRELOADED, *PRELOADED_HOST), log_path=tmp_path / "log") as zygote,
+        Referee(config, zygote) as held,
+    ):
+        known = learnt(held, problem(), tmp_path)
+        assert known.pauses is not None
+        assert known.sparing is not None
+        assert (known.pauses.bursts, known.sparing.bursts) == (BURSTS, SPARING_BURSTS)
+        assert held.at_hand.bench is not None
+        low = replace(known, sparing=replace(known.sparing, per_call_s=1e-9))
+        task = replace(TASK, log_path=tmp_path / "log", problem=problem())
+        again = learn_again(low, held._terms(task), held.at_hand.bench, task, held._standby)
+        assert again.sparing is not None
+        assert again.sparing.per_call_s == 1e-9, "the lower of both"
 
 
 def test_one_that_has_died_is_replaced(referee: Referee, tmp_path: Path) -> None:
