@@ -32,7 +32,7 @@ FLUSHES = 2
 """How often it is written before a call. Together that takes longer than a forward takes to submit its launches, so the
 window between the events holds device work only and not the Python that launches it. Once is enough for that on a
 machine at rest; where others keep the host's processors busy, calls of eager on an H200 that take 1.04 and 2.69 ms took
-up to 0.2 ms longer, for seconds, because their launches came that late."""
+up to 0.2 ms longer, for seconds, as calls do whose launches come that late (`results/time-h200/busy-hosts.md`)."""
 
 LANES = (0, 5, 11, 16)
 """Streams, by the order in which they are made, after the default one. The driver gives some five in a row to one group
