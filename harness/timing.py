@@ -182,6 +182,7 @@ def judge_times(
     proven = nonstop is not None and nonstop.proven
     least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
     by_clock = nonstop is not None and nonstop.verdict.by_clock
+    claims["charged_rounds"] = [n for n, verdict in enumerate(verdicts) if not (verdict.accepted or proven)]
     solution = (
         [[max(_without(time_s, own_s), least_s) for time_s in burst] for burst in claimed]
         if proven

@@ -433,6 +433,7 @@ def test_few_calls_are_held_against_bursts_of_few_calls(once_s: float, explained
     assert (doubt(made.held[0], LONG_KNOWN) is None) is explained
     found = judge_times(made, device=DeviceKind.CUDA, known=LONG_KNOWN)
     assert (UNEXPLAINED in found.labels) is not explained
+    assert found.timing["claims"]["charged_rounds"] == ([] if explained else [0, 1, 2, 3])
     if explained:
         assert found.speedup == pytest.approx(2.7e-3 / LONG_S, rel=1e-3)
         assert doubt(few(rounds(2.7e-3, LONG_S), 5.7e-3).held[0], replace(LONG_KNOWN, sparing=None)) is not None
