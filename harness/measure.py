@@ -242,7 +242,7 @@ def run_rounds(
     limits: Limits,
     secret: random.Random,
     look: Callable[[], Callable[[], bool]],
-    doubt: Callable[[Round], str | None] = lambda held: None,
+    doubt: Callable[[Rounds], str | None] = lambda rounds: None,
     call_s: float = 0.0,
     stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
@@ -258,8 +258,8 @@ def run_rounds(
     `verify` judges each round's outputs before the next inputs are drawn, and returns False to end the timing.
     `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
     over, and looks at the GPU while outputs are verified: what it returns says in the end whether the round counts.
-    False throws it away, because something else disturbed it. `doubt` says why a round's claims are not explained, or
-    None: up to `MOST_DOUBTED` such rounds are made again, too.
+    False throws it away, because something else disturbed it. `doubt` says why the last round's claims are not
+    explained, or None: up to `MOST_DOUBTED` such rounds are made again, too.
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
     paces = cycles.of(bench.device)
@@ -326,7 +326,7 @@ def run_rounds(
         if disturbed and in_time:
             rounds.held.pop()
             continue
-        if in_time and len(rounds.doubted) < MOST_DOUBTED and (why := doubt(rounds.held[-1])) is not None:
+        if in_time and len(rounds.doubted) < MOST_DOUBTED and (why := doubt(rounds)) is not None:
             rounds.doubted.append(why)
             rounds.held.pop()
             continue

@@ -216,7 +216,7 @@ class Session(Verification):
             ),
             secret=self._secret,
             look=watch.look,
-            doubt=lambda held: None if config.device is DeviceKind.HOST else doubt(held, self._known),
+            doubt=lambda rounds: doubt(rounds, config.device, self._known),
             call_s=self._call_s,
             stress=[held for held in self._variants if held[0] != OWN],
         )

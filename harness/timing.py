@@ -150,8 +150,7 @@ def judge_times(
     quiet = known.quiet if known is not None else None
     calibrations = _known_calibrations(rounds.held, known) or _own_calibrations(rounds)
     if device is DeviceKind.HOST:
-        # Two processes share the cores in other ways than one: what a flush must cost at least is not known.
-        calibrations = [replace(calibration, least_s=0.0) for calibration in calibrations]
+        calibrations = [_on_host(calibration) for calibration in calibrations]
     floor_s = floor.floor_s if floor is not None and floor.floor_s > 0.0 else None
     tolerance = HOST_TOLERANCE if device is DeviceKind.HOST else Tolerance()
     verdicts = [
@@ -343,17 +342,31 @@ def _undisturbed(bursts: Sequence[Sequence[float]], quiet_s: float | None) -> tu
     return [[time_s * quiet_s / now_s for time_s in burst] for burst in bursts], True
 
 
-def doubt(held: Round, known: Known | None) -> str | None:
-    """Why what a round claims is not explained by what is known of trusted code; None where it is, where nothing is
-    known, and where it is not possible at all, which all rounds together are convicted of. Nor does it matter where
-    calls are so short that they are made back to back, which prove more (rule 6 of `claims`)."""
-    calibrations = _known_calibrations([held], known)
-    if known is None or calibrations is None:
-        return None
-    if known.nonstop and statistics.median(claim.device_s for claim in held.solution.claims) < NONSTOP_BELOW_S:
-        return None
-    verdict = _judge_round(held, calibrations[0], None, Tolerance())
+def doubt(rounds: Rounds, device: DeviceKind, known: Known | None) -> str | None:
+    """Why what the last round claims is not explained; None where it is, and where it is not possible at all, which all
+    rounds together are convicted of.
+
+    On a GPU it is held against what is known of trusted code: nothing is doubted where nothing is, nor where calls are
+    so short that they are made back to back, which prove more (rule 6 of `claims`). On the host device it is held
+    against the reference's bursts so far.
+    """
+    held, tolerance = rounds.held[-1], Tolerance()
+    if device is DeviceKind.HOST:
+        calibration, tolerance = _on_host(_own_calibrations(rounds)[-1]), HOST_TOLERANCE
+    else:
+        calibrations = _known_calibrations([held], known)
+        if known is None or calibrations is None:
+            return None
+        if known.nonstop and statistics.median(claim.device_s for claim in held.solution.claims) < NONSTOP_BELOW_S:
+            return None
+        calibration = calibrations[0]
+    verdict = _judge_round(held, calibration, None, tolerance)
     return None if verdict.accepted or verdict.failure is not None else verdict.reason
+
+
+def _on_host(calibration: Calibration) -> Calibration:
+    """Two processes share the cores in other ways than one: what a flush must cost at least is not known."""
+    return replace(calibration, least_s=0.0)
 
 
 def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, tolerance: Tolerance) -> ClaimVerdict:

@@ -122,7 +122,7 @@ def doubting(doubted: set[int], least: int, stress: Sequence[tuple[str, int]] = 
             limits=Limits(min_samples=8, max_rounds=40, deadline_s=lambda: float("inf")),
             secret=random.Random(2),
             look=lambda: lambda: True,
-            doubt=lambda held: "not explained" if next(made) in doubted else None,
+            doubt=lambda rounds: "not explained" if next(made) in doubted else None,
             stress=stress,
         )
     finally:
