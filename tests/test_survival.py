@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -201,6 +202,14 @@ def process_with(part: str) -> int | None:
     return next((pid for pid in sorted(descendants(os.getpid())) if part in command_line(pid)), None)
 
 
+def killed(pid: int | None) -> bool:
+    """Whether it could be killed: on a busy machine what was found may have ended meanwhile."""
+    try:
+        return pid is not None and os.kill(pid, signal.SIGKILL) is None
+    except ProcessLookupError:
+        return False
+
+
 HITS: list[tuple[str, Callable[[], int | None]]] = [
     ("a builder", lambda: newest_fork_of("harness.build.harvest")),
     ("a contestant", lambda: newest_fork_of("harness.contestant")),
@@ -212,17 +221,16 @@ HITS: list[tuple[str, Callable[[], int | None]]] = [
 
 def test_whoever_is_killed_is_replaced_and_the_verdicts_stay(tmp_path: Path) -> None:
     # Slow to import, so that each is there long enough to be hit; with a text of its own, so that no cache knows it.
-    make_tree(tmp_path, at_import=f"time.sleep(0.4)  # {tmp_path}")
+    make_tree(tmp_path, at_import=f"time.sleep(0.4)  # {uuid.uuid4()}")
     config = settings(tmp_path, jobs=1)
     hit: list[str] = []
     ended = threading.Event()
 
     def kill_one_after_another() -> None:
         for name, find in HITS:
-            while (pid := find()) is None:
+            while not killed(find()):
                 if ended.wait(0.02):
                     return
-            os.kill(pid, signal.SIGKILL)
             hit.append(name)
             # Time for it to be replaced: who is killed over and over is rightly given up.
             if ended.wait(1.0):
