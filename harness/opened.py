@@ -65,7 +65,13 @@ def _host_shim(runtime: Path, *, checked: bool) -> Any:
     from harness.hostcuda.build import PreparedHeaders
 
     prepared = PreparedHeaders(
-        folder=runtime, headers=runtime, compiler="", common_flags=(), include_flags=(), link_flags=()
+        folder=runtime,
+        headers=runtime,
+        torch_include=runtime,
+        compiler="",
+        common_flags=(),
+        include_flags=(),
+        link_flags=(),
     )
     shim.activate(prepared, checked=checked)
     return shim

@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "hostcuda")]
 
 from harness.build.headers import SharedHeaders  # noqa: E402
-from harness.build.lean import UNIT  # noqa: E402
 from harness.build.torchinfo import TorchBuild, find_torch, python_include  # noqa: E402
+from harness.lean import UNIT  # noqa: E402
 from harness.split.parts import split  # noqa: E402
 from harness.split.stubs import Unsplittable  # noqa: E402
 from harness.split.unit import Build, Failed  # noqa: E402

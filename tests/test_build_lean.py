@@ -19,9 +19,9 @@ from harness.build import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpe
 from harness.build import headers as headers_module
 from harness.build.diagnostics import kernel_resources
 from harness.build.headers import SharedHeaders, variant_for
-from harness.build.lean import SHADOWED, LeanHeaders
 from harness.build.torchinfo import find_torch
 from harness.environment import MachineError, find_gxx, find_nvcc
+from harness.lean import SHADOWED, LeanHeaders
 
 TORCH = find_torch()
 

@@ -167,6 +167,30 @@ def test_files_of_load_keep_their_places(tmp_path: Path) -> None:
     assert set(plan.headers) == {"a.cpp"}
 
 
+@pytest.mark.parametrize(
+    ("own", "lacking", "quick"), [((), None, True), (("-Wl,-z,defs",), None, False), ((), "c10", False)]
+)
+def test_modules_are_linked_with_stubs_where_there_are_any(
+    tmp_path: Path, own: tuple[str, ...], lacking: str | None, quick: bool
+) -> None:
+    """Unless the author has a say in how it is linked; what starts over is linked as torch does it."""
+    spec = ExtensionSpec(name="ext", cpp_sources=(CPP,), functions=(("f", "f"),), extra_ldflags=own)
+    tools = toolchain(tmp_path / "cache", capabilities=())
+    assert tools._headers is not None
+    stubs = tools._headers.folder / "stubs"
+    stubs.mkdir(parents=True)
+    for name in ("c10", "torch_cpu", "torch", "torch_python"):
+        if name != lacking:
+            (stubs / f"lib{name}.so").touch()
+    folder = tmp_path / "build"
+    folder.mkdir()
+    plan = tools.prepare(spec, folder)
+    flags = variables(folder / ".harness" / "build.ninja")["ldflags"]
+    assert (f"-L{stubs}" in flags, f"-L{find_torch().lib}" in flags) == (quick, not quick)
+    assert f"-L{find_torch().lib}" in variables(folder / ".harness" / "full.ninja")["ldflags"]
+    assert tools._headers.folder in plan.readable
+
+
 @pytest.mark.parametrize("name", ["build.ninja", "full.ninja", "try_lean.sh", "quick-a.cpp", "module.so"])
 def test_a_source_may_be_called_as_a_file_of_the_build(tmp_path: Path, name: str) -> None:
     texts = {"a.cpp": "int a;", name: "int b;"}

@@ -250,20 +250,35 @@ def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path
     assert (tmp_path / "main_unit.cpp").exists()
 
 
+def test_what_only_the_extensions_own_headers_call_is_there(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    own = "inline torch::Tensor halves(torch::Tensor x) { return at::logaddexp(x, torch::flip(x, {0})); }\n"
+    (tmp_path / "halves.h").write_text(own)
+    spec = Spec(
+        name="m",
+        cuda_sources=('#include "halves.h"\n' + KERNEL + "torch::Tensor f(torch::Tensor x) { return halves(x); }\n",),
+        functions=("f",),
+        extra_include_paths=(str(tmp_path),),
+    )
+    commands = build.prepare(spec, tmp_path, checked=False, headers=headers, own_headers=(own,))
+    code, log = run(commands, tmp_path)
+    assert code == 0, log
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+
+
 def test_preparing_twice_gives_the_same_and_costs_nothing(headers: build.PreparedHeaders) -> None:
     before = headers.bridge.stat().st_mtime_ns
     assert build.prepare_headers(full=False) == headers
     assert headers.bridge.stat().st_mtime_ns == before
 
 
-def test_a_torch_that_the_stand_ins_do_not_go_with_is_used_without_them(tmp_path: Path) -> None:
+def test_a_torch_that_the_stand_in_for_its_lists_does_not_go_with_is_used_without_it(tmp_path: Path) -> None:
     lean, own = tmp_path / "lean", tmp_path / "own"
+    lists = lean / "ATen" / "core" / "List.h"
     texts = {
-        lean / "ATen" / "ATen.h": "#error this torch has moved on\n",
-        lean / "torch" / "types.h": "#include <ATen/ATen.h>\n",
+        lists: "#error this torch has moved on\n",
         lean / "torch" / "extension.h": "",
-        own / "torch" / "types.h": "struct Tensor {};\n",
-        tmp_path / "prelude.h": "#include <torch/types.h>\n#include <torch/extension.h>\nTensor t;\n",
+        own / "ATen" / "core" / "List.h": "struct Tensor {};\n",
+        tmp_path / "prelude.h": "#include <ATen/core/List.h>\n#include <torch/extension.h>\nTensor t;\n",
     }
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -271,12 +286,12 @@ def test_a_torch_that_the_stand_ins_do_not_go_with_is_used_without_them(tmp_path
     made = tmp_path / "prelude.h.new"
     command = ["g++", f"-I{lean}", f"-isystem{own}", "-x", "c++-header", "-o", str(made), str(tmp_path / "prelude.h")]
     with Crew(1) as crew:
-        preparation._precompile_lean(crew, command, lean)
+        preparation._precompile_lean(crew, command, lists)
     assert made.exists()
     assert sorted(path.name for path in lean.rglob("*.h")) == ["extension.h"]
-    (own / "torch" / "types.h").unlink()
-    with pytest.raises(build.BuildError, match=r"torch/types\.h"), Crew(1) as crew:
-        preparation._precompile_lean(crew, command, lean)
+    (own / "ATen" / "core" / "List.h").unlink()
+    with pytest.raises(build.BuildError, match=r"ATen/core/List\.h"), Crew(1) as crew:
+        preparation._precompile_lean(crew, command, lists)
 
 
 @pytest.mark.parametrize(

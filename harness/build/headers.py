@@ -1,6 +1,6 @@
-"""What all builds with one torch and one compiler share: lean stand-ins, precompiled headers, compiled bindings.
+"""What all builds with one torch and one compiler share: lean stand-ins, precompiled headers, compiled bindings, stubs.
 
-Trusted side. Imports `build.lean` and `build.torchinfo`. Writes below the cache folder; runs the compiler on torch's
+Trusted side. Imports `lean` and `build.torchinfo`. Writes below the cache folder; runs the compiler on torch's
 own headers only. Several processes may do this at the same time.
 """
 
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.build import lean
+from harness import lean, stublibs
 from harness.build.torchinfo import TorchBuild, python_include
 from harness.crew import Crew, CrewEnded
 from harness.disk import open_one_to_others, open_to_others
@@ -72,6 +72,10 @@ class SharedHeaders:
         """The library of compiled bindings, once there is one."""
         return self._library if self._library.exists() else None
 
+    def link_flags(self, names: Sequence[str]) -> list[str] | None:
+        """What links with stubs of these libraries of torch's, once there are any."""
+        return stublibs.flags(self._stubs, names)
+
     def flags(self, unit_folder: str, *, kind: str, precompiled_for: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Compiler flags that put the stand-ins first; to be followed by torch's own include folders.
 
@@ -102,6 +106,8 @@ class SharedHeaders:
             work: dict[str, Callable[[Crew], None]] = {}
             if mine and not self._library.exists():
                 work["bindings"] = self._compile_bindings
+            if mine and not self._stubs.exists():
+                work["stubs"] = self._make_stubs
             for variant in VARIANTS if mine else ():
                 for kind in KINDS:
                     target = self._precompiled(variant, kind)
@@ -146,6 +152,16 @@ class SharedHeaders:
             if housekeeping.hold(self.folder):
                 open_one_to_others(self.folder)  # the sandbox has another user
                 return
+
+    @property
+    def _stubs(self) -> Path:
+        return self.folder / "stubs"
+
+    def _make_stubs(self, crew: Crew) -> None:
+        names = self._torch.libraries(cuda=self._torch.has_cuda_libraries)
+        run = partial(crew.run, timeout_s=_TIMEOUT_S)
+        if stublibs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
+            open_to_others(self._stubs)
 
     @property
     def _library(self) -> Path:

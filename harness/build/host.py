@@ -62,7 +62,9 @@ class HostToolchain:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text, encoding="utf-8", errors="surrogatepass")
         inline = _inline(spec, folder)
-        commands = hostcuda.prepare(inline, folder, checked=self._checked, headers=self._prepared)
+        own = [file.text for file in spec.files if file.path not in spec.compiled]
+        prepared = self._prepared
+        commands = hostcuda.prepare(inline, folder, checked=self._checked, headers=prepared, own_headers=own)
         return Plan(
             commands=tuple(commands),
             product=hostcuda.module_path(inline, folder).name,

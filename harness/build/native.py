@@ -4,7 +4,7 @@ Trusted side; writes files, runs nothing but version queries and (in `warm_up`) 
 
 The sources written are those that torch writes, with the same flags in the same order, so that messages and line
 numbers are the ones people know. What differs: each unit is tried in a quick way first (`build.quick`), then with lean
-headers (`build.lean`), and nvcc is asked for line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), neither of
+headers (`harness.lean`), and nvcc is asked for line tables (`-lineinfo`) and resource usage (`-Xptxas -v`), neither of
 which changes the code.
 """
 
@@ -20,10 +20,12 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.build import lean, quick
+from harness import lean
+from harness.build import quick
 from harness.build.diagnostics import Diagnostics, first_error, kernel_resources
 from harness.build.headers import SharedHeaders
 from harness.build.recipe import OWN, SCRIPT, Recipe, try_lean
@@ -156,7 +158,8 @@ class NvccToolchain:
         )
         bindings = None if self._headers is None or not quick_commands else self._headers.bindings
         libraries = () if bindings is None else (bindings,)
-        tried = recipe.build_file(units, PRODUCT, lean_options, quick=quick_commands, libraries=libraries)
+        first = replace(recipe, link_flags=self._quick_link_flags(spec) or recipe.link_flags)
+        tried = first.build_file(units, PRODUCT, lean_options, quick=quick_commands, libraries=libraries)
         _write(folder / _LEAN_BUILD, tried)
         _write(folder / _FULL_BUILD, recipe.build_file(units, PRODUCT, {}, prefix=f"{OWN}/"))
         searched = [path for path in (*self._system_includes(spec.uses_cuda), _STANDARD_HEADERS) if path.exists()]
@@ -167,7 +170,7 @@ class NvccToolchain:
             second_try=((*ninja, _FULL_BUILD),) if lean_options else (),
             product=PRODUCT,
             headers={unit.file: _first_way(unit, lean_options, quick_commands) for unit in units},
-            readable=(self._headers.folder,) if lean_options and self._headers is not None else (),
+            readable=(self._headers.folder,) if self._headers is not None and self._headers.folder.exists() else (),
         )
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
@@ -214,15 +217,23 @@ class NvccToolchain:
         return [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
 
     def _link_flags(self, spec: ExtensionSpec) -> list[str]:
-        cuda = spec.uses_cuda
-        torch_cuda = cuda and self._torch.has_cuda_libraries
-        flags = ["-shared", *_given(spec.extra_ldflags), f"-L{self._torch.lib}", "-lc10"]
-        flags += ["-lc10_cuda"] if torch_cuda else []
-        flags += ["-ltorch_cpu", *(["-ltorch_cuda"] if torch_cuda else []), "-ltorch", "-ltorch_python"]
-        if cuda and self._cuda_home is not None:
-            lib = next((self._cuda_home / name for name in ("lib64", "lib") if (self._cuda_home / name).exists()), None)
-            flags += [f"-L{lib}", "-lcudart"]
-        return flags
+        names = self._torch.libraries(cuda=spec.uses_cuda)
+        torch = [f"-L{self._torch.lib}", *(f"-l{name}" for name in names)]
+        return ["-shared", *_given(spec.extra_ldflags), *torch, *self._cuda_link_flags(spec)]
+
+    def _quick_link_flags(self, spec: ExtensionSpec) -> list[str] | None:
+        """The same with stubs of torch's libraries. None where there are none, or where the author's own flags might
+        ask for what torch's define (`-z defs`), or for others beside them."""
+        if self._headers is None or _given(spec.extra_ldflags):
+            return None
+        stubs = self._headers.link_flags(self._torch.libraries(cuda=spec.uses_cuda))
+        return None if stubs is None else ["-shared", *stubs, *self._cuda_link_flags(spec)]
+
+    def _cuda_link_flags(self, spec: ExtensionSpec) -> list[str]:
+        if not spec.uses_cuda or self._cuda_home is None:
+            return []
+        lib = next((self._cuda_home / name for name in ("lib64", "lib") if (self._cuda_home / name).exists()), None)
+        return [f"-L{lib}", "-lcudart"]
 
     def _stand_in(self, spec: ExtensionSpec, unit: Unit) -> str | None:
         if self._headers is None:

@@ -61,6 +61,12 @@ class TorchBuild:
         """Whether an extension can be linked against torch's CUDA half."""
         return (self.lib / "libtorch_cuda.so").exists()
 
+    def libraries(self, *, cuda: bool) -> tuple[str, ...]:
+        """Names of torch's libraries that an extension is linked with, in torch's order."""
+        if cuda and self.has_cuda_libraries:
+            return ("c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python")
+        return ("c10", "torch_cpu", "torch", "torch_python")
+
     def include_folders(self) -> tuple[Path, ...]:
         """Torch's own headers and Python's, in torch's order, CUDA's left out."""
         older = (self.include / "TH", self.include / "THC") if self.names_th else ()

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from .preparation import (
     BuildError,
+    Precompiled,
     PreparedHeaders,
     default_cache,
     fingerprint,
@@ -80,14 +81,15 @@ def prepare(
     checked: bool,
     headers: PreparedHeaders,
     functions: Mapping[str, str] | Sequence[str] | None = None,
+    own_headers: Sequence[str] = (),
 ) -> list[tuple[str, ...]]:
     """Writes what compiling needs into `folder`; returns the commands that, run in order there, make
     `module_path(spec, folder)`.
 
-    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken; without any, the
-    sources bind for themselves. The commands
-    read `folder`, the preparation and torch's installation, and write `folder` only. Nothing of the solution is
-    parsed here.
+    `functions` are those to bind (with docstrings, if a mapping); left out, `spec.functions` is taken; without any,
+    the sources bind for themselves. `own_headers` are texts of headers that the sources include from the
+    extension's own folders. The commands read `folder`, the preparation and torch's installation, and write
+    `folder` only. Nothing of the solution is parsed here.
     """
     wanted = functions if functions is not None else getattr(spec, "functions", None)
     if not wanted:
@@ -109,11 +111,11 @@ def prepare(
         "cpp_flags": list(spec.extra_cflags),
         "cuda_flags": list(spec.extra_cuda_cflags),
         "include_paths": [str(p) for p in spec.extra_include_paths],
+        "own_headers": [str(text) for text in own_headers],
         "checked": checked,
         "mode_flags": list(variant_flags(checked=checked)),
         "headers": {k: (str(v) if isinstance(v, Path) else v) for k, v in asdict(headers).items()},
-        "lean_header": header_name(checked=checked, full=False),
-        "full_header": header_name(checked=checked, full=True),
+        "precompiled": {kind.value: header_name(kind, checked=checked) for kind in Precompiled},
         "module": str(module_path(spec, folder)),
     }
     folder.mkdir(parents=True, exist_ok=True)

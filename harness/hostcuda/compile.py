@@ -4,8 +4,9 @@ has put `job.json`.
 Charter: run inside the builder's sandbox. Untrusted side: reads the solution's sources. Imports the rewriter;
 starts g++.
 
-First everything is compiled as one lean unit without pybind11. A source that needs more of torch than the lean
-headers have, or that binds by itself, is compiled again as torch does it: two units, the full headers, pybind11.
+First everything is compiled as one lean unit without pybind11 (`harness.lean`). A source that needs more of torch than
+the lean headers have, or that binds by itself, is compiled again as torch does it: two units, the full headers,
+pybind11.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,22 @@ from harness.hostcuda.bindings import Definition, module_definition
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
 from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
+from harness.lean import DEFINE, UNIT, LeanHeaders
 
 _NEEDS_FULL = re.compile(
     r"\bpy::|\bpybind11\b|PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME|torch::nn\b|torch::jit\b|torch::autograd\b"
     r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*(?:false|0)?\s*\))"
 )
 _LEAN_IS_TO_BLAME = re.compile(
-    r"error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind)|bind\.h"
+    r"/torch/include/[^\n]*error:|error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind)|bind\.h"
     r"|error: (?:no matching function|no match for|call of overloaded).*\n[^\n|]*\|[^\n]*\b(?:torch|at|c10)::"
-    r"|error: (?:redefinition of|conflicting declaration|default argument given)",
+    r"|error: (?:redefinition of|conflicting declaration|default argument given)"
+    r"|error: .\w+. is not a member of .std.|error: .std::\w+. has not been declared|incomplete type .[^\n]*\bstd::",
     re.I,
 )
+
+_OWN = "lean"
+"""Folder of the header that is a lean unit's own."""
 
 _MISSING = re.compile(r"fatal error: (.+): No such file or directory")
 
@@ -81,15 +87,16 @@ def _build(
 ) -> tuple[int, str]:
     """Lean, and with everything where that does not suffice. Exit code and log of the last try."""
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
-    switches = defines(
-        {name: v for name, v in macros([*TORCH_SWITCHES, *job["cuda_flags"]]).items() if is_switch(name)}
-    )
-    opening = switches + '#include "hostcuda/unit.h"\n'
+    opening = _switches(job) + '#include "hostcuda/unit.h"\n'
     bound = _bound(job, texts)
-    if bound is not None and not _NEEDS_FULL.search(bound.without(texts["cuda.cu"]) + bound.without(texts["main.cpp"])):
+    header = None if bound is None else _lean_header(job, [bound.without(text) for text in texts.values()])
+    if bound is not None and header is not None:
         unit = folder / "unit.cpp"
+        (folder / _OWN).mkdir(exist_ok=True)
+        (folder / _OWN / UNIT).write_text(header)
         unit.write_text(
-            opening
+            f'#include "{UNIT}"\n'
+            + opening
             + cpp[0]
             + '#line 1 "main.cpp"\n'
             + bound.without(texts["main.cpp"])
@@ -119,6 +126,14 @@ def _build(
     return _link(job, [unit.with_suffix(".o") for unit in units])
 
 
+def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
+    """What a lean unit of these texts, and of the extension's own headers, has of torch. None where that may not do."""
+    if any(_NEEDS_FULL.search(text) for text in texts):
+        return None
+    include = Path(job["headers"]["torch_include"])
+    return LeanHeaders(include).unit("\n".join([*texts, *job["own_headers"]]))
+
+
 def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
     """Whether the full headers might compile what the lean ones did not. They bring no file that is nowhere."""
     missing = _MISSING.search(log)
@@ -140,6 +155,12 @@ def _opening(flags: list[str]) -> tuple[str, str]:
     """The author's macros as directives, and what takes them back. CUDA's own switches are set elsewhere."""
     given = {name: value for name, value in macros(flags).items() if not is_switch(name)}
     return defines(given), undefines(given)
+
+
+def _switches(job: Mapping[str, Any]) -> str:
+    """As directives, what decides what CUDA's headers declare."""
+    given = macros([*TORCH_SWITCHES, *job["cuda_flags"]])
+    return defines({name: value for name, value in sorted(given.items()) if is_switch(name)})
 
 
 def _say(lacking: Iterable[Lack]) -> None:
@@ -193,17 +214,16 @@ def _pybind(job: dict[str, Any]) -> str:
 
 def _compile(job: dict[str, Any], unit: Path, *, lean: bool) -> tuple[int, str]:
     headers = job["headers"]
-    place = Path(headers["headers"]) / job["lean_header" if lean else "full_header"]
-    forced = (
-        ["-include", str(place / "prelude.h")]
-        if place.exists()
-        else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
-    )
+    kind = "full" if not lean else "lean" if _switches(job) == _switches({"cuda_flags": []}) else "switched"
+    place = Path(headers["headers"]) / job["precompiled"][kind]
+    text = ["-include", "hostcuda/prelude.h"] if lean else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
+    forced = ["-include", str(place / "prelude.h")] if place.exists() else text
+    stand_ins = [DEFINE, f"-I{unit.parent / _OWN}", f"-I{Path(headers['headers']) / 'lean'}"]
     command = [
         headers["compiler"],
         *headers["common_flags"],
         *job["mode_flags"],
-        *([f"-I{Path(headers['headers']) / 'lean'}"] if lean else []),
+        *(stand_ins if lean else []),
         *headers["include_flags"],
         *(f"-I{p}" for p in job["include_paths"]),
         *forced,

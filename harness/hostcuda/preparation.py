@@ -2,7 +2,7 @@
 cache folder.
 
 Charter: keys, flags and the compilers of the preparation. Trusted side; reads nothing of a solution's. Imports
-`machine` and `housekeeping` beside it.
+`machine`, `macros` and `housekeeping` beside it, `harness.lean` and `harness.stublibs`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 
+from harness import lean, stublibs
 from harness.config import cache_root as default_cache
 from harness.crew import Crew
 from harness.disk import open_to_others
 
 from .housekeeping import hold, remove_old
 from .machine import BuildError, ask_torch, compiler, processor_flags
+from .macros import TORCH_SWITCHES, defines, macros
 
 __all__ = [
     "BuildError",
+    "Precompiled",
     "PreparedHeaders",
     "default_cache",
     "fingerprint",
@@ -35,9 +40,13 @@ __all__ = [
 
 _HERE = Path(__file__).resolve().parent
 _PRELUDE = "include/hostcuda/prelude.h"
-_LIBRARIES, _HEADERS = "libraries", "headers"
+_LIBRARIES, _HEADERS, _LEAN = "libraries", "headers", "lean"
 _RUNTIME = "libhostcuda.so"
 _BRIDGE = "hostcuda_bridge.so"
+_STUBS = "stubs"
+_TORCH = ("torch_python", "torch_cpu", "torch", "c10")
+"""Libraries of torch's that every module is linked with."""
+
 _TRIES = 5
 _PREPARE_JOBS = 2
 """Compilers at a time: each of the large ones takes more than a GiB of memory."""
@@ -46,10 +55,11 @@ _PREPARE_JOBS = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedHeaders:
     """A finished preparation: `folder` holds the libraries and the headers that stand in for CUDA's, `headers` torch's
-    precompiled; the rest is for compiling and linking."""
+    precompiled, and what stands in for those; the rest is for compiling and linking."""
 
     folder: Path
     headers: Path
+    torch_include: Path
     compiler: str
     common_flags: tuple[str, ...]
     include_flags: tuple[str, ...]
@@ -63,6 +73,11 @@ class PreparedHeaders:
     def bridge(self) -> Path:
         return self.folder / _BRIDGE
 
+    @property
+    def lean(self) -> Path:
+        """What all lean units find first on their include path."""
+        return self.headers / _LEAN
+
 
 def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) -> str:
     digest = hashlib.sha256()
@@ -73,7 +88,7 @@ def _digest(folders: Sequence[str], files: Sequence[str], parts: Sequence[str]) 
         if p.is_file() and p.suffix not in (".pyc", ".md")
     ]
     for path in [*paths, *(_HERE / name for name in files)]:
-        digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(os.path.relpath(path, _HERE).encode() + b"\0" + path.read_bytes() + b"\0")
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:20]
@@ -94,7 +109,7 @@ def _machine() -> tuple[str, ...]:
 
 @cache
 def _headers_key() -> str:
-    return _digest(("lean",), (_PRELUDE,), _machine())
+    return _digest((_LEAN, "include"), ("../lean.py",), _machine())
 
 
 @cache
@@ -150,20 +165,12 @@ def _prepared(root: Path) -> PreparedHeaders:
     torch = ask_torch()
     folder, headers = root / f"{_LIBRARIES}-{_libraries_key()}", root / f"{_HEADERS}-{_headers_key()}"
     include = (f"-I{folder / 'include'}", *(f"-isystem{p}" for p in torch.include), f"-isystem{torch.python_include}")
-    link = (
-        f"-L{folder}",
-        f"-l:{_BRIDGE}",
-        f"-l:{_RUNTIME}",
-        f"-Wl,-rpath,{folder}",
-        f"-L{torch.lib}",
-        "-ltorch_python",
-        "-ltorch_cpu",
-        "-ltorch",
-        "-lc10",
-    )
+    libraries = stublibs.flags(folder / _STUBS, _TORCH) or [f"-L{torch.lib}", *(f"-l{name}" for name in _TORCH)]
+    link = (f"-L{folder}", f"-l:{_BRIDGE}", f"-l:{_RUNTIME}", f"-Wl,-rpath,{folder}", *libraries)
     return PreparedHeaders(
         folder=folder,
         headers=headers,
+        torch_include=Path(torch.include[0]),
         compiler=compiler()[0],
         common_flags=_common_flags(),
         include_flags=include,
@@ -185,23 +192,34 @@ def variant_flags(*, checked: bool) -> tuple[str, ...]:
     return ("-O2", "-ffp-contract=fast")
 
 
-def header_name(*, checked: bool, full: bool) -> str:
-    return f"{'full' if full else 'lean'}-{'checked' if checked else 'unchecked'}"
+class Precompiled(StrEnum):
+    """What is precompiled, for each of the two modes."""
+
+    LEAN = "lean"
+    """What lean units share of torch, and CUDA's headers as torch's own switches leave them."""
+    SWITCHED = "switched"
+    """The same without CUDA's headers, for units whose switches are others."""
+    FULL = "full"
+    """All of torch."""
+
+
+def header_name(kind: Precompiled, *, checked: bool) -> str:
+    return f"{kind}-{'checked' if checked else 'unchecked'}"
 
 
 def prepare_headers(cache_dir: Path | None = None, *, full: bool = True) -> PreparedHeaders:
     """The preparation for this machine, made now if it isn't there: minutes the first time, nothing later. Safe for
     concurrent callers.
 
-    `full` also precompiles torch's complete headers, for sources that the lean ones don't suffice for. Raises
-    BuildError.
+    `full` also precompiles torch's complete headers, for sources that the lean ones don't suffice for, and what units
+    with switches of their own share. Raises BuildError.
     """
     root = (cache_dir or default_cache()).resolve()
     prepared = _prepared(root)
     for _ in range(_TRIES):
         # Between looking and holding another process may have cleared up, so it is looked for again.
         if _complete(prepared, full=full) and _hold(prepared) and _complete(prepared, full=full):
-            return prepared
+            return _prepared(root)  # with stubs, where there are any by now
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / "lock"):
             if not _complete(prepared, full=full):
@@ -215,11 +233,11 @@ def _hold(prepared: PreparedHeaders) -> bool:
     return all([hold(prepared.folder), hold(prepared.headers)])
 
 
-def _precompiled(prepared: PreparedHeaders, *, full: bool) -> list[tuple[Path, bool, bool]]:
-    """The precompiled headers wanted: place, checked, full."""
+def _precompiled(prepared: PreparedHeaders, *, full: bool) -> list[tuple[Path, bool, Precompiled]]:
+    """The precompiled headers wanted: place, checked, kind. What takes longest comes first."""
     return [
-        (prepared.headers / header_name(checked=checked, full=each), checked, each)
-        for each in ((False, True) if full else (False,))
+        (prepared.headers / header_name(kind, checked=checked), checked, kind)
+        for kind in ((Precompiled.FULL, Precompiled.LEAN, Precompiled.SWITCHED) if full else (Precompiled.LEAN,))
         for checked in (True, False)
     ]
 
@@ -245,13 +263,12 @@ def _run(crew: Crew, command: Sequence[str]) -> None:
         )
 
 
-def _precompile_lean(crew: Crew, command: Sequence[str], lean: Path) -> None:
-    """Run it; where this torch's headers don't go with the stand-ins for ATen's, again without these: slower builds."""
+def _precompile_lean(crew: Crew, command: Sequence[str], boxed_lists: Path) -> None:
+    """Run it; where this torch's headers don't go with the stand-in for its lists, again without it: slower builds."""
     try:
         _run(crew, command)
     except BuildError:
-        shutil.rmtree(lean / "ATen", ignore_errors=True)
-        (lean / "torch" / "types.h").unlink(missing_ok=True)
+        boxed_lists.unlink(missing_ok=True)
         _run(crew, command)
 
 
@@ -262,32 +279,40 @@ def _make(prepared: PreparedHeaders, *, full: bool) -> None:
 
 def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
     _copy(_HERE / "include", prepared.folder / "include")
-    _copy(_HERE / "lean", prepared.headers / "lean")
-    prelude = prepared.folder / _PRELUDE
+    stand_ins = lean.LeanHeaders(prepared.torch_include)
+    _stand_in(stand_ins, prepared.lean)
+    prelude = (prepared.folder / _PRELUDE).read_text()
     objects = prepared.folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     jobs: list[Callable[[], None]] = []
     made: list[tuple[Path, Path]] = []
-    for place, checked, is_full in _precompiled(prepared, full=full):
+    begins = {
+        Precompiled.LEAN: stand_ins.precompiled("core"),
+        Precompiled.SWITCHED: stand_ins.precompiled("core"),
+        Precompiled.FULL: "#define HOSTCUDA_FULL 1\n",
+    }
+    ends = {Precompiled.LEAN: defines(macros(TORCH_SWITCHES)) + '#include "hostcuda/headers.h"\n'}
+    for place, checked, kind in _precompiled(prepared, full=full):
         if (place / "prelude.h.gch").exists():
             continue
         place.mkdir(exist_ok=True)
         header = place / "prelude.h"
-        header.write_text(("#define HOSTCUDA_FULL 1\n" if is_full else "") + prelude.read_text())
-        lean = prepared.headers / "lean"
+        header.write_text(begins[kind] + prelude + ends.get(kind, ""))
         command = [
             prepared.compiler,
             *prepared.common_flags,
             *variant_flags(checked=checked),
-            *([] if is_full else [f"-I{lean}"]),
-            *prepared.include_flags[1:],
+            *([] if kind is Precompiled.FULL else [lean.DEFINE, f"-I{prepared.lean}"]),
+            *prepared.include_flags[0 if kind in ends else 1 :],
             "-x",
             "c++-header",
             "-o",
             str(place / "prelude.h.new"),
             str(header),
         ]
-        jobs.append(partial(_run, crew, command) if is_full else partial(_precompile_lean, crew, command, lean))
+        lists = prepared.lean / "ATen" / "core" / "List.h"
+        full_ = kind is Precompiled.FULL
+        jobs.append(partial(_run, crew, command) if full_ else partial(_precompile_lean, crew, command, lists))
         made.append((place / "prelude.h.new", place / "prelude.h.gch"))
     sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
     if not prepared.bridge.exists():
@@ -315,7 +340,24 @@ def _copy(source: Path, target: Path) -> None:
     fresh.rename(target)
 
 
+def _stand_in(stand_ins: lean.LeanHeaders, target: Path) -> None:
+    """Lean units' headers, and on top of them what stands in for torch's on the host device alone."""
+    if target.exists():
+        return
+    fresh = target.with_name(target.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for name, text in stand_ins.shared().items():
+        path = fresh / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    shutil.copytree(_HERE / _LEAN, fresh, dirs_exist_ok=True)
+    fresh.rename(target)
+
+
 def _link_libraries(crew: Crew, prepared: PreparedHeaders, objects: Path) -> None:
+    stubs = prepared.folder / _STUBS
+    if not stubs.exists() and stublibs.make(crew.run, prepared.compiler, Path(ask_torch().lib), stubs, _TORCH):
+        open_to_others(stubs)
     runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
     link = [prepared.compiler, "-shared"]
     _run(crew, [*link, f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])

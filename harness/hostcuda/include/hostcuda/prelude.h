@@ -1,30 +1,58 @@
-// What the build precompiles: torch and the standard library, before CUDA's words are defined. CUDA's own headers (unit.h) are read anew by
-// every unit, because the author's switches decide what they declare.
+// What the build precompiles, before CUDA's words are defined: torch, all of it or (before this text) what lean units share of it, and the
+// standard library. CUDA's own headers (unit.h) are read anew by every unit, because the author's switches decide what they declare.
 #pragma once
 #include <Python.h>
+#include <ATen/Dispatch.h>
+#ifdef HOSTCUDA_FULL
 #include <torch/types.h>
 #include <ATen/ATen.h>
-#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#ifdef HOSTCUDA_FULL
 #include <torch/extension.h>
 #endif
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <bitset>
+#include <cassert>
 #include <cfloat>
+#include <chrono>
 #include <climits>
 #include <cmath>
+#include <complex>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
 #include <functional>
+#include <iomanip>
 #include <iostream>
+#include <iterator>
 #include <limits>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
+#include <queue>
+#include <random>
+#include <set>
+#include <sstream>
+#include <stack>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <tuple>
 #include <type_traits>
+#include <typeindex>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <valarray>
+#include <variant>
 #include <vector>

@@ -16,7 +16,7 @@ import functools
 import re
 from pathlib import Path
 
-FORMAT = 2
+FORMAT = 3
 """Version of the stand-ins; part of the cache's fingerprint."""
 
 SHADOWED = (
@@ -43,6 +43,7 @@ CORE = (
     "ATen/TensorGeometry.h",
     "c10/core/InferenceMode.h",
     "c10/util/Deprecated.h",
+    "c10/util/Logging.h",
     "c10/util/irange.h",
     "torch/version.h",
 )
@@ -134,6 +135,7 @@ _NAMESPACE_TORCH = re.compile(r"^namespace torch \{.*^\} // namespace torch$", r
 _FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
 
 _OPERATOR_NEEDS = (
+    ("ITensorListRef", "ATen/core/IListRef.h"),
     ("Generator", "ATen/core/Generator.h"),
     ("Reduction::", "ATen/core/Reduction.h"),
     ("Storage", "c10/core/Storage.h"),
