@@ -117,7 +117,7 @@ _ON_MENTION: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\bmaybe_wrap_dims?\b", ("ATen/WrapDimUtils.h",)),
     (r"\bDimVector\b", ("ATen/DimVector.h",)),
     (r"\btorch::cuda::", ("torch/cuda.h",)),
-    (r"\btorch::tensor\b|[^:.\w]tensor\s*\(\s*[{\d]", ("torch/csrc/api/include/torch/detail/TensorDataContainer.h",)),
+    (r"\bTensorDataContainer\b", ("torch/csrc/api/include/torch/detail/TensorDataContainer.h",)),
     (r"\bfrom_blob\b", ("ATen/TracerMode.h",)),
     (r"\bnative_functions?\b|\bNativeFunctions\b", ("ATen/NativeFunctions.h",)),
 )
@@ -130,6 +130,11 @@ _MENTIONS_PYTHON = re.compile(r"\bpybind11|\bPYBIND11|\bpy::|\bPyObject\b|\bTHP|
 _CALLED = re.compile(r"\b(?:at|torch)::(\w+)|\b([A-Za-z_]\w*+)\s*+[<(]")
 """What may be called. It does not look for the end of a template's arguments (`i < n` names `i`, which costs a header
 at most) and gives back no space: in the process that serves all solutions, a text is read once, whatever is in it."""
+_COMMENT_OR_LITERAL = re.compile(
+    r"""//[^\n]*+|/\*(?:.*?\*/|.*+)|("(?:\\.|[^"\\\n])*+"?|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*+'?)""", re.DOTALL
+)
+"""In time that grows with the text alone: a literal that does not end is one up to the end of its line. Behind a digit
+an apostrophe parts a number."""
 _NAMESPACE_AT = re.compile(r"^namespace at \{.*^\}", re.MULTILINE | re.DOTALL)
 _NAMESPACE_TORCH = re.compile(r"^namespace torch \{.*^\} // namespace torch$", re.MULTILINE | re.DOTALL)
 _FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
@@ -169,8 +174,9 @@ class LeanHeaders:
         """The header `UNIT` for a source with this text (its own headers included).
 
         None where only the full headers will do. `python` asks for the conversions to Python whether the text
-        mentions them or not.
+        mentions them or not. A comment mentions nothing.
         """
+        text = _COMMENT_OR_LITERAL.sub(lambda found: found[1] or " ", text)
         aliases = self._aliases()
         if aliases is None or _NEEDS_FULL.search(text):
             return None
@@ -184,7 +190,8 @@ class LeanHeaders:
         for pattern, headers in _ON_MENTION:
             if re.search(pattern, scanned):
                 includes += headers
-        includes += (f"ATen/ops/{name}.h" for name in sorted(names & self._operators()))
+        operators = {name.removesuffix("_symint") for name in names} & self._operators()
+        includes += (f"ATen/ops/{name}.h" for name in sorted(operators))
         includes.append("ATen/TensorOperators.h")
         parts = [
             "#pragma once",

@@ -6,6 +6,7 @@ One unit is really compiled and run; what nvcc makes of a stand-in is tried to t
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 import subprocess
 import sys
@@ -19,9 +20,9 @@ from harness.build import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpe
 from harness.build import headers as headers_module
 from harness.build.diagnostics import kernel_resources
 from harness.build.headers import SharedHeaders, variant_for
-from harness.build.torchinfo import find_torch
+from harness.build.torchinfo import find_torch, python_include
 from harness.environment import MachineError, find_gxx, find_nvcc
-from harness.lean import SHADOWED, LeanHeaders
+from harness.lean import DEFINE, SHADOWED, UNIT, LeanHeaders
 
 TORCH = find_torch()
 
@@ -68,6 +69,65 @@ def test_factories_come_with_all_overloads(lean: LeanHeaders) -> None:
     original = TORCH.include / "torch" / "csrc" / "autograd" / "generated" / "variable_factories.h"
     assert text.count("inline at::Tensor empty(") == original.read_text().count("inline at::Tensor empty(") > 0
     assert "inline at::Tensor zeros(" not in text
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "// the input tensor (float), of torch::zeros(n)\n",
+        "/* torch::nn::Linear (a)\n AT_DISPATCH_ALL */",
+        'const char* s = "/*"; // torch::nn',
+        "int n = 1'000; // torch::nn, empty(n)\n",
+        "/* torch::autograd",
+    ],
+)
+def test_what_a_comment_mentions_is_not_there(lean: LeanHeaders, comment: str) -> None:
+    """`tensor (` is the name of a factory."""
+    found = unit(lean, f"{comment}")
+    assert "ATen/ops/" not in found
+    assert "inline at::Tensor" not in found
+    assert "ATen/Dispatch.h" not in found
+
+
+def test_what_stands_behind_comments_and_literals_is_mentioned(lean: LeanHeaders) -> None:
+    text = "/* one */ int n = 1'000; auto a = '\"'; auto y = torch::softmax(x, -1); char c = '\\'';"
+    text += ' auto z = at::sum("//"), at::exp(y);'
+    for name in ("softmax", "sum", "exp"):
+        assert f"#include <ATen/ops/{name}.h>" in unit(lean, text)
+
+
+@pytest.mark.parametrize("piece", ["/*", '"', "'\\", "/", "//", "/* *", '"\\', "'"])
+def test_a_text_of_any_kind_is_read_in_time(lean: LeanHeaders, piece: str) -> None:
+    begin = time.perf_counter()
+    unit(lean, piece * 100_000)
+    assert time.perf_counter() - begin < 20  # quadratic: minutes
+
+
+@pytest.mark.skipif(find_gxx() is None, reason="needs g++")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "auto f(at::Tensor x) { return torch::tensor({1.0, 2.0}); }",
+        "auto f(at::Tensor x) { auto n = 2; return torch::tensor(n); }",
+        "void tensor (float x); void f() { tensor(1.0f); }",
+        "using namespace torch; auto f(at::Tensor x) { return tensor ({x.size(0)}); }",
+        "auto f(c10::SymIntArrayRef n) { return torch::full_symint(n, 1); }",
+        "auto f(at::Tensor x) { return torch::cat({x, x}); }",
+        "auto f(std::vector<int64_t> n) { TORCH_CHECK(n.size() == 2, n); return torch::randn(n); }",
+    ],
+)
+def test_what_is_mentioned_compiles(lean: LeanHeaders, tmp_path: Path, source: str) -> None:
+    for name, text in {**lean.shared(), UNIT: unit(lean, source)}.items():
+        path = tmp_path / "lean" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "use.cpp").write_text(f"#include <torch/extension.h>\n{source}\n")
+    folders = [tmp_path / "lean", *TORCH.include_folders(), python_include()]
+    command = ["g++", "-fsyntax-only", f"-std={TORCH.cxx_standard}", DEFINE, str(tmp_path / "use.cpp")]
+    command += [item for folder in folders for item in ("-isystem", str(folder))]
+    command += [word for flag in TORCH.defines() for word in shlex.split(flag)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("source", ["torch::nn::Linear l(1, 2);", "torch::autograd::Function<F>", "at::native::f()"])
@@ -139,7 +199,7 @@ def test_a_precompiled_header_is_made_once_and_taken(tmp_path: Path, monkeypatch
     shared = SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint")
     assert "-include" not in shared.flags("unit", kind="core", precompiled_for=("-O3",))
     assert shared.bindings is None
-    assert shared.warm_up()["precompiled"] == ["bindings", "core plain", "python plain", "core optimised"]
+    assert shared.warm_up()["precompiled"] == ["bindings", "stubs", "core plain", "python plain", "core optimised"]
     assert shared.bindings is not None
     assert shared.warm_up()["precompiled"] == []
     flags = shared.flags("unit", kind="core", precompiled_for=("-O3",))

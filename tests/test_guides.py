@@ -386,7 +386,11 @@ def _arguments(line: str, place: Path) -> list[str]:
 @pytest.mark.xdist_group("guides")
 @pytest.mark.parametrize(
     "shown",
-    [pytest.param(shown, marks=pytest.mark.gpu) if held.gpu else shown for shown, held in RUNS.items()],
+    # At full size one of them takes most of a GPU of 80 GB.
+    [
+        pytest.param(shown, marks=[pytest.mark.gpu, pytest.mark.exclusive_gpu]) if held.gpu else shown
+        for shown, held in RUNS.items()
+    ],
 )
 def test_a_command_does_what_the_page_says(
     shown: str, place: Path, done_already: set[str], request: pytest.FixtureRequest

@@ -120,9 +120,9 @@ class SharedHeaders:
                         ended.result()
                         done.append(name)
                     except MachineError as error:
-                        if name != "bindings":
+                        if name not in ("bindings", "stubs"):
                             raise
-                        lacking.append(str(error))  # a torch of another make; pybind11's own serve then
+                        lacking.append(str(error))  # a torch of another make; pybind11's or torch's own serve then
         told = {"lacking": lacking} if lacking else {}
         return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
 
@@ -160,8 +160,9 @@ class SharedHeaders:
     def _make_stubs(self, crew: Crew) -> None:
         names = self._torch.libraries(cuda=self._torch.has_cuda_libraries)
         run = partial(crew.run, timeout_s=_TIMEOUT_S)
-        if stublibs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
-            open_to_others(self._stubs)
+        if not stublibs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
+            raise MachineError("no stubs can be made of torch's libraries; modules are linked with these themselves")
+        open_to_others(self._stubs)
 
     @property
     def _library(self) -> Path:

@@ -36,7 +36,9 @@ _NEEDS_FULL = re.compile(
     r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*(?:false|0)?\s*\))"
 )
 _LEAN_IS_TO_BLAME = re.compile(
-    r"/torch/include/[^\n]*error:|error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind)|bind\.h"
+    r"/torch/include/[^\n]*error:|/"
+    + re.escape(UNIT)
+    + r":[^\n]*error:|error:.*(torch|pybind|\bpy\b|\bat::|c10|Converter|hostcuda::bind)|bind\.h"
     r"|error: (?:no matching function|no match for|call of overloaded).*\n[^\n|]*\|[^\n]*\b(?:torch|at|c10)::"
     r"|error: (?:redefinition of|conflicting declaration|default argument given)"
     r"|error: .\w+. is not a member of .std.|error: .std::\w+. has not been declared|incomplete type .[^\n]*\bstd::",
