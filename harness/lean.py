@@ -160,6 +160,11 @@ inline at::Tensor make_variable(at::Tensor data, bool requires_grad) {
 """
 
 
+def without_comments(text: str) -> str:
+    """A C++ text with a space for each comment."""
+    return _COMMENT_OR_LITERAL.sub(lambda found: found[1] or " ", text)
+
+
 class LeanHeaders:
     """Stand-ins for one torch, whose headers are in `include`.
 
@@ -176,7 +181,7 @@ class LeanHeaders:
         None where only the full headers will do. `python` asks for the conversions to Python whether the text
         mentions them or not. A comment mentions nothing.
         """
-        text = _COMMENT_OR_LITERAL.sub(lambda found: found[1] or " ", text)
+        text = without_comments(text)
         aliases = self._aliases()
         if aliases is None or _NEEDS_FULL.search(text):
             return None

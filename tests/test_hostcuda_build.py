@@ -250,6 +250,28 @@ def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path
     assert (tmp_path / "main_unit.cpp").exists()
 
 
+def test_what_a_comment_says_needs_no_full_headers(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    source = (
+        "// As torch::nn::ReLU, without PYBIND11_MODULE: an input tensor (float), an output tensor (float)\n" + KERNEL
+    )
+    spec = Spec(name="m", cuda_sources=(source + "void f(torch::Tensor x) {}\n",), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert code == 0, log
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+
+
+@pytest.mark.parametrize("switch", ["-U__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_BFLOAT16_OPERATORS__"])
+def test_switches_of_the_authors_own_decide_what_is_declared(
+    headers: build.PreparedHeaders, tmp_path: Path, switch: str
+) -> None:
+    source = (
+        "#include <cuda_fp16.h>\n__global__ void k(__half* x) { x[0] = x[1] * x[2]; }\nvoid f(torch::Tensor x) {}\n"
+    )
+    spec = Spec(name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=(switch,))
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert (code == 0) == switch.startswith("-U"), log
+
+
 def test_what_only_the_extensions_own_headers_call_is_there(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     own = "inline torch::Tensor halves(torch::Tensor x) { return at::logaddexp(x, torch::flip(x, {0})); }\n"
     (tmp_path / "halves.h").write_text(own)

@@ -29,7 +29,7 @@ from harness.hostcuda.bindings import Definition, module_definition
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
 from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
-from harness.lean import DEFINE, UNIT, LeanHeaders
+from harness.lean import DEFINE, UNIT, LeanHeaders, without_comments
 
 _NEEDS_FULL = re.compile(
     r"\bpy::|\bpybind11\b|PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME|torch::nn\b|torch::jit\b|torch::autograd\b"
@@ -130,7 +130,7 @@ def _build(
 
 def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
     """What a lean unit of these texts, and of the extension's own headers, has of torch. None where that may not do."""
-    if any(_NEEDS_FULL.search(text) for text in texts):
+    if any(_NEEDS_FULL.search(without_comments(text)) for text in texts):
         return None
     include = Path(job["headers"]["torch_include"])
     return LeanHeaders(include).unit("\n".join([*texts, *job["own_headers"]]))
