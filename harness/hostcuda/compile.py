@@ -97,7 +97,7 @@ def _build(
         (folder / _OWN).mkdir(exist_ok=True)
         (folder / _OWN / UNIT).write_text(header)
         unit.write_text(
-            f'#include "{UNIT}"\n'
+            f"#include <{UNIT}>\n"
             + opening
             + cpp[0]
             + '#line 1 "main.cpp"\n'
