@@ -1,8 +1,9 @@
 """Lean stand-ins for torch's umbrella headers: what one source needs of them, and nothing else.
 
-Trusted side; reads torch's headers, writes text. `torch/extension.h` takes nvcc 62 s to read and a stand-in 7 s
-(torch 2.13, CUDA 13.0, one tiled matrix product, two cores), because the umbrella declares every operator and all of
-`torch::nn`, and because each operator's own header drags in `ATen/Context.h` and its kin.
+Both sides use it: trusted toolchains, and `hostcuda.compile` in its sandbox. Reads torch's headers, writes text.
+`torch/extension.h` takes nvcc 62 s to read and a stand-in 7 s (torch 2.13, CUDA 13.0, one tiled matrix product, two
+cores), because the umbrella declares every operator and all of `torch::nn`, and because each operator's own header
+drags in `ATen/Context.h` and its kin.
 
 A stand-in holds torch's core (`Tensor` and all its methods), and of everything that hangs on names only what the
 source mentions: an operator (`torch::zeros`, `at::sum`) comes with all its overloads, copied from torch's own

@@ -1,6 +1,6 @@
 """Stub libraries: torch's by name, with nothing in them, from which a linker takes down what a module needs.
 
-Edge; imports nothing of the harness. A linker that is given torch's own reads the names of all that they define: 0.27 s
+Edge; imports `disk`. A linker that is given torch's own reads the names of all that they define: 0.27 s
 for a module of one kernel, and 0.06 s with stubs (torch 2.13, GNU ld 2.40, two cores). What a shared module lacks is
 looked for when it is loaded, in either case: torch's libraries are in the process by then, and are known by the names
 that the stubs have.
@@ -14,6 +14,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from harness.disk import open_to_others
 
 Run = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
 
@@ -34,8 +36,9 @@ def make(run: Run, compiler: str, originals: Path, folder: Path, names: Sequence
             made = ["-o", str(draft / f"lib{name}.so"), "-x", "c", os.devnull]
             if run([compiler, "-shared", "-nostdlib", f"-Wl,-soname,{found[1]}", *made]).returncode != 0:
                 return False
+        open_to_others(draft)  # before anybody can find them
         draft.rename(folder)
-    except OSError:  # no such tool, or somebody else's are there by now
+    except (OSError, subprocess.SubprocessError):  # no such tool, or somebody else's are there by now
         return folder.is_dir()
     finally:
         shutil.rmtree(draft, ignore_errors=True)

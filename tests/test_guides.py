@@ -386,7 +386,7 @@ def _arguments(line: str, place: Path) -> list[str]:
 @pytest.mark.xdist_group("guides")
 @pytest.mark.parametrize(
     "shown",
-    # At full size one of them takes most of a GPU of 80 GB.
+    # At full size: two of them failed beside other tests on GPUs of 80 GB.
     [
         pytest.param(shown, marks=[pytest.mark.gpu, pytest.mark.exclusive_gpu]) if held.gpu else shown
         for shown, held in RUNS.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_a_module_needs_the_same_libraries_by_the_names_that_they_have(originals
     look = "import ctypes, sys; [ctypes.CDLL(each, ctypes.RTLD_GLOBAL) for each in sys.argv[1:-1]]; "
     look += "print(ctypes.CDLL(sys.argv[-1]).both())"
     held = [str(originals / "libone.so"), str(originals / "libtwo.so")]
-    done = run(["python3", "-c", look, *held, str(tmp_path / "libquick.so")])
+    done = run([sys.executable, "-c", look, *held, str(tmp_path / "libquick.so")])
     assert done.stdout == "12\n", done.stderr
 
 

@@ -162,7 +162,6 @@ class SharedHeaders:
         run = partial(crew.run, timeout_s=_TIMEOUT_S)
         if not stublibs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
             raise MachineError("no stubs can be made of torch's libraries; modules are linked with these themselves")
-        open_to_others(self._stubs)
 
     @property
     def _library(self) -> Path:

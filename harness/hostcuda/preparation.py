@@ -286,24 +286,25 @@ def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
     objects.mkdir(parents=True, exist_ok=True)
     jobs: list[Callable[[], None]] = []
     made: list[tuple[Path, Path]] = []
-    begins = {
-        Precompiled.LEAN: stand_ins.precompiled("core"),
-        Precompiled.SWITCHED: stand_ins.precompiled("core"),
-        Precompiled.FULL: "#define HOSTCUDA_FULL 1\n",
+    texts = {
+        Precompiled.FULL: "#define HOSTCUDA_FULL 1\n" + prelude,
+        Precompiled.SWITCHED: stand_ins.precompiled("core") + prelude,
     }
-    ends = {Precompiled.LEAN: defines(macros(TORCH_SWITCHES)) + '#include "hostcuda/headers.h"\n'}
+    of_cuda = defines(macros(TORCH_SWITCHES)) + '#include "hostcuda/headers.h"\n'
+    texts[Precompiled.LEAN] = texts[Precompiled.SWITCHED] + of_cuda
     for place, checked, kind in _precompiled(prepared, full=full):
         if (place / "prelude.h.gch").exists():
             continue
         place.mkdir(exist_ok=True)
         header = place / "prelude.h"
-        header.write_text(begins[kind] + prelude + ends.get(kind, ""))
+        header.write_text(texts[kind])
+        is_lean = kind is not Precompiled.FULL
         command = [
             prepared.compiler,
             *prepared.common_flags,
             *variant_flags(checked=checked),
-            *([] if kind is Precompiled.FULL else [lean.DEFINE, f"-I{prepared.lean}"]),
-            *prepared.include_flags[0 if kind in ends else 1 :],
+            *([lean.DEFINE, f"-I{prepared.lean}"] if is_lean else []),
+            *prepared.include_flags[0 if kind is Precompiled.LEAN else 1 :],  # the first has CUDA's
             "-x",
             "c++-header",
             "-o",
@@ -311,8 +312,7 @@ def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
             str(header),
         ]
         lists = prepared.lean / "ATen" / "core" / "List.h"
-        full_ = kind is Precompiled.FULL
-        jobs.append(partial(_run, crew, command) if full_ else partial(_precompile_lean, crew, command, lists))
+        jobs.append(partial(_precompile_lean, crew, command, lists) if is_lean else partial(_run, crew, command))
         made.append((place / "prelude.h.new", place / "prelude.h.gch"))
     sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
     if not prepared.bridge.exists():
@@ -355,9 +355,7 @@ def _stand_in(stand_ins: lean.LeanHeaders, target: Path) -> None:
 
 
 def _link_libraries(crew: Crew, prepared: PreparedHeaders, objects: Path) -> None:
-    stubs = prepared.folder / _STUBS
-    if not stubs.exists() and stublibs.make(crew.run, prepared.compiler, Path(ask_torch().lib), stubs, _TORCH):
-        open_to_others(stubs)
+    stublibs.make(crew.run, prepared.compiler, Path(ask_torch().lib), prepared.folder / _STUBS, _TORCH)
     runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
     link = [prepared.compiler, "-shared"]
     _run(crew, [*link, f"-Wl,-soname,{_RUNTIME}", "-o", str(prepared.runtime), *runtime, "-lpthread", "-ldl"])
