@@ -27,6 +27,7 @@ def profiled(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     return found
 
 
+@pytest.mark.exclusive_gpu  # its times and the GPU's peaks, measured while others work, do not fit one another
 def test_both_sides_side_by_side(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = profiled(capsys, monkeypatch)
     own, reference = found["solution"]["census"], found["reference"]["census"]
