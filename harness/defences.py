@@ -17,30 +17,18 @@ class Ledger:
     def __init__(self) -> None:
         self._spent_s: dict[str, float] = {}
         self._depth = 0
-        self._left_out_s = 0.0
 
     @contextmanager
     def spend(self, name: str) -> Iterator[None]:
         """Count the block's seconds towards `name`, unless another block around it counts already."""
         self._depth += 1
-        begin, left_out_s = time.perf_counter(), self._left_out_s
+        begin = time.perf_counter()
         try:
             yield
         finally:
             self._depth -= 1
             if not self._depth:
-                self.add(name, time.perf_counter() - begin - (self._left_out_s - left_out_s))
-
-    @contextmanager
-    def left_out(self) -> Iterator[None]:
-        """Leave the block's seconds out of what the blocks around it count; those within it count for themselves."""
-        depth, self._depth = self._depth, 0
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._depth = depth
-            self._left_out_s += time.perf_counter() - begin
+                self.add(name, time.perf_counter() - begin)
 
     def add(self, name: str, seconds: float) -> None:
         self._spent_s[name] = self._spent_s.get(name, 0.0) + seconds

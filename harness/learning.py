@@ -1,16 +1,13 @@
 """What is learnt of a problem before any solution to it is started: the reference on its own, and what bursts cost.
 
 Trusted side; used by the referee, once a problem. What bursts cost beside their calls is measured on a contestant like
-any other whose code is the harness's own (`idle`), so that its claims can be believed. It stands still before each, as
-a solution's does while its answers are verified, and meanwhile the reference is measured: that takes no time of its own
-then, and the GPU is as busy between two bursts as it is between a solution's.
+any other whose code is the harness's own (`idle`), so that its claims can be believed.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness import empty, idle
@@ -23,7 +20,7 @@ from harness.measure import LONG_SETS
 from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
 from harness.nonstop import Nonstop, Refusal
-from harness.quiet import Known, Quiet, measure_quiet
+from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby
 from harness.tasks import Task
@@ -57,10 +54,9 @@ def learn(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
     What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
     """
     _left_alone(bench, PATIENCE_S)
-    quiet = _Meanwhile(bench, measure_quiet(bench, sets=_sets(terms, bench)))
-    quiet.go_on(0.0)  # the inputs are there then
+    quiet = measure_quiet(bench, sets=_sets(terms, bench))
     with bench.ledger.spend("calibration"):
-        return _with_bursts(quiet, None, terms, bench, task, standby)
+        return _with_bursts(Known(quiet=quiet), terms, bench, task, standby)
 
 
 def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
@@ -68,7 +64,7 @@ def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, standby: S
     for index in range(max(_sets(terms, bench), known.quiet.nonstop_sets)):
         bench.draw(index)
     bench.hold_back(range(_sets(terms, bench)))
-    return _with_bursts(_Meanwhile(bench, _all_done(known.quiet)), known, terms, bench, task, standby)
+    return _with_bursts(known, terms, bench, task, standby)
 
 
 def _sets(terms: Terms, bench: Bench) -> int:
@@ -82,43 +78,8 @@ def _left_alone(bench: Bench, patience_s: float) -> bool:
     return wait_until_alone(bench.device.torch_device.index or 0, patience_s).alone
 
 
-class _Meanwhile:
-    """The reference's measurement, a step at a time while the trusted contestant stands still; it is no defence."""
-
-    def __init__(self, bench: Bench, steps: Generator[None, None, Quiet]) -> None:
-        self._bench = bench
-        self._steps = steps
-        self._found: Quiet | None = None
-
-    def go_on(self, seconds: float) -> None:
-        """Take a step, and more until so much time has gone by or none is left."""
-        begin = time.perf_counter()
-        with self._bench.ledger.left_out():
-            while self._found is None:
-                try:
-                    next(self._steps)
-                except StopIteration as over:
-                    self._found = over.value
-                if time.perf_counter() - begin >= seconds:
-                    break
-
-    def result(self) -> Quiet:
-        """What was found, all steps taken."""
-        self.go_on(math.inf)
-        assert self._found is not None
-        return self._found
-
-
-def _all_done(found: Quiet) -> Generator[None, None, Quiet]:
-    """A measurement of which no step is left."""
-    yield from ()
-    return found
-
-
-def _with_bursts(
-    quiet: _Meanwhile, known: Known | None, terms: Terms, bench: Bench, task: Task, standby: Standby
-) -> Known:
-    """What was known, if anything, and what bursts take now; where that can't be measured, the former is in doubt."""
+def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
+    """`known` and what bursts take now; where that can't be measured, what was known is in doubt."""
     own = replace(
         task,
         source=idle.source(bench.traits, bench.oracle.initial_state),
@@ -127,31 +88,26 @@ def _with_bursts(
         parts=(),
         readable=(),
     )
-    sets = _sets(terms, bench)
     while True:
         kept = standby.waits
         try:
             with standby.lent(own) as guest:
                 session = _Trusted(terms, bench, guest, own, {}, {}, time.perf_counter())
-                session.load()
+                session.load(known.quiet.empty_calls)
                 for _ in range(TRIES):
                     alone = _left_alone(bench, PATIENCE_S)
-                    pauses = session.with_pauses(sets, quiet)
-                    sparing = session.with_few_calls(quiet) if sets > FEW_SETS else None
-                    session.stand(quiet, math.inf)
-                    known = known or Known(quiet=quiet.result())
-                    session.compare(known.quiet.empty_calls)
+                    pauses = session.with_pauses(_sets(terms, bench))
+                    sparing = session.with_few_calls() if _sets(terms, bench) > FEW_SETS else None
                     nonstop = session.without(known.quiet.nonstop_sets) if known.quiet.nonstop_sets else {}
                     alone = alone and _left_alone(bench, 0.0)
                     known = _lower(known, pauses, sparing, nonstop, alone=alone)
                     if known.calm:
                         break
-                assert known is not None
                 process_bytes = standby.give_back(guest, bench.device, session.peak_bytes)
                 return replace(known, process_bytes=process_bytes or known.process_bytes)
         except GuestFailed:
             if not kept:
-                return replace(known or Known(quiet=quiet.result()), calm=False)
+                return replace(known, calm=False)
 
 
 def _lower(
@@ -175,47 +131,34 @@ def _lower(
 class _Trusted(Session):
     """A session with the harness's own solution, which is loaded, timed and not judged."""
 
-    def load(self) -> None:
-        """Bring it in; the first one's empty calls are made, and count for the contestants after it."""
-        on_gpu = self._config.device is DeviceKind.CUDA
-        self._load(empty=on_gpu and not empty.of(self._bench.device).knows(one_queue=self._guest.has_one_queue))
-
-    def compare(self, lanes: Mapping[int, EmptyTimed]) -> None:
-        """Hold its empty calls against the referee's by these lanes, where both were made; once."""
-        if lanes:
-            self._compare(lanes)
-            self._empty = None
-
-    def stand(self, meanwhile: _Meanwhile, seconds: float) -> None:
-        """Stand still for what is done `meanwhile`, which takes nothing of its time."""
-        begin = time.perf_counter()
-        meanwhile.go_on(seconds)
-        self._deadline += time.perf_counter() - begin
+    def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
+        """Bring it in; the first one's empty calls count for the contestants after it."""
+        known = empty.of(self._bench.device).knows(one_queue=self._guest.has_one_queue)
+        self._load(empty=bool(lanes) and not known)
+        self._compare(lanes)
 
     @property
     def peak_bytes(self) -> int | None:
         """The most that its calls have allocated."""
         return self._peak_bytes
 
-    def with_pauses(self, sets: int, meanwhile: _Meanwhile) -> Calibration:
+    def with_pauses(self, sets: int) -> Calibration:
         """What bursts over `sets` sets take beside the device times of their calls."""
         plans = [plan_turns(sets, self._secret, number + 1) for number in range(BURSTS + 1)]
         # The first one loads and allocates: how long it stood still makes no difference.
-        self._with_pause(plans[0], 0.0, meanwhile)
-        return calibrate([self._with_pause(turns, STILL_S, meanwhile) for turns in plans[1:]])
+        return calibrate(
+            [self._with_pause(turns, STILL_S if number else 0.0) for number, turns in enumerate(plans)][1:]
+        )
 
-    def with_few_calls(self, meanwhile: _Meanwhile) -> Calibration:
+    def with_few_calls(self) -> Calibration:
         """The same of bursts of `LONG_SETS` calls, once those of more were made."""
         plans = [plan_turns(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
-        return calibrate([self._with_pause(turns, STILL_S, meanwhile) for turns in plans])
+        return calibrate([self._with_pause(turns, STILL_S) for turns in plans])
 
-    def _with_pause(self, turns: Sequence[Turn], still_s: float, meanwhile: _Meanwhile) -> tuple[float, list[float]]:
-        begin = time.perf_counter()
-        if still_s:
-            self.stand(meanwhile, still_s)
+    def _with_pause(self, turns: Sequence[Turn], still_s: float) -> tuple[float, list[float]]:
         self._bench.mask([turn.index for turn in turns])
         self._bench.device.synchronize()
-        time.sleep(max(0.0, begin + still_s - time.perf_counter()))
+        time.sleep(still_s)
         done, wall_s = self._burst(turns)
         return wall_s, [claim.device_s for claim in done.claims]
 

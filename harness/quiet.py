@@ -8,7 +8,7 @@ kept beside the device time of single calls.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,15 +111,13 @@ class Known:
     calm: bool = True
 
 
-def measure_quiet(bench: Bench, *, sets: int) -> Generator[None, None, Quiet]:
-    """Bursts over the first `sets` sets, and calls back to back where they are short; all inputs are drawn here, before
-    the first step ends. Step by step, since others' bursts over those sets may be made in between."""
+def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
+    """Bursts over the first `sets` sets, and calls back to back where they are short; all inputs are drawn here."""
     for index in range(sets):
         bench.draw(index)
     bench.hold_back(range(sets))
     bench.device.synchronize()
     runner = ReferenceRunner(bench)
-    yield
     turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in range(sets))]
     bursts: list[list[float]] = []
     most, peak_bytes = LEAST_BURSTS, None
@@ -135,7 +133,6 @@ def measure_quiet(bench: Bench, *, sets: int) -> Generator[None, None, Quiet]:
             wall_s = burst.wall_s * len(turns) / (1 + sets)
             most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
             peak_bytes = burst.peak_bytes
-        yield
         if enough(bursts, most):
             break
     aa = speedup_interval(*halves(bursts))
@@ -148,10 +145,8 @@ def measure_quiet(bench: Bench, *, sets: int) -> Generator[None, None, Quiet]:
             bench.draw(index)
         bench.device.synchronize()
         own = range(so_many(count, reference_s, least=LEAST_NONSTOP_SETS))
-        yield
         held = {"nonstop_sets": count, **_nonstop(bench, runner, own, short=reference_s < SHORT_S)}
     to_compare = bench.device.kind is DeviceKind.CUDA and reference_s < EMPTY_BELOW_S
-    yield
     return Quiet(
         reference_s=reference_s,
         floor=noise_floor(aa, least=least),

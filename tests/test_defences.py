@@ -30,26 +30,3 @@ def test_what_fails_counts_too_and_a_closed_ledger_is_empty() -> None:
     ledger.add("digests", 2.0)
     assert ledger.close()["digests"] >= 2.0
     assert ledger.close() == {}
-
-
-def test_what_is_left_out_counts_for_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 100.0
-
-    def wait(seconds: float) -> None:
-        nonlocal now_s
-        now_s += seconds
-
-    monkeypatch.setattr("harness.defences.time.perf_counter", lambda: now_s)
-    ledger = Ledger()
-    with ledger.spend("calibration"):
-        wait(1.0)
-        with ledger.left_out():
-            wait(2.0)
-            with ledger.spend("digests"):
-                wait(4.0)
-        with ledger.spend("digests"):
-            wait(8.0)
-    assert ledger.close() == {"calibration": 9.0, "digests": 4.0}
-    with ledger.spend("refresh"):
-        wait(16.0)
-    assert ledger.close() == {"refresh": 16.0}, "what was left out before is no part of it"

@@ -20,7 +20,6 @@ from harness.quiet import (
     MOST_BURSTS,
     PROCESS_BIAS,
     QUEUE_TRIES,
-    Quiet,
     enough,
     least_width,
     measure_quiet,
@@ -92,19 +91,9 @@ def make_bench() -> Bench:
     )
 
 
-def measured(bench: Bench) -> Quiet:
-    steps = measure_quiet(bench, sets=6)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as over:
-            found: Quiet = over.value
-            return found
-
-
 def test_the_reference_is_measured_alone() -> None:
     bench = make_bench()
-    quiet = measured(bench)
+    quiet = measure_quiet(bench, sets=6)
     assert 0.0 < quiet.reference_s < 1.0
     assert quiet.floor.log_width == max(quiet.measured_log_width, quiet.least_log_width)
     assert quiet.floor_json()["pairs"] in (4, 6, 8)
@@ -129,7 +118,7 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ReferenceRunner, "back_to_back", back_to_back)
     bench = make_bench()
-    quiet = measured(bench)
+    quiet = measure_quiet(bench, sets=6)
     bench.close()
     assert asked == min(fails + 1, QUEUE_TRIES)
     assert (quiet.queued_s is not None) is queued
