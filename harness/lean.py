@@ -166,6 +166,11 @@ def without_comments(text: str) -> str:
     return _COMMENT_OR_LITERAL.sub(lambda found: found[1] or " ", text)
 
 
+def needs_full(text: str) -> bool:
+    """Whether a C++ text mentions what no stand-in holds. A comment mentions nothing."""
+    return _NEEDS_FULL.search(without_comments(text)) is not None
+
+
 class LeanHeaders:
     """Stand-ins for one torch, whose headers are in `include`.
 
@@ -184,7 +189,7 @@ class LeanHeaders:
         """
         text = without_comments(text)
         aliases = self._aliases()
-        if aliases is None or _NEEDS_FULL.search(text):
+        if aliases is None or needs_full(text):
             return None
         names = {name for pair in _CALLED.findall(text) for name in pair if name}
         includes = [*_STANDARD, *(name for name in _STANDARD_BY_NAME if re.search(rf"\bstd::\w*{name}\b", text))]

@@ -51,7 +51,7 @@ def _refuse_full_disks() -> None:
         if (free := shutil.disk_usage(existing).free) < ROOM_BYTES:
             raise pytest.UsageError(
                 f"{free / 2**20:.0f} MiB are free on the disk of {folder}: tests need {ROOM_BYTES / 2**30:.0f} GiB, "
-                "and 3 GiB more the first time; make room, or name other folders by TMPDIR and HARNESS_CACHE"
+                "and 2 GiB more the first time; make room, or name other folders by TMPDIR and HARNESS_CACHE"
             )
 
 

@@ -239,7 +239,7 @@ def _raised(call: Callable[[], Any]) -> BaseException | None:
 
 def main(names: list[str]) -> int:
     checked = "--unchecked" not in names
-    headers = build.prepare_headers(full=False)
+    headers = build.prepare_headers()
     shim.activate(headers, checked=checked)
     module = load(SOURCE, "#include <tuple>", FUNCTIONS, checked=checked, name="hostcuda_cases")
     out: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """CUDA sources built for the CPU in sandboxes: modules, errors in the author's lines, and what can't be emulated.
 
-The host device's libraries and headers are prepared where every run of the harness has them (some minutes, once).
+The host device's libraries and headers are prepared where every run of the harness has them (most of a minute, once).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from harness.build import (
     SourceFile,
     build_solution,
 )
-from harness.hostcuda.build import default_cache
+from harness.build.host import MANY_FULL
+from harness.hostcuda.build import BuildError, Precompiled, PreparedHeaders, default_cache
 from harness.model import Status
 
 KERNEL = """
@@ -92,7 +93,7 @@ import torch
 from harness.build import inject
 from harness.hostcuda import shim
 from harness.hostcuda.build import prepare_headers
-prepared = prepare_headers(full=False)
+prepared = prepare_headers()
 shim.activate(prepared, checked=False)
 here = inject.host_builder(prepared.folder, checked=False)
 notes = inject.install(json.loads(sys.argv[1]), build_here=here)
@@ -239,3 +240,25 @@ def test_what_cublas_lacks_is_not_emulated_whether_its_header_is_named_or_not(bu
         assert outcome.failure.status is Status.not_emulated
         assert "cuBLAS" in outcome.failure.reason
         assert "line" in outcome.failure.reason
+
+
+def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Precompiled] = []
+
+    def noted(headers: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+        assert checked
+        begun.append(kind)
+        if kind is Precompiled.FULL:
+            raise BuildError("no room: the build does without")
+
+    monkeypatch.setattr("harness.hostcuda.build.precompile", noted)
+    toolchain = HostToolchain(default_cache(), checked=True)
+    switched = ("-U__CUDA_NO_HALF_OPERATORS__",)
+    for number in range(MANY_FULL + 1):
+        for line, flags in (("torch::nn::ReLU relu;", ()), ("", switched), ("", ())):
+            source = f"#include <torch/extension.h>\n__global__ void k() {{}}\nvoid f() {{ {line} }}\n"
+            spec = ExtensionSpec(name="m", cuda_sources=(source,), functions=(("f", ""),), extra_cuda_cflags=flags)
+            plan = toolchain.prepare(spec, tmp_path / f"{number}{line}{len(flags)}")
+            assert plan.commands
+    assert begun.count(Precompiled.SWITCHED) == begun.count(Precompiled.LEAN) == MANY_FULL + 1
+    assert begun.count(Precompiled.FULL) == 2, "the third one and the fourth"

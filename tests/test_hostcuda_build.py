@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from harness.crew import Crew
-from harness.hostcuda import build, preparation
+from harness.hostcuda import build, kinds, preparation
 from harness.hostcuda import compile as compiling
+from harness.hostcuda.kinds import Precompiled
 
 KERNEL = "__global__ void k(float* x) { x[threadIdx.x] *= 2.0f; }\n"
 LAUNCH = "k<<<1, 4>>>(x.data_ptr<float>());"
@@ -34,7 +35,7 @@ class Spec:
 
 @pytest.fixture(scope="module")
 def headers() -> build.PreparedHeaders:
-    return build.prepare_headers(full=False)
+    return build.prepare_headers()
 
 
 def run(commands: Sequence[Sequence[str]], folder: Path) -> tuple[int, str]:
@@ -181,7 +182,53 @@ def test_what_host_code_asks_of_torch_compiles_with_the_lean_headers_and_means_t
     ],
 )
 def test_what_is_compiled_with_the_full_headers_at_once(text: str, needed: bool) -> None:
-    assert (compiling._NEEDS_FULL.search(text) is not None) == needed
+    assert kinds.needs_full(text) == needed
+    assert not kinds.needs_full(f"// {text}"), "a comment"
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "kind"),
+    [
+        ("void f();", (), Precompiled.LEAN),
+        ("void f();", ("-O3", "-DOWN=1"), Precompiled.LEAN),
+        ("void f();", ("-U__CUDA_NO_HALF_OPERATORS__",), Precompiled.SWITCHED),
+        ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}", (), Precompiled.LEAN),
+        ("torch::nn::functional::relu(x);", ("-U__CUDA_NO_HALF_OPERATORS__",), Precompiled.FULL),
+        ("torch::fft::fft(x);", (), Precompiled.FULL),
+    ],
+)
+def test_what_is_precompiled_for_an_extension(text: str, flags: tuple[str, ...], kind: Precompiled) -> None:
+    assert kinds.kind_of(["", text], flags) is kind
+
+
+def test_what_few_units_need_is_precompiled_for_the_first_of_them(
+    headers: build.PreparedHeaders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a preparation of its own, as a machine has it on which nobody needed such headers yet."""
+    folder = tmp_path / "headers"
+    folder.mkdir()
+    own = replace(headers, headers=folder)
+    for entry in headers.headers.iterdir():
+        if not entry.name.startswith("switched"):
+            (folder / entry.name).symlink_to(entry)
+    begun: list[str] = []
+    run_it = preparation._run
+
+    def noted(crew: Crew, command: Sequence[str]) -> None:
+        begun.append(command[-1])
+        run_it(crew, command)
+
+    monkeypatch.setattr(preparation, "_run", noted)
+    body = KERNEL + "__half twice(__half x) { return x + x; }\nvoid f(torch::Tensor x) {}\n"
+    for number, flags in enumerate([(), ("-U__CUDA_NO_HALF_OPERATORS__",), ("-U__CUDA_NO_HALF_OPERATORS__",)]):
+        source = body if flags else body.replace("x + x", "x")
+        spec = Spec(name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=flags)
+        build.precompile(own, build.kind_of(spec), checked=False)
+        made = folder / "switched-unchecked" / "prelude.h.gch"
+        assert made.exists() == bool(flags)
+        assert begun == [str(made.with_suffix(""))] * bool(flags), "once, and in this mode alone"
+        code, log = run(build.prepare(spec, tmp_path / str(number), checked=False, headers=own), tmp_path)
+        assert code == 0, log
 
 
 @pytest.mark.parametrize(
@@ -225,7 +272,7 @@ def test_a_module_that_only_names_functions_needs_no_pybind11(headers: build.Pre
 
 
 def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp_path: Path) -> None:
-    headers = build.prepare_headers(full=True)
+    headers = build.prepare_headers()
     line = "c10::List<int64_t> sizes; sizes.push_back(x.numel()); return torch::ones({sizes.get(0)});"
     source = f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {line} }}\n"
     spec = Spec(name="m", cuda_sources=(source,), cpp_sources=("torch::Tensor f(torch::Tensor x);",), functions=("f",))
@@ -235,7 +282,7 @@ def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp
 
 
 def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path) -> None:
-    headers = build.prepare_headers(full=True)
+    headers = build.prepare_headers()
     source = (
         "#include <torch/extension.h>\n"
         + KERNEL
@@ -289,7 +336,7 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
 
 def test_preparing_twice_gives_the_same_and_costs_nothing(headers: build.PreparedHeaders) -> None:
     before = headers.bridge.stat().st_mtime_ns
-    assert build.prepare_headers(full=False) == headers
+    assert build.prepare_headers() == headers
     assert headers.bridge.stat().st_mtime_ns == before
 
 

@@ -22,7 +22,7 @@ DRIVER = """
 import json, sys
 import torch
 from harness.hostcuda import build, runner, shim
-shim.activate(build.prepare_headers(full=False))
+shim.activate(build.prepare_headers())
 runner.install_load_inline(checked=True)
 names = {}
 exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), names)

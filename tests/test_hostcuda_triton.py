@@ -61,7 +61,7 @@ import json, sys
 from pathlib import Path
 import torch
 from harness.hostcuda import build, shim
-shim.activate(build.prepare_headers(full=False))
+shim.activate(build.prepare_headers())
 path = Path(sys.argv[1])
 scope = {"__file__": str(path), "__name__": "solution"}
 exec(compile(path.read_text(), str(path), "exec"), scope)

@@ -124,7 +124,7 @@ def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
         relative_half_width=0.5,
         budget_s=30.0,
         memory_limit_bytes=4 * 2**30,
-        host_runtime=str(prepare_headers(full=False).folder),
+        host_runtime=str(prepare_headers().folder),
     )
     log = tmp_path_factory.mktemp("zygote") / "log"
     with Zygote(preload=(*PRELOADED, *PRELOADED_HOST), log_path=log) as zygote, Referee(config, zygote) as held:

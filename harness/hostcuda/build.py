@@ -2,7 +2,7 @@
 
 Charter: pure but for the files it writes into the folder it is given. Trusted side; nothing of a solution's is
 parsed or executed here: `compile.py` does that, as the command that `prepare` returns, inside the builder's
-sandbox. Imports `preparation` beside it.
+sandbox. Imports `kinds` and `preparation` beside it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from . import kinds
+from .kinds import Precompiled, header_name
 from .preparation import (
     BuildError,
-    Precompiled,
     PreparedHeaders,
     default_cache,
     fingerprint,
-    header_name,
+    precompile,
     prepare_headers,
     variant_flags,
 )
@@ -30,12 +31,15 @@ __all__ = [
     "BuildError",
     "CompilerError",
     "ExtensionSpecLike",
+    "Precompiled",
     "PreparedHeaders",
     "default_cache",
     "findings",
     "fingerprint",
     "interpret",
+    "kind_of",
     "module_path",
+    "precompile",
     "prepare",
     "prepare_headers",
 ]
@@ -72,6 +76,11 @@ class CompilerError:
 def module_path(spec: ExtensionSpecLike, folder: Path) -> Path:
     """Where the built module lies once the commands of `prepare` have succeeded."""
     return folder / f"{spec.name}.so"
+
+
+def kind_of(spec: ExtensionSpecLike) -> Precompiled:
+    """What units of this extension take of what can be precompiled, as far as its flags and texts say."""
+    return kinds.kind_of([*spec.cpp_sources, *spec.cuda_sources], spec.extra_cuda_cflags)
 
 
 def prepare(

@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,12 @@ if __name__ == "__main__":
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
 from harness.hostcuda.bindings import Definition, module_definition
+from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
-from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
+from harness.hostcuda.macros import defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
-from harness.lean import DEFINE, UNIT, LeanHeaders, without_comments
+from harness.lean import DEFINE, UNIT, LeanHeaders
 
-_NEEDS_FULL = re.compile(
-    r"\bpy::|\bpybind11\b|PYBIND11_MODULE|TORCH_LIBRARY|TORCH_EXTENSION_NAME|torch::nn\b|torch::jit\b|torch::autograd\b"
-    r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*(?:false|0)?\s*\))"
-)
 _LEAN_IS_TO_BLAME = re.compile(
     r"/torch/include/[^\n]*error:|/"
     + re.escape(UNIT)
@@ -89,7 +86,7 @@ def _build(
 ) -> tuple[int, str]:
     """Lean, and with everything where that does not suffice. Exit code and log of the last try."""
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
-    opening = _switches(job) + '#include "hostcuda/unit.h"\n'
+    opening = switches(job["cuda_flags"]) + '#include "hostcuda/unit.h"\n'
     bound = _bound(job, texts)
     header = None if bound is None else _lean_header(job, [bound.without(text) for text in texts.values()])
     if bound is not None and header is not None:
@@ -130,7 +127,7 @@ def _build(
 
 def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
     """What a lean unit of these texts, and of the extension's own headers, has of torch. None where that may not do."""
-    if any(_NEEDS_FULL.search(without_comments(text)) for text in texts):
+    if any(needs_full(text) or binds(text) for text in texts):
         return None
     include = Path(job["headers"]["torch_include"])
     return LeanHeaders(include).unit("\n".join([*texts, *job["own_headers"]]))
@@ -157,12 +154,6 @@ def _opening(flags: list[str]) -> tuple[str, str]:
     """The author's macros as directives, and what takes them back. CUDA's own switches are set elsewhere."""
     given = {name: value for name, value in macros(flags).items() if not is_switch(name)}
     return defines(given), undefines(given)
-
-
-def _switches(job: Mapping[str, Any]) -> str:
-    """As directives, what decides what CUDA's headers declare."""
-    given = macros([*TORCH_SWITCHES, *job["cuda_flags"]])
-    return defines({name: value for name, value in sorted(given.items()) if is_switch(name)})
 
 
 def _say(lacking: Iterable[Lack]) -> None:
@@ -216,7 +207,7 @@ def _pybind(job: dict[str, Any]) -> str:
 
 def _compile(job: dict[str, Any], unit: Path, *, lean: bool) -> tuple[int, str]:
     headers = job["headers"]
-    kind = "full" if not lean else "lean" if _switches(job) == _switches({"cuda_flags": []}) else "switched"
+    kind = kind_of((), job["cuda_flags"]) if lean else Precompiled.FULL
     place = Path(headers["headers"]) / job["precompiled"][kind]
     text = ["-include", "hostcuda/prelude.h"] if lean else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
     forced = ["-include", str(place / "prelude.h")] if place.exists() else text

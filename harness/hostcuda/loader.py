@@ -69,7 +69,7 @@ def load(
     key = hashlib.sha256(json.dumps([cuda, cpp, list(functions), checked, list(flags), name]).encode()).hexdigest()
     if key in _loaded:
         return _loaded[key]
-    headers = build.prepare_headers(cache_dir, full=False)
+    headers = build.prepare_headers(cache_dir)
     spec = _Spec(
         name=name or f"hostcuda_{key[:12]}",
         cpp_sources=cpp,

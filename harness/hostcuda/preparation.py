@@ -2,7 +2,7 @@
 cache folder.
 
 Charter: keys, flags and the compilers of the preparation. Trusted side; reads nothing of a solution's. Imports
-`machine`, `macros` and `housekeeping` beside it, `harness.lean` and `harness.stublibs`.
+`machine`, `macros`, `kinds` and `housekeeping` beside it, `harness.lean` and `harness.stublibs`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 
@@ -24,16 +23,16 @@ from harness.crew import Crew
 from harness.disk import open_to_others
 
 from .housekeeping import hold, remove_old
+from .kinds import Precompiled, header_name
 from .machine import BuildError, ask_torch, compiler, processor_flags
 from .macros import TORCH_SWITCHES, defines, macros
 
 __all__ = [
     "BuildError",
-    "Precompiled",
     "PreparedHeaders",
     "default_cache",
     "fingerprint",
-    "header_name",
+    "precompile",
     "prepare_headers",
     "variant_flags",
 ]
@@ -124,6 +123,7 @@ _SOURCES_THAT_DECIDE = (
     "configurations.py",
     "declarations.py",
     "edits.py",
+    "kinds.py",
     "lacking.py",
     "macros.py",
     "preparation.py",
@@ -192,60 +192,53 @@ def variant_flags(*, checked: bool) -> tuple[str, ...]:
     return ("-O2", "-ffp-contract=fast")
 
 
-class Precompiled(StrEnum):
-    """What is precompiled, for each of the two modes."""
+def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
+    """The preparation for this machine, made now if it isn't there: most of a minute the first time, nothing later.
+    Safe for concurrent callers.
 
-    LEAN = "lean"
-    """What lean units share of torch, and CUDA's headers as torch's own switches leave them."""
-    SWITCHED = "switched"
-    """The same without CUDA's headers, for units whose switches are others."""
-    FULL = "full"
-    """All of torch."""
-
-
-def header_name(kind: Precompiled, *, checked: bool) -> str:
-    return f"{kind}-{'checked' if checked else 'unchecked'}"
-
-
-def prepare_headers(cache_dir: Path | None = None, *, full: bool = True) -> PreparedHeaders:
-    """The preparation for this machine, made now if it isn't there: minutes the first time, nothing later. Safe for
-    concurrent callers.
-
-    `full` also precompiles torch's complete headers, for sources that the lean ones don't suffice for, and what units
-    with switches of their own share. Raises BuildError.
+    Precompiled are the headers of most units, in both modes; `precompile` has more. Raises BuildError.
     """
     root = (cache_dir or default_cache()).resolve()
     prepared = _prepared(root)
     for _ in range(_TRIES):
         # Between looking and holding another process may have cleared up, so it is looked for again.
-        if _complete(prepared, full=full) and _hold(prepared) and _complete(prepared, full=full):
+        if _complete(prepared) and _hold(prepared) and _complete(prepared):
             return _prepared(root)  # with stubs, where there are any by now
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / "lock"):
-            if not _complete(prepared, full=full):
-                _make(prepared, full=full)
+            if not _complete(prepared):
+                _make(prepared)
             _hold(prepared)
             remove_old(root, (_LIBRARIES, _HEADERS))
     raise BuildError(f"{root} is cleared while the host device is being prepared in it; choose another cache folder")
+
+
+def precompile(prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+    """Have the headers of this kind precompiled for one mode, now if they are not. Safe for concurrent callers. Raises
+    BuildError.
+
+    Decision: few sources have switches of their own, and fewer need all of torch. What these take is 0.25 and 1 GB in
+    each mode, and 11 and 48 s of a processor (torch 2.13, g++ 12.2), which nobody should spend who has no use for it.
+    """
+    if _is_there(prepared, kind, checked=checked):
+        return
+    with _locked(prepared.headers.parent / "lock"):
+        if not _is_there(prepared, kind, checked=checked):
+            with Crew(_PREPARE_JOBS) as crew:
+                _precompile(crew, prepared, [(kind, checked)])
 
 
 def _hold(prepared: PreparedHeaders) -> bool:
     return all([hold(prepared.folder), hold(prepared.headers)])
 
 
-def _precompiled(prepared: PreparedHeaders, *, full: bool) -> list[tuple[Path, bool, Precompiled]]:
-    """The precompiled headers wanted: place, checked, kind. What takes longest comes first."""
-    return [
-        (prepared.headers / header_name(kind, checked=checked), checked, kind)
-        for kind in ((Precompiled.FULL, Precompiled.LEAN, Precompiled.SWITCHED) if full else (Precompiled.LEAN,))
-        for checked in (True, False)
-    ]
+def _is_there(prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> bool:
+    return (prepared.headers / header_name(kind, checked=checked) / "prelude.h.gch").exists()
 
 
-def _complete(prepared: PreparedHeaders, *, full: bool) -> bool:
-    return prepared.bridge.exists() and all(
-        (place / "prelude.h.gch").exists() for place, _, _ in _precompiled(prepared, full=full)
-    )
+def _complete(prepared: PreparedHeaders) -> bool:
+    modes = (True, False)
+    return prepared.bridge.exists() and all(_is_there(prepared, Precompiled.LEAN, checked=mode) for mode in modes)
 
 
 @contextlib.contextmanager
@@ -272,32 +265,45 @@ def _precompile_lean(crew: Crew, command: Sequence[str], boxed_lists: Path) -> N
         _run(crew, command)
 
 
-def _make(prepared: PreparedHeaders, *, full: bool) -> None:
+def _make(prepared: PreparedHeaders) -> None:
     with Crew(_PREPARE_JOBS) as crew:
-        _make_with(crew, prepared, full=full)
+        _copy(_HERE / "include", prepared.folder / "include")
+        _stand_in(lean.LeanHeaders(prepared.torch_include), prepared.lean)
+        objects = prepared.folder / "objects"
+        objects.mkdir(parents=True, exist_ok=True)
+        jobs: list[Callable[[], None]] = []
+        if not prepared.bridge.exists():
+            common = [flag for flag in prepared.common_flags if not flag.startswith("-g")]
+            base = [prepared.compiler, *common, *prepared.include_flags, "-O2"]
+            for source in sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")]):
+                made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
+                jobs.append(partial(_run, crew, [*base, "-c", "-o", made_of, str(source)]))
+        open_to_others(prepared.folder)
+        open_to_others(prepared.headers)
+        wanted = [(Precompiled.LEAN, checked) for checked in (True, False)]
+        _precompile(
+            crew, prepared, [each for each in wanted if not _is_there(prepared, each[0], checked=each[1])], beside=jobs
+        )
+        if not prepared.bridge.exists():
+            _link_libraries(crew, prepared, objects)
 
 
-def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
-    _copy(_HERE / "include", prepared.folder / "include")
-    stand_ins = lean.LeanHeaders(prepared.torch_include)
-    _stand_in(stand_ins, prepared.lean)
+def _precompile(
+    crew: Crew,
+    prepared: PreparedHeaders,
+    wanted: Sequence[tuple[Precompiled, bool]],
+    *,
+    beside: Sequence[Callable[[], None]] = (),
+) -> None:
+    """Precompile the headers of these kinds and modes, and do what is to be done beside."""
     prelude = (prepared.folder / _PRELUDE).read_text()
-    objects = prepared.folder / "objects"
-    objects.mkdir(parents=True, exist_ok=True)
     jobs: list[Callable[[], None]] = []
     made: list[tuple[Path, Path]] = []
-    texts = {
-        Precompiled.FULL: "#define HOSTCUDA_FULL 1\n" + prelude,
-        Precompiled.SWITCHED: stand_ins.precompiled("core") + prelude,
-    }
-    of_cuda = defines(macros(TORCH_SWITCHES)) + '#include "hostcuda/headers.h"\n'
-    texts[Precompiled.LEAN] = texts[Precompiled.SWITCHED] + of_cuda
-    for place, checked, kind in _precompiled(prepared, full=full):
-        if (place / "prelude.h.gch").exists():
-            continue
+    for kind, checked in wanted:
+        place = prepared.headers / header_name(kind, checked=checked)
         place.mkdir(exist_ok=True)
         header = place / "prelude.h"
-        header.write_text(texts[kind])
+        header.write_text(_text_of(kind, prelude, lean.LeanHeaders(prepared.torch_include)))
         is_lean = kind is not Precompiled.FULL
         command = [
             prepared.compiler,
@@ -314,21 +320,21 @@ def _make_with(crew: Crew, prepared: PreparedHeaders, *, full: bool) -> None:
         lists = prepared.lean / "ATen" / "core" / "List.h"
         jobs.append(partial(_precompile_lean, crew, command, lists) if is_lean else partial(_run, crew, command))
         made.append((place / "prelude.h.new", place / "prelude.h.gch"))
-    sources = sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")])
-    if not prepared.bridge.exists():
-        common = [flag for flag in prepared.common_flags if not flag.startswith("-g")]
-        base = [prepared.compiler, *common, *prepared.include_flags, "-O2"]
-        for source in sources:
-            made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
-            jobs.append(partial(_run, crew, [*base, "-c", "-o", made_of, str(source)]))
-    open_to_others(prepared.folder)
-    open_to_others(prepared.headers)
-    for running in [crew.submit(job) for job in jobs]:
+        open_to_others(place)
+    for running in [crew.submit(job) for job in (*jobs, *beside)]:
         running.result()
     for fresh, final in made:
         fresh.rename(final)
-    if not prepared.bridge.exists():
-        _link_libraries(crew, prepared, objects)
+
+
+def _text_of(kind: Precompiled, prelude: str, stand_ins: lean.LeanHeaders) -> str:
+    """What is precompiled for units of a kind."""
+    if kind is Precompiled.FULL:
+        return "#define HOSTCUDA_FULL 1\n" + prelude
+    shared = stand_ins.precompiled("core") + prelude
+    if kind is Precompiled.SWITCHED:
+        return shared
+    return shared + defines(macros(TORCH_SWITCHES)) + '#include "hostcuda/headers.h"\n'
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, finds nothing")
     parser.add_argument("--schedule", type=int, default=0, help="0: blocks and threads in rising order, 1: falling")
     options = parser.parse_args(arguments)
-    shim.activate(build.prepare_headers(full=False), checked=not options.unchecked)
+    shim.activate(build.prepare_headers(), checked=not options.unchecked)
     shim.set_schedule(options.schedule)
     install_load_inline(checked=not options.unchecked)
     names = runpy.run_path(options.file)

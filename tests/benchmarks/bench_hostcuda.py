@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     begin = time.perf_counter()
-    headers = build.prepare_headers(options.cache, full=False)
+    headers = build.prepare_headers(options.cache)
     print(f"preparation {time.perf_counter() - begin:.1f} s (0 once cached)")
     shim.activate(headers)
     torch.manual_seed(0)

@@ -207,7 +207,7 @@ def _judged(batch: Batch, entry: entries.Entry, row: dict[str, Any]) -> Result:
 def run_batch(chosen: Sequence[entries.Entry]) -> list[Result]:
     """Builds and runs a few entries together; one result each, in order."""
     results = []
-    for batch, module, log in _built(chosen, host_build.prepare_headers(full=False)):
+    for batch, module, log in _built(chosen, host_build.prepare_headers()):
         if module.exists():
             results += list(_in_child(batch, module))
         else:
@@ -222,7 +222,7 @@ def batches(chosen: Sequence[entries.Entry]) -> list[list[entries.Entry]]:
 
 def compare_host(chosen: Sequence[entries.Entry], jobs: int) -> Iterable[Result]:
     """All entries on the host device, in the order given."""
-    host_build.prepare_headers(full=False)
+    host_build.prepare_headers()
     with ThreadPoolExecutor(jobs) as pool:
         for results in pool.map(run_batch, batches(chosen)):
             yield from results
@@ -232,7 +232,7 @@ def run_module(path: Path, out: Path, names: Sequence[str]) -> None:
     """In the child: runs each entry under both schedules and appends one JSON line an entry to `out`."""
     from harness.hostcuda import shim
 
-    shim.activate(host_build.prepare_headers(full=False), checked=True)
+    shim.activate(host_build.prepare_headers(), checked=True)
     module = shim.load_module(path.stem, path)
     by_name = {entry.name: entry for entry in (*entries.corpus(), *entries.broken())}
     with out.open("w") as stream:
