@@ -74,10 +74,11 @@ class Crew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._end()
+            self.end()
         self._pool.shutdown(wait=True)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Begin no further step or command, and end those that run; returns once they have. Idempotent."""
         with self._lock:
             self._ended = True
             running = list(self._running)

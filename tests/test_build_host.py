@@ -11,7 +11,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,7 @@ from harness.build import (
     build_solution,
 )
 from harness.build.host import MANY_FULL
+from harness.crew import Crew
 from harness.hostcuda.build import BuildError, Precompiled, PreparedHeaders, default_cache
 from harness.model import Status
 
@@ -245,7 +249,7 @@ def test_what_cublas_lacks_is_not_emulated_whether_its_header_is_named_or_not(bu
 def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Precompiled] = []
 
-    def noted(headers: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+    def noted(crew: Crew, headers: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
         assert checked
         begun.append(kind)
         if kind is Precompiled.FULL:
@@ -262,3 +266,25 @@ def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, mon
             assert plan.commands
     assert begun.count(Precompiled.SWITCHED) == begun.count(Precompiled.LEAN) == MANY_FULL + 1
     assert begun.count(Precompiled.FULL) == 2, "the third one and the fourth"
+
+
+def test_who_closes_it_waits_for_no_compiler(tmp_path: Path) -> None:
+    started, compiler = tmp_path / "started", tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\ntouch {started}\nexec sleep 600\n")
+    compiler.chmod(0o755)
+    toolchain = HostToolchain(default_cache(), checked=True)
+    (tmp_path / "headers").mkdir()
+    own = replace(toolchain._prepared, headers=tmp_path / "headers", compiler=str(compiler))
+    toolchain.__dict__["_prepared"] = own
+    source = "#include <torch/extension.h>\n__global__ void k() {}\nvoid f() {}\n"
+    flags = ("-U__CUDA_NO_HALF_OPERATORS__",)
+    spec = ExtensionSpec(name="m", cuda_sources=(source,), functions=(("f", ""),), extra_cuda_cflags=flags)
+    with ThreadPoolExecutor(1) as pool:
+        plan = pool.submit(toolchain.prepare, spec, tmp_path / "build")
+        while not started.exists():
+            assert not plan.done()
+            time.sleep(0.01)
+        toolchain.close()
+        assert plan.result(60).commands
+    toolchain.close()
+    assert not list((tmp_path / "headers").rglob("*.gch"))

@@ -223,7 +223,8 @@ def test_what_few_units_need_is_precompiled_for_the_first_of_them(
     for number, flags in enumerate([(), ("-U__CUDA_NO_HALF_OPERATORS__",), ("-U__CUDA_NO_HALF_OPERATORS__",)]):
         source = body if flags else body.replace("x + x", "x")
         spec = Spec(name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=flags)
-        build.precompile(own, build.kind_of(spec), checked=False)
+        with Crew(1) as crew:
+            build.precompile(crew, own, build.kind_of(spec), checked=False)
         made = folder / "switched-unchecked" / "prelude.h.gch"
         assert made.exists() == bool(flags)
         assert begun == [str(made.with_suffix(""))] * bool(flags), "once, and in this mode alone"

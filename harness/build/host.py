@@ -20,6 +20,7 @@ from harness.build.native import NvccToolchain
 from harness.build.spec import ExtensionSpec, is_cuda_file
 from harness.build.toolchain import EMULATED, Plan
 from harness.build.units import texts_of
+from harness.crew import Crew, CrewEnded
 from harness.environment import MachineError
 from harness.hostcuda import build as hostcuda
 from harness.model import Failure, Status, one_line
@@ -40,6 +41,7 @@ class HostToolchain:
         self._native = NvccToolchain((), cache, lean_headers=lean_headers)
         self._cache = cache
         self._checked = checked
+        self._crew = Crew(1)
         self._counting = threading.Lock()
         self._full = 0
         """Extensions so far that need all of torch's headers."""
@@ -90,8 +92,8 @@ class HostToolchain:
                 self._full += 1
                 if self._full < MANY_FULL:
                     return
-        with suppress(hostcuda.BuildError):
-            hostcuda.precompile(self._prepared, kind, checked=self._checked)
+        with suppress(hostcuda.BuildError, CrewEnded):
+            hostcuda.precompile(self._crew, self._prepared, kind, checked=self._checked)
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         if not spec.uses_cuda:
@@ -109,6 +111,10 @@ class HostToolchain:
         except hostcuda.BuildError as error:
             raise MachineError(str(error)) from error
         return done | {"hostcuda": str(prepared.folder)}
+
+    def close(self) -> None:
+        self._crew.end()
+        self._native.close()
 
     @functools.cached_property
     def _prepared(self) -> hostcuda.PreparedHeaders:

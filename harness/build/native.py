@@ -180,6 +180,9 @@ class NvccToolchain:
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
         return {"precompiled": []} if self._headers is None else self._headers.warm_up(wait=wait)
 
+    def close(self) -> None:
+        pass
+
     # -- flags, as torch has them ----------------------------------------------------------------------------
 
     def _common_flags(self, spec: ExtensionSpec) -> list[str]:

@@ -69,6 +69,9 @@ class Toolchain(Protocol):
         Where another process is at it: waits for it, or with `wait=False` returns.
         """
 
+    def close(self) -> None:
+        """End what it runs of its own at this moment: nothing is built with it any more. Idempotent."""
+
 
 QUICK_FAILED = f"{NOTE} no quick build of"
 """Printed by a build, before the name of the unit that is then compiled as torch does it."""

@@ -93,11 +93,12 @@ class LocalBuilders:
         return outcome
 
     def close(self) -> None:
-        """End the zygotes and every builder."""
+        """End the zygotes and every builder, and what the toolchain is at."""
         with self._lock:
             self._closed = True
             ahead = list(self._ahead.values())
             self._ahead.clear()
         self._zygotes.close()
+        self._toolchain.close()
         for begun in ahead:
             begun.close()

@@ -213,9 +213,9 @@ def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
     raise BuildError(f"{root} is cleared while the host device is being prepared in it; choose another cache folder")
 
 
-def precompile(prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+def precompile(crew: Crew, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
     """Have the headers of this kind precompiled for one mode, now if they are not. Safe for concurrent callers. Raises
-    BuildError.
+    BuildError, and `CrewEnded` where the crew was.
 
     Decision: few sources have switches of their own, and fewer need all of torch. What these take is 0.25 and 1 GB in
     each mode, and 11 and 48 s of a processor (torch 2.13, g++ 12.2), which nobody should spend who has no use for it.
@@ -224,8 +224,7 @@ def precompile(prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -
         return
     with _locked(prepared.headers.parent / "lock"):
         if not _is_there(prepared, kind, checked=checked):
-            with Crew(_PREPARE_JOBS) as crew:
-                _precompile(crew, prepared, [(kind, checked)])
+            _precompile(crew, prepared, kind, checked=checked)
 
 
 def _hold(prepared: PreparedHeaders) -> bool:
@@ -271,60 +270,51 @@ def _make(prepared: PreparedHeaders) -> None:
         _stand_in(lean.LeanHeaders(prepared.torch_include), prepared.lean)
         objects = prepared.folder / "objects"
         objects.mkdir(parents=True, exist_ok=True)
-        jobs: list[Callable[[], None]] = []
+        open_to_others(prepared.folder)
+        open_to_others(prepared.headers)
+        # What takes longest comes first.
+        jobs: list[Callable[[], None]] = [
+            partial(_precompile, crew, prepared, Precompiled.LEAN, checked=checked)
+            for checked in (True, False)
+            if not _is_there(prepared, Precompiled.LEAN, checked=checked)
+        ]
         if not prepared.bridge.exists():
             common = [flag for flag in prepared.common_flags if not flag.startswith("-g")]
             base = [prepared.compiler, *common, *prepared.include_flags, "-O2"]
             for source in sorted([*(_HERE / "runtime").glob("*.cpp"), *(_HERE / "bridge").glob("*.cpp")]):
                 made_of = str(objects / f"{source.parent.name}-{source.stem}.o")
                 jobs.append(partial(_run, crew, [*base, "-c", "-o", made_of, str(source)]))
-        open_to_others(prepared.folder)
-        open_to_others(prepared.headers)
-        wanted = [(Precompiled.LEAN, checked) for checked in (True, False)]
-        _precompile(
-            crew, prepared, [each for each in wanted if not _is_there(prepared, each[0], checked=each[1])], beside=jobs
-        )
+        for running in [crew.submit(job) for job in jobs]:
+            running.result()
         if not prepared.bridge.exists():
             _link_libraries(crew, prepared, objects)
 
 
-def _precompile(
-    crew: Crew,
-    prepared: PreparedHeaders,
-    wanted: Sequence[tuple[Precompiled, bool]],
-    *,
-    beside: Sequence[Callable[[], None]] = (),
-) -> None:
-    """Precompile the headers of these kinds and modes, and do what is to be done beside."""
+def _precompile(crew: Crew, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+    place = prepared.headers / header_name(kind, checked=checked)
+    place.mkdir(exist_ok=True)
+    open_to_others(place)
+    header, fresh = place / "prelude.h", place / "prelude.h.new"
     prelude = (prepared.folder / _PRELUDE).read_text()
-    jobs: list[Callable[[], None]] = []
-    made: list[tuple[Path, Path]] = []
-    for kind, checked in wanted:
-        place = prepared.headers / header_name(kind, checked=checked)
-        place.mkdir(exist_ok=True)
-        header = place / "prelude.h"
-        header.write_text(_text_of(kind, prelude, lean.LeanHeaders(prepared.torch_include)))
-        is_lean = kind is not Precompiled.FULL
-        command = [
-            prepared.compiler,
-            *prepared.common_flags,
-            *variant_flags(checked=checked),
-            *([lean.DEFINE, f"-I{prepared.lean}"] if is_lean else []),
-            *prepared.include_flags[0 if kind is Precompiled.LEAN else 1 :],  # the first has CUDA's
-            "-x",
-            "c++-header",
-            "-o",
-            str(place / "prelude.h.new"),
-            str(header),
-        ]
-        lists = prepared.lean / "ATen" / "core" / "List.h"
-        jobs.append(partial(_precompile_lean, crew, command, lists) if is_lean else partial(_run, crew, command))
-        made.append((place / "prelude.h.new", place / "prelude.h.gch"))
-        open_to_others(place)
-    for running in [crew.submit(job) for job in (*jobs, *beside)]:
-        running.result()
-    for fresh, final in made:
-        fresh.rename(final)
+    header.write_text(_text_of(kind, prelude, lean.LeanHeaders(prepared.torch_include)))
+    is_lean = kind is not Precompiled.FULL
+    command = [
+        prepared.compiler,
+        *prepared.common_flags,
+        *variant_flags(checked=checked),
+        *([lean.DEFINE, f"-I{prepared.lean}"] if is_lean else []),
+        *prepared.include_flags[0 if kind is Precompiled.LEAN else 1 :],  # the first has CUDA's
+        "-x",
+        "c++-header",
+        "-o",
+        str(fresh),
+        str(header),
+    ]
+    if is_lean:
+        _precompile_lean(crew, command, prepared.lean / "ATen" / "core" / "List.h")
+    else:
+        _run(crew, command)
+    fresh.rename(place / "prelude.h.gch")
 
 
 def _text_of(kind: Precompiled, prelude: str, stand_ins: lean.LeanHeaders) -> str:
