@@ -210,7 +210,8 @@ def _compile(job: dict[str, Any], unit: Path, *, lean: bool) -> tuple[int, str]:
     kind = kind_of((), job["cuda_flags"]) if lean else Precompiled.FULL
     place = Path(headers["headers"]) / job["precompiled"][kind]
     text = ["-include", "hostcuda/prelude.h"] if lean else ["-DHOSTCUDA_FULL=1", "-include", "hostcuda/prelude.h"]
-    forced = ["-include", str(place / "prelude.h")] if place.exists() else text
+    ready = (place / "prelude.h.gch").exists()  # the last of what is made there
+    forced = ["-include", str(place / "prelude.h")] if ready else text
     stand_ins = [DEFINE, f"-I{unit.parent / _OWN}", f"-I{Path(headers['headers']) / 'lean'}"]
     command = [
         headers["compiler"],

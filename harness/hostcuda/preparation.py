@@ -293,10 +293,10 @@ def _make(prepared: PreparedHeaders) -> None:
 def _precompile(crew: Crew, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
     place = prepared.headers / header_name(kind, checked=checked)
     place.mkdir(exist_ok=True)
-    open_to_others(place)
     header, fresh = place / "prelude.h", place / "prelude.h.new"
     prelude = (prepared.folder / _PRELUDE).read_text()
     header.write_text(_text_of(kind, prelude, lean.LeanHeaders(prepared.torch_include)))
+    open_to_others(place)
     is_lean = kind is not Precompiled.FULL
     command = [
         prepared.compiler,
@@ -310,7 +310,7 @@ def _precompile(crew: Crew, prepared: PreparedHeaders, kind: Precompiled, *, che
         str(fresh),
         str(header),
     ]
-    if is_lean:
+    if kind is Precompiled.LEAN:  # the first: what comes later fails for other reasons
         _precompile_lean(crew, command, prepared.lean / "ATen" / "core" / "List.h")
     else:
         _run(crew, command)
