@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,6 +185,13 @@ def test_what_host_code_asks_of_torch_compiles_with_the_lean_headers_and_means_t
 def test_what_is_compiled_with_the_full_headers_at_once(text: str, needed: bool) -> None:
     assert kinds.needs_full(text) == needed
     assert not kinds.needs_full(f"// {text}"), "a comment"
+
+
+@pytest.mark.parametrize("piece", ["requires_grad(" + 300_000 * " ", "requires_grad( ", "torch::", "torch/", "/*", '"'])
+def test_a_text_of_any_kind_is_looked_through_in_time(piece: str) -> None:
+    begin = time.perf_counter()
+    kinds.kind_of([piece * (300_000 // len(piece) + 1)], [])
+    assert time.perf_counter() - begin < 20  # quadratic: minutes
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ class Precompiled(StrEnum):
 
 _NEEDS_FULL = re.compile(
     r"\bpy::|\bpybind11\b|TORCH_LIBRARY|torch::nn\b|torch::jit\b|torch::autograd\b"
-    r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*(?:false|0)?\s*\))"
+    r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*+(?:false|0)?+\s*+\))"
 )
+"""In time that grows with the text alone: the trusted process reads by it what anybody may have written."""
 _BINDS = re.compile(r"PYBIND11_MODULE|TORCH_EXTENSION_NAME")
 
 
