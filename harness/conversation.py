@@ -48,6 +48,10 @@ def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool
     return Attach(nbytes=bench.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
 
 
+OWN_SHARE = 0.25
+"""Part of a solution's time that its calls have to take for the want of it to be its own fault."""
+
+
 class Conversation:
     """One solution's contestant over one bench. `evidence` is filled with what is learnt by the way.
 
@@ -80,6 +84,21 @@ class Conversation:
 
     def _left_s(self) -> float:
         return max(1.0, self._deadline - time.perf_counter())
+
+    def _time_was_over(self, words: str) -> Failure:
+        """The time for all its calls and checks being over, `words` say how: a timeout where its own calls took a good
+        part of that, and no verdict where it were the harness's draws and checks."""
+        limit_s, calls_s = self._config.solution_timeout_s, self._bursts_s["solution"]
+        limit = f"the {limit_s:.4g} s for all its calls and checks"
+        if calls_s >= OWN_SHARE * limit_s:
+            return Failure(status=Status.timeout, reason=f"{limit} {words}")
+        return Failure(
+            status=Status.harness_error,
+            reason=(
+                f"{limit} were over (--solution-timeout), of which its calls took {calls_s:.3g} s: drawing and checking "
+                "takes too long here at these sizes; allow more time, or take a smaller --workload"
+            ),
+        )
 
     def _load(self, *, empty: bool = False) -> None:
         """Bring the solution in; with `empty`, calls that do next to nothing are timed in its process before."""
@@ -167,11 +186,11 @@ class Conversation:
         except GuestFailed as error:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
                 raise self._explained(error) from error
-            # What was left is no limit that anybody set: the earlier calls took the rest.
-            limit = f"the {self._config.solution_timeout_s:.4g} s for all its calls and checks"
-            reason = f"{limit} were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
-            late = GuestFailed(replace(error.failure, reason=reason), error.reports, error.recording)
-            raise self._explained(late) from error
+            # What was left is no limit that anybody set: what came before took the rest.
+            self._bursts_s["solution"] += left_s
+            failure = self._time_was_over("were over (--solution-timeout): an endless loop, a deadlock, or far too slow")
+            late = replace(error.failure, status=failure.status, reason=failure.reason)
+            raise self._explained(GuestFailed(late, error.reports, error.recording)) from error
         self._bursts_s["solution"] += wall_s
         if done.peak_bytes is not None:
             self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)

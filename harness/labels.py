@@ -6,7 +6,8 @@ on is decided where its fact is found; this is the list of them, for policies, p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 
 from harness import census
 
@@ -27,3 +28,12 @@ LABELS: Mapping[str, str] = {
     "degenerate_problem": "the problem accepts answers that nothing was computed for",
     **census.LABELS,
 }
+
+
+def expect_known(labels: Iterable[str]) -> None:
+    """Raise `ValueError` where one of these is no label: a rule about it would never apply."""
+    for label in labels:
+        if label not in LABELS:
+            near = difflib.get_close_matches(label, LABELS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"there is no label {label!r:.80}{hint}; known: {', '.join(LABELS)}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.census import NO_CUSTOM_KERNEL
-from harness.labels import LABELS
+from harness.labels import LABELS, expect_known
 from harness.model import Failure, Status
 
 KEYS = ("require_custom_kernel", "refuse_labels", "min_own_share")
@@ -92,12 +92,10 @@ def _refused(rule: str, why: str, speedup: float | None) -> Failure:
 def _labels(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise ValueError("a policy whose refuse_labels is a list of labels")
-    for label in value:
-        if label not in LABELS:
-            known = ", ".join(LABELS)
-            raise ValueError(
-                f"a policy of known labels: there is no {label!r}{_nearest(label, LABELS)}; known: {known}"
-            )
+    try:
+        expect_known(value)
+    except ValueError as error:
+        raise ValueError(f"a policy of known labels: {error}") from error
     return tuple(dict.fromkeys(value))
 
 

@@ -227,12 +227,9 @@ class Session(Verification):
             return failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
         if rounds.lacking:
             # Who takes up the time where it does not count would choose how little of the rest is looked at.
-            limit = f"the {config.solution_timeout_s:.4g} s for all its calls and checks"
-            reason = (
-                f"{limit} were over (--solution-timeout) before enough timed calls were made on every input variant"
-            )
-            failure = Failure(status=Status.timeout, reason=reason, evidence={"rounds": len(rounds.held)})
-            return failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
+            words = "were over (--solution-timeout) before enough timed calls were made on every input variant"
+            held = {"failed_while": "timing", "rounds": len(rounds.held)}
+            return failed(self._time_was_over(words), self._evidence | held, self._labels)
         nonstop = self._nonstop(rounds, verifier, findings)
         self._evidence["timed_calls_verified"] = len(findings)
         if failure := overall(findings, unmatched=self._unmatched):

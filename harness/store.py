@@ -59,7 +59,10 @@ SETTINGS_OF_RECORDS = (
 """Settings of which a resumed run may have others, such as more time for what was too slow. Its new records have them,
 the old ones had not: `run.yaml` says since when (`resumed_with`)."""
 
-WHAT_IS_ASKED = ("paths", "problem", "author", "shard")
+PART = "shard"
+"""Which part of an evaluation a run is: `merge` tells by it what lacks."""
+
+WHAT_IS_ASKED = ("paths", "problem", "author", PART)
 """Settings that say which solutions a call is about."""
 
 MIN_FREE_BYTES = 2**20
@@ -137,10 +140,10 @@ class RunStore:
             raise StoreError(f"{folder}: no run to resume; leave out --resume to start one")
         head = read_head(folder)
         began = head.get("config")
-        for name in SETTINGS_OF_A_RUN:
+        for name in (*SETTINGS_OF_A_RUN, PART):
             if isinstance(began, dict) and name in began and name in config and began[name] != config[name]:
                 raise StoreError(
-                    f"{folder}: was run with {name} {began[name]}, not {config[name]}; "
+                    f"{folder}: was run with {name} {_said(began[name])}, not {_said(config[name])}; "
                     f"resume it with the same, or start another run"
                 )
         descriptor = None
@@ -339,6 +342,10 @@ def _unwritable(folder: Path, error: OSError, hint: str) -> StoreError:
     """A full or broken disk is the machine's fault; a folder that this user may not write is the call's."""
     kind = StoreUnavailable if error.errno in FULL_OR_BROKEN else StoreError
     return kind(f"{folder}: can't be written: {error.strerror or error}; {hint}")
+
+
+def _said(setting: object) -> object:
+    return "none" if setting is None else setting
 
 
 def _open_locked(folder: Path, flags: int) -> int:

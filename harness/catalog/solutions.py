@@ -57,7 +57,8 @@ class _Place:
 def find_solutions(
     paths: Sequence[Path], catalog: Catalog, problem_id: str | None = None, author: str | None = None
 ) -> list[Solution]:
-    """Every solution in the files and folders `paths`, sorted by label; a file reached twice counts once.
+    """Every solution in the files and folders `paths`, sorted by label; a file reached twice under one label counts once, and
+    one that a link gives another label is another solution.
 
     `problem_id` gives the problem of files whose path names none, and leaves out those files of folders whose path
     names another. `author` overrides the path's. A file that is not UTF-8 is a solution with a `failure`. Raises
@@ -71,7 +72,7 @@ def find_solutions(
     if author is not None and not _AUTHOR.fullmatch(author):
         raise CatalogError([_bad_author(author)])
     wanted = catalog.locate(problem_id).id if problem_id is not None else None
-    found: dict[Path, Solution] = {}
+    found: dict[tuple[Path, str], Solution] = {}
     for given in paths:
         seen = len(found)
         before = len(findings)
@@ -86,8 +87,8 @@ def find_solutions(
             except ValueError as error:
                 findings.append(f"{_printable(path)}: {error}")
                 continue
-            found.setdefault(path.resolve(), solution)
-        if len(found) == seen and len(findings) == before and not any(_within(path, given) for path in found):
+            found.setdefault((path.resolve(), solution.label), solution)
+        if len(found) == seen and len(findings) == before and not any(_within(path, given) for path, _ in found):
             what = f"no solution of {wanted} among the {skipped} there" if skipped else "no solution in it"
             findings.append(f"{_printable(given)}: {what}; solutions are files like {_SHAPES}")
     solutions = sorted(found.values(), key=lambda held: held.label)

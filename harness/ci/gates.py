@@ -27,6 +27,7 @@ import yaml
 
 from harness.comparing import Difference, Outcome, compare_records
 from harness.config import ConfigError
+from harness.labels import expect_known
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.parsing import parse_baselines
 from harness.scoring import EAGER, entries_of
@@ -91,6 +92,10 @@ def read_gates(text: str, name: str) -> Gates:
     labels = held.get("refused_labels") or []
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ConfigError(f"{name}: refused_labels is a list of names, not {labels!r:.80}")
+    try:
+        expect_known(labels)
+    except ValueError as error:
+        raise ConfigError(f"{name}: refused_labels: {error}") from error
     baseline = EAGER if fast is None else fast.get("baseline", EAGER)
     try:
         (named,) = parse_baselines([baseline])

@@ -86,7 +86,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Lazy]]] = {
 
         \b
         Example:
-          harness import kernelbench runs/x/eval_results.json --baseline baseline_time_torch.json --out results/x
+          harness import kernelbench runs/x/eval_results.json --level 1 --out results/x
         """,
         IMPORT_COMMANDS,
     ),

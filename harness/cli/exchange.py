@@ -94,6 +94,7 @@ def export_kernelbench(
     author: Annotated[str | None, option("--author", "Only this author's.  [all]")] = None,
     level: Annotated[int | None, typer.Option("--level", help="Only this level.", min=1)] = None,
     k: Annotated[list[int] | None, typer.Option("--k", help="pass@k for this k; may be repeated.  [1]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
     problems: ProblemsRoot = None,
     as_json: Json = False,
 ) -> None:
@@ -118,6 +119,7 @@ def export_kernelbench(
         author=author,
         level=level,
         ks=tuple(sorted(set(k or (1,)))),
+        overwrite=force,
     )
     for note in done.notes:
         say(f"note: {note}")

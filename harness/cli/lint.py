@@ -117,6 +117,8 @@ def problems_lint(
     except LedgerError as error:
         raise ConfigError(str(error)) from error
     except OSError as error:
+        if error.filename is None and (out is None or isinstance(error, BrokenPipeError)):
+            raise  # standard output's, which every command tells in one way
         raise MachineError(f"{error.filename or out}: {error.strerror or error}") from error
     broken = [report for report in reports if report.broken]
     if as_json:
@@ -145,7 +147,7 @@ def _tasks(chosen: Sequence[tuple[Problem, bool]], names: Sequence[str], kind: D
     lacks the workload. Raises `ConfigError` for a name that is no workload of any."""
     wanted: Sequence[str | None] = names or [None]
     for asked in wanted:
-        if asked and not any(named or asked in problem.workloads for problem, named in chosen):
+        if asked and not any(problem.failure or asked in problem.workloads for problem, _ in chosen):
             known = ", ".join(dict.fromkeys(name for problem, _ in chosen for name in problem.workloads))
             raise ConfigError(f"--workload {asked!r}: no problem here declares it; they have {known}")
         for problem, named in chosen:

@@ -56,13 +56,14 @@ def export_run(
     author: str | None = None,
     level: int | None = None,
     ks: Sequence[int] = (1,),
+    overwrite: bool = False,
 ) -> Exported:
     """Write the records of `author` and `level` (None: all there are) as KernelBench's files below `into`.
 
     One author and level go into `into` itself; several each into `into/<author>/level<n>`, since a file of theirs
     holds one of each. `file_names` gives the file name of each problem id. Records without a verdict are left out, as
     theirs would be. Raises `KernelBenchError` where nothing is left, a folder can't be written, or an author's name
-    would lead out of `into`.
+    would lead out of `into`, or, without `overwrite`, a file is there already: it may be KernelBench's own.
     """
     groups: dict[tuple[str, int], list[Record]] = defaultdict(list)
     notes = []
@@ -96,14 +97,19 @@ def export_run(
     if unknown := sorted({r.problem for held in groups.values() for r in held if r.problem not in file_names}):
         notes.append(f"file names of {len(unknown)} problems are not known (name the folder by --problems): made up")
     times = _reference_times(held for group in groups.values() for held in group)
-    files: list[Path] = []
+    documents: dict[Path, dict[str, Any]] = {}
     for (who, number), held in sorted(groups.items()):
         folder = into if len(groups) == 1 else into / who / f"level{number}"
-        files += _export(held, folder, number, file_names, times, ks)
+        made = _documents(held, number, file_names, times, ks)
+        documents |= {folder / name: document for name, document in made.items()}
+    if not overwrite and (there := [path for path in documents if path.exists()]):
+        raise KernelBenchError(f"{there[0]} exists: name another folder, or give --force to write over what is there")
+    for path, document in documents.items():
+        write_whole(path, (json.dumps(document, indent=4, allow_nan=False) + "\n").encode("utf-8"))
     eager = times.get("eager", {})
     if untimed := len({record.problem for held in groups.values() for record in held} - set(eager)):
         notes.append(f"{untimed} problems have no baseline time: no solution of theirs passed and was timed")
-    return Exported(files=tuple(files), notes=tuple(notes))
+    return Exported(files=tuple(documents), notes=tuple(notes))
 
 
 def _reference_times(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -115,14 +121,14 @@ def _reference_times(records: Iterable[Record]) -> dict[str, dict[str, dict[str,
     return found
 
 
-def _export(
+def _documents(
     records: Sequence[Record],
-    folder: Path,
     level: int,
     file_names: Mapping[str, str],
     reference_times: Mapping[str, Mapping[str, dict[str, Any]]],
     ks: Sequence[int],
-) -> list[Path]:
+) -> dict[str, dict[str, Any]]:
+    """The files of one author and level, by name."""
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     samples = []
     for record, sample in _numbered(records):
@@ -139,12 +145,7 @@ def _export(
         named = {file_names.get(key, f"{_number(key)}_unknown.py"): times[key] for key in ids if key in times}
         if named:
             documents[baseline_file(baseline)] = {f"level{level}": named}
-    written = []
-    for name, document in documents.items():
-        path = folder / name
-        write_whole(path, (json.dumps(document, indent=4, allow_nan=False) + "\n").encode("utf-8"))
-        written.append(path)
-    return written
+    return documents
 
 
 def _number(problem_id: str) -> int:
