@@ -35,5 +35,5 @@ def expect_known(labels: Iterable[str]) -> None:
     for label in labels:
         if label not in LABELS:
             near = difflib.get_close_matches(label, LABELS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f" (nearest: {near[0]})" if near else ""
             raise ValueError(f"there is no label {label!r:.80}{hint}; known: {', '.join(LABELS)}")

@@ -6,6 +6,7 @@ Trusted side; pure but for its imports. A report may come from a contestant's pr
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +37,7 @@ def placed(report: Mapping[str, Any], parts: Sequence[SourcePart], *, source: st
     """
     found = dict(report)
     kernel = str(report.get("kernel") or "")[:200].split("<")[0].split("(")[0].split("::")[-1].strip()
-    own = sorted(parts, key=lambda part: not _names(part.text, kernel))
+    own = sorted(parts, key=lambda part: kernel not in _identifiers(part.text))
     for line_key, file_key in _LINES:
         line, file = report.get(line_key), report.get(file_key)
         if not isinstance(line, int) or isinstance(line, bool) or file == filename:
@@ -49,5 +50,6 @@ def placed(report: Mapping[str, Any], parts: Sequence[SourcePart], *, source: st
     return found
 
 
-def _names(text: str, kernel: str) -> bool:
-    return bool(kernel) and re.search(rf"\b{re.escape(kernel)}\b", text) is not None
+@functools.lru_cache(maxsize=64)
+def _identifiers(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[A-Za-z_]\w*", text))

@@ -27,6 +27,7 @@ from harness.posts import Posts
 from harness.refresh import Refresh
 from harness.sanitizers import Tool
 from harness.sidecheck import subject_of
+from harness.verify import Verifier
 
 BEYOND = """========= Invalid __global__ read of size 4 bytes
 =========     at racy(const float *, float *)+0xc0 in cuda.cu:2
@@ -183,6 +184,26 @@ def test_waiting_for_silence_takes_nothing_of_the_solutions_time(court: Court, m
     slow = "time.sleep(0.1 * (not AUDITED))\n        "
     outcome = court.referee.judge(court.task(slow + RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
+
+
+def test_who_waits_for_draws_and_checks_alone_is_convicted_of_nothing(
+    court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_s = 3.0
+    monkeypatch.setattr(court.referee, "config", replace(court.referee.config, solution_timeout_s=limit_s))
+    check = Verifier.check
+
+    def slow_check(self: Verifier, *arguments: Any, **options: Any) -> Any:
+        time.sleep(limit_s)  # as where sizes are too large for the machine
+        return check(self, *arguments, **options)
+
+    monkeypatch.setattr(Verifier, "check", slow_check)
+    outcome = court.referee.judge(court.task(RIGHT, timed=True))
+    assert outcome.status is Status.harness_error, outcome
+    assert "the 3 s for all its calls and checks were over (--solution-timeout), of which its calls took" in (
+        outcome.reason
+    )
+    assert "take a smaller --workload" in outcome.reason
 
 
 def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from harness.build.diagnostics import (
     first_error,
     kernel_name,
     kernel_resources,
+    not_emulated,
     own_fault,
     undefined_symbol,
 )
+from harness.build.native import NvccToolchain
 from harness.build.units import units_of
 
 CUDA = """
@@ -226,3 +228,43 @@ def test_lines_of_a_map() -> None:
         ("b", 1, "3"),
         None,
     ]
+
+
+COMPILING = "ptxas info    : Compiling entry function 'k' for 'sm_90'\n"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        COMPILING + "1" * 4_000_000 + "\n",
+        COMPILING + "1" * 4_000_000 + " bytes smem\n",
+        (COMPILING + "1" * 15_000 + "\n") * 250,
+        "cuda.cu(1): " * 300_000,
+        "undefined reference " * 200_000,
+        ("undefined reference " * 200 + "\n") * 1000,
+        "ptxas " + " " * 4_000_000,
+        "cuda.cu(1): error: _Z" + "N" + "1a" * 1_000_000,
+    ],
+    ids=lambda log: log[-20:].strip()[:20],
+)
+def test_a_hostile_log_is_read_in_time_that_grows_with_it_alone(log: str) -> None:
+    """A line of digits once took the conductor longer the longer it was, and squared: this ends, or it does not."""
+    first_error(log, MAPS)
+    kernel_resources(log)
+    not_emulated(log, MAPS)
+    own_fault(log)
+
+
+def test_a_hostile_symbol_is_read_in_such_time_too() -> None:
+    assert kernel_name("_ZN" + "1a" * 1_000_000) == "a"
+    assert kernel_name("_ZNK" + "K" * 1_000_000 + "1ab") == "a"
+
+
+def test_kernels_of_a_log_count_where_nvcc_ran_alone() -> None:
+    text = COMPILING + "ptxas info    : Used 255 registers\n"
+    assert [held.registers for held in kernel_resources(text)] == [255]
+    toolchain = NvccToolchain.__new__(NvccToolchain)
+    plain = ExtensionSpec(name="m", cpp_sources=("int f() { return 1; }",), functions=(("f", "f"),))
+    assert toolchain.interpret(plain, text).kernels == ()
+    cuda = ExtensionSpec(name="m", cuda_sources=("int f() { return 1; }",), functions=(("f", "f"),))
+    assert len(toolchain.interpret(cuda, text).kernels) == 1

@@ -409,6 +409,19 @@ class TestSolutions:
         (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
         assert "16_stolen.py: a link that leads out of" in finding
 
+    def test_a_link_to_another_solution_is_a_solution_of_its_own(self, tmp_path: Path, catalog: Catalog) -> None:
+        """It has a label of its own; to leave one of the two out would leave somebody without a record."""
+        write(tmp_path / "s/ann/level1/16_real.py")
+        (tmp_path / "s/ann/level1/16_again.py").symlink_to("16_real.py")
+        (tmp_path / "s/bob/level1").mkdir(parents=True)
+        (tmp_path / "s/bob/level1/16_real.py").symlink_to("../../ann/level1/16_real.py")
+        found = find_solutions([tmp_path / "s", tmp_path / "s/ann"], catalog)
+        assert [held.label for held in found] == [
+            "ann/level1/16_again.py",
+            "ann/level1/16_real.py",
+            "bob/level1/16_real.py",
+        ]
+
     def test_a_folder_that_can_not_be_read_is_told_and_not_left_out(self, catalog: Catalog) -> None:
         with TemporaryDirectory() as made:
             folder = Path(made)

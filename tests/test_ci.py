@@ -383,6 +383,7 @@ def test_statuses_labels_and_what_has_no_verdict() -> None:
         ("minimum_speedup: {baseline: 3, speedup: 1}", "minimum_speedup.baseline"),
         ("minimum_speedup: {baseline: compiled, speedup: 1}", "nearest: compile"),
         ("refused_labels: unexplained_time", "a list of names"),
+        ("refused_labels: [torch_onyl]", r"refused_labels: there is no label 'torch_onyl' \(nearest: torch_only\)"),
         ("{", "not valid YAML"),
     ],
 )
@@ -392,9 +393,9 @@ def test_rules_that_make_no_sense_are_refused(text: str, said: str) -> None:
 
 
 def test_rules_are_read_as_documented() -> None:
-    text = "format: 1\nminimum_speedup: {baseline: compile, speedup: 1.1}\nno_regression: {}\nrefused_labels: [a]\n"
+    text = "format: 1\nminimum_speedup: {baseline: compile, speedup: 1.1}\nno_regression: {}\nrefused_labels: [torch_only]\n"
     gates = read_gates(text, "gates.yaml")
-    assert gates == Gates(baseline="compile", minimum_speedup=1.1, regression_tolerance=0.02, refused_labels=("a",))
+    assert gates == Gates(baseline="compile", minimum_speedup=1.1, regression_tolerance=0.02, refused_labels=("torch_only",))
     assert read_gates("", "gates.yaml") == Gates()
     assert read_gates("minimum_speedup: {baseline: max-autotune, speedup: 1}", "g").baseline == "compile_max_autotune"
 

@@ -459,9 +459,11 @@ def test_workloads_by_name_where_they_are_declared(folder: Path, capsys: pytest.
     shown = capsys.readouterr()
     assert "odd on cpu" in shown.out
     assert "1 checked, none" in shown.err
-    # One that was named has to have it.
-    assert main([*call, str(level / "3_huge.py")]) == 1
+    # One that was named has to have it; where it is the only one, the call is wrong and not the problem.
+    assert main([*call, str(level / "3_huge.py"), str(level / "1_good.py")]) == 1
     assert "declares no workload 'odd'" in capsys.readouterr().out
+    assert main([*call, str(level / "3_huge.py")]) == 2
+    assert "'odd': no problem here declares it; they have full" in capsys.readouterr().err
     assert main([*call, "--workload", "full", str(level / "1_good.py")]) == 0
     assert "2 checked, none" in capsys.readouterr().err
     # A name that nobody declares is a slip of the pen.

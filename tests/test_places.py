@@ -92,3 +92,29 @@ VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.li
 @given(st.dictionaries(st.sampled_from(("kernel", "line", "file", "other_line", "other_file")), VALUES))
 def test_no_report_breaks_it(report: dict[str, Any]) -> None:
     assert at(report, parts(spec(FIRST, SECOND))).keys() >= report.keys()
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_reports_over_long_sources_are_placed_in_time_that_grows_with_them_alone(stands: bool) -> None:
+    """Each text was split anew for each line that a report named: 256 times, of millions of lines."""
+    text = "\n" * 1_000_000 + "__global__ void k(float* x) {\n}\n" + "x\n" * 100_000
+    source = f'A = """{text}"""\n' if stands else f'A = """{text.replace("void k", "void  k")}"""\n'
+    part = SourcePart(file="cuda.cu", name="cuda source 1", text=text, begin=1)
+    reports = [
+        {"kind": "data_race", "kernel": f"k{n}", "line": n + 1, "other_line": 1_000_001, "file": "cuda.cu"}
+        for n in range(MAX_PLACED)
+    ]
+    found = all_placed(reports, (part,), source=source, filename="1_x.py")
+    assert [held["line"] for held in found] == [n + 1 for n in range(MAX_PLACED)]
+    assert all(held["file"] == ("1_x.py" if stands else "cuda source 1") for held in found)
+
+
+def test_a_line_that_stands_twice_has_no_place_in_the_file() -> None:
+    text = "int a;\nint b;\n"
+    part = SourcePart(file="cuda.cu", name="cuda source 1", text=text, begin=1)
+    twice = "int a;\n  int b;\nint a;\n"
+    first, second = all_placed(
+        [{"line": 1, "file": "cuda.cu"}, {"line": 2, "file": "cuda.cu"}], (part,), source=twice, filename="1_x.py"
+    )
+    assert (first["line"], first["file"]) == (1, "cuda source 1")
+    assert (second["line"], second["file"]) == (2, "1_x.py")

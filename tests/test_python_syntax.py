@@ -46,3 +46,29 @@ def test_a_source_that_is_none_does_not_stop_the_next() -> None:
         with pytest.raises(SyntaxError):
             python_syntax.parse("class")
     assert python_syntax.parse("").body == []
+
+
+@pytest.mark.parametrize("part", ["a.", "a . ", "a.\\\n", "\u00e4.", "b" * 90 + "."], ids=ascii)
+@pytest.mark.parametrize("word", ["import ", "from ", "import os, ", "x = "])
+def test_a_name_of_too_many_parts_is_refused_before_the_parser_keeps_each_beginning(word: str, part: str) -> None:
+    text = f"def never():\n    {word}{part * 40_000}a"
+    for source in (text, text.encode()):
+        with pytest.raises(SyntaxError, match="a dotted name of more than 200 parts"):
+            python_syntax.parse(source)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"import {'a.' * 150}a",
+        f"x = [{'1.5, ' * 10_000}]",
+        f"x = {'f().' * 90}g()",
+        "x = '" + "." * 1_000_000 + "'",
+        "x = '" + ". " * 500_000 + "'",
+        "x = 1" + " " * 1_000_000 + "\n" + "y.z\n" * 300,
+        f"x = {'.'.join(['a' * 20_000] * 150)}",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_what_only_looks_like_one_is_parsed(text: str) -> None:
+    assert isinstance(python_syntax.parse(text), ast.Module)

@@ -325,6 +325,10 @@ def test_a_resumption_must_judge_as_the_run_did(tmp_path: Path) -> None:
         RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "full", "jobs": 8})
     with pytest.raises(StoreError, match="was run with allow_degenerate False, not True"):
         RunStore.resume(tmp_path / "r", config={"device": "host", "allow_degenerate": True})
+    create(tmp_path / "part", device="host", shard="1/2").close()
+    with pytest.raises(StoreError, match="was run with shard 1/2, not none"):
+        RunStore.resume(tmp_path / "part", config={"device": "host", "shard": None})
+    RunStore.resume(tmp_path / "part", config={"device": "host", "shard": "1/2"}).close()
     with RunStore.resume(tmp_path / "r", config={"device": "host", "workload": "small", "jobs": 8}) as store:
         assert len(store.head["resumed_at"]) == 1
 

@@ -1,11 +1,13 @@
 """What compilers said, read: the first error with its place, and what each kernel uses of the GPU.
 
 Pure; trusted side. The text comes out of a sandbox and may hold anything: it is searched, never believed beyond its
-words, and everything taken from it is bounded.
+words, and everything taken from it is bounded. So is the time: a log is an untrusted party's, and lines are cut before
+anything is looked for inside of them.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +18,12 @@ from harness.kernel_names import kept_symbol
 MAX_LOG_CHARS = 4 * 2**20
 MAX_KERNELS = 256
 _MAX_MESSAGE = 400
+
+MAX_LINE_CHARS = 16_000
+"""Of a line of a log, what is looked at: names of templates are long, and nothing that is looked for stands behind."""
+
+TEXTS_KEPT = 2
+"""Texts whose lines are kept: all that one burst reports is placed in the same ones."""
 
 NOTE = "[harness]"
 """Begins every line of a log that is the harness's own."""
@@ -35,9 +43,8 @@ class SourceMap:
     def locate(self, line: int) -> tuple[str, int, str] | None:
         """Name of the text, line in it (from 1), and the line itself."""
         for name, text, begin in reversed(self.parts):
-            lines = text.split("\n")
-            if begin <= line < begin + len(lines):
-                return name, line - begin + 1, lines[line - begin]
+            if begin <= line <= begin + _breaks(text):
+                return name, line - begin + 1, _lines(text)[line - begin]
         return None
 
 
@@ -158,7 +165,7 @@ def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None
     `solution` is the text of the solution's file. An error in a header is placed where the compiler says that the
     sources caused it.
     """
-    lines = log[:MAX_LOG_CHARS].splitlines()
+    lines = [line[:MAX_LINE_CHARS] for line in log[:MAX_LOG_CHARS].splitlines()]
     weak: CompilerError | None = None
     for index, line in enumerate(lines):
         if line.startswith(NOTE):
@@ -218,22 +225,22 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
         if len(found) >= MAX_KERNELS:
             break
         symbol, arch = kept_symbol(match["symbol"]), match["arch"]
-        block = match["block"]
+        block = "\n".join(line[:MAX_LINE_CHARS] for line in match["block"].splitlines())
 
-        def number(pattern: str, text: str = block) -> int:
-            hit = re.search(pattern, text)
-            return int(hit[1][:9]) if hit else 0
+        def number(before: str, after: str, text: str = block) -> int:
+            hit = re.search(rf"{before}(?<!\d)(\d{{1,9}}){after}", text)
+            return int(hit[1]) if hit else 0
 
         found[symbol, arch] = KernelResources(
             kernel=kernel_name(match["symbol"])[:_MAX_MESSAGE],
             symbol=symbol,
             arch=arch,
-            registers=number(r"Used (\d+) registers"),
-            shared_bytes=number(r"(\d+) bytes smem"),
-            stack_bytes=number(r"(\d+) bytes stack frame"),
-            spill_stores_bytes=number(r"(\d+) bytes spill stores"),
-            spill_loads_bytes=number(r"(\d+) bytes spill loads"),
-            barriers=number(r"used (\d+) barriers"),
+            registers=number("Used ", " registers"),
+            shared_bytes=number("", " bytes smem"),
+            stack_bytes=number("", " bytes stack frame"),
+            spill_stores_bytes=number("", " bytes spill stores"),
+            spill_loads_bytes=number("", " bytes spill loads"),
+            barriers=number("used ", " barriers"),
         )
     return tuple(found.values())
 
@@ -283,23 +290,26 @@ def kernel_name(symbol: str) -> str:
     """The last plain name of a mangled symbol (`_Z9my_kernelIfEvPT_` is `my_kernel`); the symbol where it has none."""
     if not symbol.startswith("_Z"):
         return symbol
-    rest = symbol[2:]
-    nested = rest.startswith("N")
-    if nested:
-        rest = rest[1:].lstrip("K")
+    nested = symbol.startswith("N", 2)
+    at = 2 + nested
+    while nested and symbol.startswith("K", at):
+        at += 1
     name = symbol
-    while (size := re.match(r"L?(\d{1,4})", rest)) is not None:
-        begin = size.end()
+    while (size := _LENGTH.match(symbol, at)) is not None:
         length = int(size[1])
-        part = rest[begin : begin + length]
+        part = symbol[size.end() : size.end() + length]
         if len(part) < length:
             break
         if not part.startswith("_GLOBAL__N_"):
             name = part
-        rest = rest[begin + length :]
+        at = size.end() + length
         if not nested:
             break
     return name
+
+
+_LENGTH = re.compile(r"L?(\d{1,4})")
+"""Before each part of a mangled name."""
 
 
 def undefined_symbol(message: str) -> str | None:
@@ -342,11 +352,41 @@ def _spot(file: str | None, line: int, maps: Sequence[SourceMap]) -> tuple[str, 
 
 
 def _line_in(solution: str, text: str, line: int, line_text: str) -> int | None:
-    if text.strip() and solution.count(text) == 1:
-        return solution[: solution.index(text)].count("\n") + line
-    wanted = line_text.strip()
-    hits = [index for index, held in enumerate(solution.split("\n"), 1) if wanted and held.strip() == wanted]
-    return hits[0] if len(hits) == 1 else None
+    if (before := _lines_before(solution, text)) is not None:
+        return before + line
+    return _single_lines(solution).get(line_text.strip())
+
+
+@functools.lru_cache(maxsize=256)
+def _breaks(text: str) -> int:
+    return text.count("\n")
+
+
+@functools.lru_cache(maxsize=TEXTS_KEPT)
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
+
+
+@functools.lru_cache(maxsize=64)
+def _lines_before(solution: str, text: str) -> int | None:
+    """How many lines come before `text` in a solution's file; None where it does not stand there once and verbatim."""
+    if not text.strip() or solution.count(text) != 1:
+        return None
+    return solution.count("\n", 0, solution.index(text))
+
+
+@functools.lru_cache(maxsize=TEXTS_KEPT)
+def _single_lines(solution: str) -> dict[str, int]:
+    """The lines that stand in it once, without the blanks around them, and their numbers; empty lines are none."""
+    found: dict[str, int] = {}
+    often: set[str] = set()
+    for number, line in enumerate(_lines(solution), 1):
+        held = line.strip()
+        if held in found:
+            often.add(held)
+        elif held:
+            found[held] = number
+    return {line: number for line, number in found.items() if line not in often}
 
 
 def _clip(text: str) -> str:

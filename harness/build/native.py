@@ -175,7 +175,9 @@ class NvccToolchain:
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
         maps = [unit.map for unit in units_of(spec)]
-        return Diagnostics(error=first_error(log, maps, solution), kernels=kernel_resources(log))
+        # A log is the solution's as much as the compilers': without nvcc nothing in it speaks of kernels.
+        kernels = kernel_resources(log) if spec.has_cuda_sources else ()
+        return Diagnostics(error=first_error(log, maps, solution), kernels=kernels)
 
     def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
         return {"precompiled": []} if self._headers is None else self._headers.warm_up(wait=wait)
