@@ -95,8 +95,8 @@ class Conversation:
         return Failure(
             status=Status.harness_error,
             reason=(
-                f"{limit} were over (--solution-timeout), of which its calls took {calls_s:.3g} s: drawing and checking "
-                "takes too long here at these sizes; allow more time, or take a smaller --workload"
+                f"{limit} were over (--solution-timeout), of which its calls took {calls_s:.3g} s: drawing and "
+                "checking takes too long here at these sizes; allow more time, or take a smaller --workload"
             ),
         )
 
@@ -188,7 +188,8 @@ class Conversation:
                 raise self._explained(error) from error
             # What was left is no limit that anybody set: what came before took the rest.
             self._bursts_s["solution"] += left_s
-            failure = self._time_was_over("were over (--solution-timeout): an endless loop, a deadlock, or far too slow")
+            words = "were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
+            failure = self._time_was_over(words)
             late = replace(error.failure, status=failure.status, reason=failure.reason)
             raise self._explained(GuestFailed(late, error.reports, error.recording)) from error
         self._bursts_s["solution"] += wall_s

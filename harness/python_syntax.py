@@ -2,8 +2,8 @@
 
 Pure; imports the standard library only. Nothing is executed. CPython counts how deep a tree is in a place that all
 threads share (seen with 3.11.7): of two that are made at the same time, one may end with "SystemError: AST constructor
-recursion depth mismatch", whatever the source says. Of a dotted name behind `import` its parser keeps every beginning: a
-name of 40,000 parts took it 1.7 GB, so that names of more than `MOST_PARTS` are refused.
+recursion depth mismatch", whatever the source says. Of a dotted name behind `import` its parser keeps every beginning:
+a name of 40,000 parts took it 1.7 GB, so that names of more than `MOST_PARTS` are refused.
 """
 
 from __future__ import annotations

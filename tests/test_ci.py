@@ -393,9 +393,11 @@ def test_rules_that_make_no_sense_are_refused(text: str, said: str) -> None:
 
 
 def test_rules_are_read_as_documented() -> None:
-    text = "format: 1\nminimum_speedup: {baseline: compile, speedup: 1.1}\nno_regression: {}\nrefused_labels: [torch_only]\n"
+    text = "format: 1\nminimum_speedup: {baseline: compile, speedup: 1.1}\nno_regression: {}\n"
+    text += "refused_labels: [torch_only]\n"
     gates = read_gates(text, "gates.yaml")
-    assert gates == Gates(baseline="compile", minimum_speedup=1.1, regression_tolerance=0.02, refused_labels=("torch_only",))
+    labels = ("torch_only",)
+    assert gates == Gates(baseline="compile", minimum_speedup=1.1, regression_tolerance=0.02, refused_labels=labels)
     assert read_gates("", "gates.yaml") == Gates()
     assert read_gates("minimum_speedup: {baseline: max-autotune, speedup: 1}", "g").baseline == "compile_max_autotune"
 

@@ -57,8 +57,8 @@ class _Place:
 def find_solutions(
     paths: Sequence[Path], catalog: Catalog, problem_id: str | None = None, author: str | None = None
 ) -> list[Solution]:
-    """Every solution in the files and folders `paths`, sorted by label; a file reached twice under one label counts once, and
-    one that a link gives another label is another solution.
+    """Every solution in the files and folders `paths`, sorted by label; a file reached twice under one label counts
+    once, and one that a link gives another label is another solution.
 
     `problem_id` gives the problem of files whose path names none, and leaves out those files of folders whose path
     names another. `author` overrides the path's. A file that is not UTF-8 is a solution with a `failure`. Raises
