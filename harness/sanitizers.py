@@ -115,7 +115,9 @@ class SanitizerFinding:
 
 
 _MARK = "========="
-_PLACE = re.compile(r"at (?P<what>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?(?: \[\d+ hazards\])?$")
+_HAZARDS = re.compile(r" \[\d{1,12} hazards\]$")
+_OFFSET = re.compile(r"\+0x[0-9a-f]++(?= in |$)")
+_LINE = re.compile(r":(\d{1,9})$")
 _THREAD = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
 _RACE = re.compile(r"(?P<severity>Error|Warning): Race reported between (?P<first>\w+) access (?P<place>at .+)$")
 _AND = re.compile(r"and (?P<second>\w+) access (?P<place>at .+)$")
@@ -242,15 +244,21 @@ def _read_fault(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
 
 
 def _place(line: str) -> Place | None:
-    match = _PLACE.search(line)
-    if match is None:
-        return None
-    file, number = match["file"], match["line"]
-    return Place(
-        kernel=short_name(match["what"]),
-        file=PurePath(file).name[:200] if file else None,
-        line=int(number[:9]) if number else None,
-    )
+    """Of `at KERNEL+0xOFFSET`, `in FILE:LINE` behind it or not. Names of kernels and files are the solution's, who may
+    repeat any of these words in them: each part is looked for once."""
+    _, _, text = _HAZARDS.sub("", line).partition("at ")
+    end = _LINE.search(text)
+    for offset in _OFFSET.finditer(text):
+        file_at = offset.end() + len(" in ")
+        if offset.start() == 0 or not (offset.end() == len(text) or (end is not None and file_at < end.start())):
+            continue
+        named = None if end is None or offset.end() == len(text) else text[file_at : end.start()]
+        return Place(
+            kernel=short_name(text[: offset.start()]),
+            file=PurePath(named).name[:200] if named else None,
+            line=int(end[1]) if named and end is not None else None,
+        )
+    return None
 
 
 def short_name(signature: str) -> str:

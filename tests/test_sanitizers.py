@@ -219,3 +219,12 @@ def test_a_tool_that_can_find_nothing_is_left_out(text: str, skipped: set[Tool])
 
 def test_where_the_sources_are_not_known_every_tool_runs() -> None:
     assert not any(not_needed(tool, []) for tool in Tool)
+
+
+@pytest.mark.parametrize("words", ["at a+0x1 in ", "and Read access at a+0x1 in b:1 ", "at ", "+0x1", " in a:1"])
+def test_words_that_repeat_in_a_name_are_read_in_time_that_grows_with_them_alone(words: str) -> None:
+    """Names of kernels and of files (`#line`) are the solution's own. 400 repeats once took seconds."""
+    text = f"========= Error: Race reported between Write access at k+0x1\n========= {words * 100_000}\n=========\n"
+    assert len(parse(text, Tool.RACECHECK)) <= 1
+    flood = f"========= Invalid __global__ read of size 4 bytes\n========= at {words * 100_000}\n=========\n"
+    assert len(parse(flood, Tool.MEMCHECK)) <= 1
