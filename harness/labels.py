@@ -23,6 +23,7 @@ LABELS: Mapping[str, str] = {
     "disturbed_baseline": "the reference was slower beside this solution than before it was started",
     "disturbed": "another process worked on the GPU, or the GPU was throttled, while it was timed, repeats included",
     "varies_between_calls": "the same inputs do not give the same values twice, all of them right",
+    "reads_unset_shared": "a kernel reads shared memory that nothing wrote; no answer depended on what stood there",
     "leaks_memory": "every call leaves memory of cudaMalloc behind",
     "audit_incomplete": "one of the audit's tools was not there or did not come to its end, or nothing was audited",
     "degenerate_problem": "the problem accepts answers that nothing was computed for",

@@ -1,4 +1,5 @@
-"""The second schedule of the host device: the same calls with blocks and threads executed in another order.
+"""The second schedule of the host device: the same calls with blocks and threads executed in another order, and with
+other values in shared memory that nobody wrote.
 
 Trusted side; used by the referee after everything was right in the first order. A right solution gives the same values
 in both, exactly, or within rounding where it uses atomics, whose order a GPU leaves open. Values are compared here,
@@ -6,12 +7,17 @@ from the bytes in the referee's buffers; the contestant only makes the calls.
 
 A difference convicts only where it goes with the order: a third run, in the first order again, tells it from a solution
 whose calls differ anyway (a counter of calls, random numbers of its own), which is a label.
+
+A kernel that reads shared memory which nothing wrote may never use it: a tile's rows beyond the matrix, say, whose
+products are not stored. So such a read convicts where an answer is wrong or another one with NaN, large or large
+negative numbers there (a minimum passes over the first two), and is a label else. Compute-sanitizer looks at global
+memory alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +26,18 @@ import torch
 from harness.bench import Bench
 from harness.messages import BurstDone, CallMode
 from harness.model import Failure, Status
-from harness.reports import failure_of_reports
+from harness.reports import failure_of_reports, is_of_unset_shared
 from harness.turns import Turn
 from harness.verify import Verifier, overall
 
 FIRST, SECOND = 0, 1
 """Rising and falling order of blocks and threads."""
+
+LARGE, NEGATIVE = 2, 4
+"""The first order, with large and with large negative numbers in shared memory that nobody wrote; it is NaN else."""
+
+UNSET_SHARED = "reads_unset_shared"
+"""Label: a kernel reads shared memory that nothing wrote, and no answer depends on it."""
 
 REPEATED_CALLS = 2
 """Calls that are made again: each costs as much as one of the verification."""
@@ -77,7 +89,7 @@ class Reordering:
         """Repeat the calls on these sets, whose answers of the first order still stand in the arena."""
         first = {index: self._answers(index) for index in indices}
         done = self._repeat(indices, SECOND)
-        if failure := failure_of_reports(done.reports):
+        if failure := failure_of_reports([held for held in done.reports if not is_of_unset_shared(held)]):
             return failure, done
         wrong = self._wrong(indices, done)
         second = {index: self._answers(index) for index in indices}
@@ -104,6 +116,21 @@ class Reordering:
             self.labels.append(VARIES)
             return None, done
         return _convict(f"values depend on the order of blocks and threads: {difference.sentence()}"), done
+
+    def unset(self, indices: Sequence[int], reports: Sequence[Mapping[str, Any]]) -> Failure | None:
+        """What `reports` of reads of shared memory that nobody wrote come to, the answers on these sets being right and
+        in the arena."""
+        first = {index: self._answers(index) for index in indices}
+        for schedule in (LARGE, NEGATIVE):
+            done = self._repeat(indices, schedule)
+            others = [held for held in done.reports if not is_of_unset_shared(held)]
+            if failure := failure_of_reports(others):
+                return failure
+            differ = not self.atomics and any(self._difference(first[i], self._answers(i)) for i in indices)
+            if differ or self._wrong(indices, done) is not None:
+                return failure_of_reports(reports)
+        self.labels.append(UNSET_SHARED)
+        return None
 
     def _repeat(self, indices: Sequence[int], schedule: int) -> BurstDone:
         for index in indices:

@@ -39,6 +39,11 @@ ORDER = (
 """What a record says where there are several: an access outside an array may cause all the rest."""
 
 
+def is_of_unset_shared(report: Mapping[str, Any]) -> bool:
+    """Whether it is about a read of shared memory that nobody wrote: whether a value depends on it can be tried."""
+    return report.get("kind") == "uninitialised_read" and str(report.get("space")) in ("shared", "distributed shared")
+
+
 def failure_of_reports(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
     """The verdict that the gravest report asks for, or None."""
     found = [

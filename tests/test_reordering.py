@@ -14,7 +14,7 @@ from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.hostcuda.build import default_cache, prepare_headers
 from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
-from harness.reordering import VARIES, difference_of, uses_atomics
+from harness.reordering import UNSET_SHARED, VARIES, difference_of, uses_atomics
 from harness.zygote import Zygote
 
 PROBLEM = """
@@ -85,12 +85,27 @@ torch::Tensor leaks(torch::Tensor x, bool once) {
     twice<<<8, 32>>>(x.data_ptr<float>(), work, y.data_ptr<float>());
     return y;
 }
+
+__global__ void beside(const float* x, float* y, int used) {
+    __shared__ float part[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    part[threadIdx.x] = 2.0f * x[i];
+    const float own = part[threadIdx.x], other = part[32 + threadIdx.x];  // which nobody wrote
+    const float all[4] = {own, fmaxf(own, other), fminf(own, other), own + 0.0f * other};
+    y[i] = all[used];
+}
+torch::Tensor unset(torch::Tensor x, int64_t used) {
+    auto y = torch::empty_like(x);
+    beside<<<8, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), (int)used);
+    return y;
+}
 """
 declarations = """
+torch::Tensor unset(torch::Tensor x, int64_t used);
 torch::Tensor first(torch::Tensor x, double others);
 torch::Tensor leaks(torch::Tensor x, bool once);
 DECLARED"""
-ext = load_inline("orders", declarations, source, functions=["first", "leaks"NAMED])
+ext = load_inline("orders", declarations, source, functions=["first", "leaks", "unset"NAMED])
 
 class ModelNew(torch.nn.Module):
     calls = 0
@@ -240,6 +255,19 @@ def test_memory_that_is_kept_for_the_next_call_is_none(judge: Judge) -> None:
     outcome = judge("ext.leaks(x, True)")
     assert (outcome.status, outcome.labels) == (Status.passed, ())
     assert outcome.evidence["second_schedule"]["equal"]
+
+
+def test_shared_memory_that_nobody_wrote_and_nobody_uses_is_a_label(judge: Judge) -> None:
+    outcome = judge("ext.unset(x, 0)")
+    assert (outcome.status, outcome.labels) == (Status.passed, (UNSET_SHARED,)), outcome
+
+
+@pytest.mark.parametrize("used", [1, 2, 3], ids=["in a maximum", "in a minimum", "in a sum"])
+def test_what_an_answer_depends_on_has_to_be_written(judge: Judge, used: int) -> None:
+    """A maximum passes over NaN, and a minimum over large numbers too: each is tried."""
+    outcome = judge(f"ext.unset(x, {used})")
+    assert outcome.status is Status.uninitialised_read, outcome
+    assert "nobody wrote this memory (shared part[32]" in outcome.reason
 
 
 def test_what_differs_between_two_tensors() -> None:

@@ -66,6 +66,7 @@ LABELS = {
     "not_queued": "calls that are all submitted before the first begins fail or are wrong: launching them counts too",
     "unexplained_time": "the claimed times did not explain the harness's own clock; the longer times count",
     "disturbed_baseline": "the reference was slower beside this solution than before it; the earlier time counts",
+    "reads_unset_shared": "a kernel reads shared memory that nothing wrote, and no answer depended on it",
     "varies_between_calls": "the same inputs do not give the same values twice, though all are right",
     "specialised_shape": "right at the sizes asked for, wrong or failing at the problem's small ones",
     "leaks_memory": "every call takes memory that none gives back",

@@ -43,7 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.hostcuda.runner", description=__doc__)
     parser.add_argument("file")
     parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, finds nothing")
-    parser.add_argument("--schedule", type=int, default=0, help="0: blocks and threads in rising order, 1: falling")
+    parser.add_argument(
+        "--schedule", type=int, default=0, help="0: blocks and threads in rising order, 1: falling, 2 and 4: see shim"
+    )
     options = parser.parse_args(arguments)
     shim.activate(build.prepare_headers(), checked=not options.unchecked)
     shim.set_schedule(options.schedule)

@@ -30,7 +30,8 @@ class RuntimeLibrary:
         self._library.hostcuda_launches_json.restype = ctypes.c_void_p
 
     def set_schedule(self, number: int) -> None:
-        """0: blocks and threads in rising order; 1: in falling order."""
+        """0: blocks and threads in rising order; 1: in falling order; 2 and 4: as 0, with large and with large negative
+        numbers in shared memory that nobody wrote."""
         self._library.hostcuda_set_schedule(ctypes.c_int(number))
 
     def record_to(self, fd: int) -> None:

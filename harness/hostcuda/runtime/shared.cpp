@@ -1,5 +1,5 @@
 // Shared memory of a block: every __shared__ variable of every loaded module has its place in the arena, between gaps that belong to
-// nobody; the dynamic part lies behind. A block's variables are filled with poison when it first touches them.
+// nobody; the dynamic part lies behind. A block's variables are filled (shared_fill) when it first touches them.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include "state.h"
 
 namespace hostcuda {
+
+std::atomic<std::uint64_t> shared_fill{poison};
 
 extern __thread unsigned char* shared_touched __attribute__((tls_model("initial-exec")));
 
@@ -28,10 +30,11 @@ std::size_t static_end = gap_bytes;
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
-void fill_poison(char* memory, std::size_t bytes) {
+void fill(char* memory, std::size_t bytes) {
+    const std::uint64_t value = shared_fill.load(std::memory_order_relaxed);
     std::size_t i = 0;
-    for (; i + 8 <= bytes; i += 8) std::memcpy(memory + i, &poison, 8);
-    if (i < bytes) std::memcpy(memory + i, &poison, bytes - i);
+    for (; i + 8 <= bytes; i += 8) std::memcpy(memory + i, &value, 8);
+    if (i < bytes) std::memcpy(memory + i, &value, bytes - i);
 }
 
 void mark(Arena& arena, std::size_t offset, std::size_t bytes, Record value) {
@@ -88,14 +91,14 @@ void arena_prepare(Arena& arena, const LaunchRequest& request) {
              record_unaddressable);
         arena.dynamic_bytes = wanted;
     }
-    if (wanted != 0) fill_poison(arena.memory + arena.dynamic_offset, wanted);
+    if (wanted != 0) fill(arena.memory + arena.dynamic_offset, wanted);
 }
 
 namespace {
 void* first_touch(Launch& grid, Arena& arena, const VariableInfo& variable) {
     arena.touched[variable.number] = 1;
     char* place = arena.memory + variable.offset;
-    fill_poison(place, variable.bytes);
+    fill(place, variable.bytes);
     if (arena.cells[variable.offset >> arena.granule_shift].write == record_unaddressable) mark(arena, variable.offset, variable.bytes, 0);
     arena.static_bytes += variable.bytes;
     std::atomic<std::size_t>& most = grid.static_shared_bytes;

@@ -19,6 +19,7 @@ constexpr std::size_t max_dynamic_shared_bytes = 227 * 1024;      // the same; o
 constexpr unsigned largest_portable_cluster = 8, largest_cluster = 16;  // blocks; the latter where the kernel's attribute allows it
 constexpr std::size_t default_shared_bytes = 48 * 1024;
 constexpr std::uint64_t poison = 0x7FBF7FBF7FBF7FBFull;           // NaN as fp16, bf16 and fp32
+extern std::atomic<std::uint64_t> shared_fill;                    // what stands in shared memory that nobody wrote: poison, or another of fills
 
 // ---- what the shadow memory remembers of one granule. A record is
 //   serial:21 | tick:12 | thread:10 | site:20 | atomic:1
