@@ -71,6 +71,23 @@ def test_an_error_has_the_line_of_the_solution(headers: build.PreparedHeaders, t
     assert "undeclared" in error.message
 
 
+@pytest.mark.parametrize(("depth", "built"), [(3_000, True), (60_000, False)])
+def test_a_source_that_nests_deeply_is_the_authors(
+    headers: build.PreparedHeaders, tmp_path: Path, depth: int, built: bool
+) -> None:
+    deep = f"__global__ void k(float* x) {{ x[0] = {'(' * depth}1.0f{')' * depth}; }}\nvoid f() {{}}\n"
+    spec = Spec(name="m", cuda_sources=(deep,), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
+    assert (code == 0) is built, log[-2000:]
+    if not built:
+        error = build.interpret(log)
+        assert error is not None
+        assert (error.file, error.message) == (
+            "cuda.cu",
+            "the source nests too deeply to be translated for the CPU",
+        )
+
+
 def test_what_is_built_to_be_imported_goes_with_the_process_and_not_with_its_children(tmp_path: Path) -> None:
     script = """
 import os, tempfile

