@@ -95,6 +95,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         changed(extra_cflags=["-D\udfff"]),
         changed(extra_include_paths=["/\ud800"]),
         changed(functions=[["f", "\ud800"]]),
+        changed(cpp_sources=["int f(); // \ud800"], files=[], compiled=[]),
         changed(compiled=["missing.cu"]),
         changed(compiled=[]),
         changed(files=[["../a.cu", ""]], compiled=["../a.cu"]),
