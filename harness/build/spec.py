@@ -86,9 +86,10 @@ class ExtensionSpec:
             raise SpecError(f"extension {self.name!r} has no sources")
         if self.compiled and (self.cpp_sources or self.cuda_sources):
             raise SpecError(f"extension {self.name!r} has both texts and files")
-        if any(_SURROGATES.search(text) for text in self.texts()):
-            raise SpecError(f"extension {self.name!r} has half of a surrogate pair in its sources, which no file holds")
-        if (size := sum(len(text.encode("utf-8")) for text in self.texts())) > MAX_SOURCE_BYTES:
+        if any(_SURROGATES.search(text) for text in (*self.cpp_sources, *self.cuda_sources)):
+            # Those of files are read and written as bytes; torch would write these as UTF-8.
+            raise SpecError(f"extension {self.name!r} has half of a surrogate pair in a text, which can't be written")
+        if (size := sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts())) > MAX_SOURCE_BYTES:
             raise SpecError(f"extension {self.name!r} has {size} bytes of sources; {MAX_SOURCE_BYTES} are accepted")
         arches = () if self.cuda_arch_list is None else (self.cuda_arch_list,)
         for flags in (
