@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.build import default_root
-from harness.ci import Gates, Rejected, github_annotations, give_verdict, junit, read_gates, summary
+from harness.ci import Gates, Rejected, broken_rules, github_annotations, give_verdict, junit, read_gates, summary
 from harness.ci.gates import FAILED, PASSED, SKIPPED, weigh
 from harness.ci.revision import Entry, Repository, RevisionError
 from harness.ci.verdict import failing_line
@@ -136,7 +136,11 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
     assert "::error file=solutions/bob/level1/19_typo.py,line=3,title=syntax_error::" in printed
     token = printed.partition("::stop-commands::")[2].split()[0]
     assert printed.index(f"::stop-commands::{token}") < printed.index("wrong_value") < printed.index(f"::{token}::")
+    assert "failed: solutions/bob/level1/19_typo.py: require_passed: syntax_error: line 3: " in printed
+    assert "failed: solutions/bob/level1/19_wrong.py: require_passed: wrong_value: " in printed
+    assert "failed: solutions/bob/level1/19_right.py" not in printed
     page = (tmp_path / "step.md").read_text()
+    assert "19\\_typo.py**: line 3: " in page
     assert page == (tmp_path / "out" / "summary.md").read_text()
     assert "19_wrong" in page.replace("\\", "")
     suite = ElementTree.parse(tmp_path / "out" / "junit.xml").getroot()[0]
@@ -165,6 +169,8 @@ def test_only_the_branchs_solutions_count_and_the_base_judges_them(
         "no_regression": "failed",
     }
     assert item["compared_with_base"]["before"] == "passed"
+    page = (tmp_path / "second" / "summary.md").read_text()
+    assert "| modified | level1/19 | syntax_error | - | passed" in page
 
 
 def test_what_authors_say_is_taken_from_the_base(repo: Repo, call: Call, tmp_path: Path) -> None:
@@ -436,7 +442,8 @@ def test_pages_escape_what_a_submission_chose() -> None:
     assert "@someone" not in page
     assert "\x1b" not in page
     (row,) = [line for line in page.splitlines() if line.startswith("| ❌")]
-    assert row.replace("\\|", "").count("|") == 8
+    assert row.replace("\\|", "").count("|") == 9
+    assert [line.startswith("failed: ") and "\n" not in line for line in broken_rules(verdict)] == [True, True]
     root = ElementTree.fromstring(junit(verdict).partition("\n")[2])
     assert root[0].get("failures") == "2"
     json.dumps(verdict.to_json(), allow_nan=False)
@@ -457,6 +464,10 @@ def test_a_right_solution_that_breaks_a_rule_fails_by_the_rules_name() -> None:
     )
     (line,) = github_annotations(verdict)
     assert "title=minimum_speedup%2C refused_labels::0.5x against eager, at least 0.495x; 1x is asked for; has " in line
+    assert broken_rules(verdict) == [
+        "failed: solutions/ann/level1/19_x.py: minimum_speedup: 0.5x against eager, at least 0.495x; 1x is asked for",
+        "failed: solutions/ann/level1/19_x.py: refused_labels: has coerced_device",
+    ]
     failure = ElementTree.fromstring(junit(verdict).partition("\n")[2])[0][0][0]
     assert failure.get("type") == "minimum_speedup, refused_labels"
     assert (failure.get("message") or "").startswith("0.5x against eager, at least 0.495x")

@@ -7,7 +7,7 @@ starts it sees to (`.github/workflows/score.yml`), and the command refuses to ru
 """
 
 from harness.ci.gates import GateResult, Gates, read_gates
-from harness.ci.pages import github_annotations, junit, summary
+from harness.ci.pages import broken_rules, github_annotations, junit, summary
 from harness.ci.revision import Change, Repository, RevisionError
 from harness.ci.verdict import Rejected, Scored, Verdict, give_verdict
 
@@ -20,6 +20,7 @@ __all__ = [
     "RevisionError",
     "Scored",
     "Verdict",
+    "broken_rules",
     "github_annotations",
     "give_verdict",
     "junit",

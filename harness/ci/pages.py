@@ -1,4 +1,4 @@
-"""A verdict as CI systems show it: Markdown for a step summary, GitHub annotations, JUnit XML.
+"""A verdict as CI systems show it: Markdown for a step summary, GitHub annotations, JUnit XML, lines of a terminal.
 
 Outside layer, but pure: values in, text out. Names, reasons and labels come from a submission, so that each form
 escapes them its own way: a cell of a table stays a cell, an annotation can't contain another command, and XML holds no
@@ -44,8 +44,8 @@ def summary(verdict: Verdict, leaderboard: str = "") -> str:
         lines += [f"The machine can't: {_cell(verdict.fault, 600)}", ""]
     if verdict.scored:
         lines += [
-            "| | solution | problem | status | speedup | at the base | rules |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
+            "| | solution | change | problem | status | speedup | at the base | rules |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
             *(_row(item) for item in verdict.scored[:MAX_ROWS]),
             "",
         ]
@@ -73,14 +73,23 @@ def _row(item: Scored) -> str:
     mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
     (entry,) = entries_of([record])
     speed = show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within)
-    before = show.speedup(item.difference.before_speedup) if item.difference else item.change
     rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
-    cells = [mark, _cell(item.path), _cell(record.problem), record.status.value, speed, before, rules]
-    return "| " + " | ".join(cells) + " |"
+    what = [mark, _cell(item.path), item.change, _cell(record.problem)]
+    return "| " + " | ".join([*what, record.status.value, speed, _before(item), rules]) + " |"
+
+
+def _before(item: Scored) -> str:
+    """What the solution's record at the base says: its status and, where it was timed, its speedup."""
+    held = item.difference
+    if held is None or held.before is None:
+        return show.ABSENT
+    speed = "" if held.before_speedup is None else f", {show.speedup(held.before_speedup)}"
+    return f"{held.before.value}{speed}"
 
 
 def _place(item: Scored) -> str:
-    return "" if item.line is None else f", line {item.line}"
+    """The line that a failure points at, where its reason does not begin with it."""
+    return "" if item.line is None or item.record.reason.startswith("line ") else f", line {item.line}"
 
 
 def _listed(title: str, texts: list[str]) -> list[str]:
@@ -95,6 +104,15 @@ def _cell(text: str, limit: int = 160) -> str:
     escaped = show.line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
     return escaped.replace("@", "&#64;").replace("://", "&#58;//")
+
+
+def broken_rules(verdict: Verdict) -> list[str]:
+    """A line for each rule that a solution broke, and for each file that can't be evaluated, as a terminal shows it."""
+    found = [(held.path, "can't be evaluated", held.reason) for held in verdict.rejected]
+    for item in verdict.scored:
+        found += [(item.path, result.gate, result.detail) for result in item.gates if result.outcome == FAILED]
+    # The word in front keeps what a submission chose from the line's begin.
+    return [f"failed: {show.line(path, 160)}: {gate}: {show.line(detail, 300)}" for path, gate, detail in found]
 
 
 def github_annotations(verdict: Verdict) -> list[str]:

@@ -154,6 +154,8 @@ def ci_command(
     if as_json:
         print_json(verdict.to_json())
     else:
+        with _no_commands_in_output(on=in_actions):
+            put(*ci.broken_rules(verdict))
         put(f"verdict: {verdict.word} (exit code {verdict.exit_code}); everything is in {out}")
     raise typer.Exit(verdict.exit_code)
 
