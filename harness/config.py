@@ -316,6 +316,12 @@ def resolve(
     values["executor"] = values["executor"] or ("ray" if on_ray else "local")
     if on_ray and values["executor"] == "local":
         raise ConfigError("`ray_address` and `accelerator_type` are for the executor ray, not for local")
+    if values["accelerator_type"] is not None and values["device"] is DeviceKind.HOST:
+        why = "no GPU can be used on this machine" if asked == "auto" else "that was asked for"
+        raise ConfigError(
+            f"`accelerator_type` (--accelerator-type) picks among a Ray cluster's GPUs; the device is host ({why}): "
+            "give --device cuda, or leave it out"
+        )
     values["cache_dir"] = cache_folder(values["cache_dir"])
     return RunConfig(**values, timing=TimingConfig(**cast(dict[str, Any], timing)))
 

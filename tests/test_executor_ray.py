@@ -49,13 +49,21 @@ def test_what_only_a_cluster_has_implies_it() -> None:
     for options, executor in (
         ({}, "local"),
         ({"ray_address": "auto"}, "ray"),
-        ({"accelerator_type": "H200"}, "ray"),
+        ({"accelerator_type": "H200", "device": "cuda"}, "ray"),
         ({"executor": "ray"}, "ray"),
     ):
         held = resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], **options})
         assert held.executor == executor
     with pytest.raises(ConfigError, match="for the executor ray"):
         resolve(machine=MACHINE, run_id="r", options={"paths": ["x"], "executor": "local", "ray_address": "auto"})
+
+
+@pytest.mark.parametrize("device", [{}, {"device": "host"}])
+def test_a_model_of_gpu_is_refused_where_none_is_judged_on(device: dict[str, str]) -> None:
+    """It would be ignored, and the run would tell of a GPU's model that it never saw."""
+    options = {"paths": ["x"], "accelerator_type": "H200", "ray_address": "auto", **device}
+    with pytest.raises(ConfigError, match=r"the device is host .*: give --device cuda, or leave it out"):
+        resolve(machine=MACHINE, run_id="r", options=options)
 
 
 def test_only_one_module_imports_ray() -> None:
