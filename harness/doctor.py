@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from harness.auditor import find_sanitizer
@@ -67,10 +68,18 @@ class Diagnosis:
 
 
 def diagnose(
-    environment: Environment, sandbox: SandboxReport, *, ninja: str | None, sanitizer: str | None, ncu: str | None
+    environment: Environment,
+    sandbox: SandboxReport,
+    *,
+    ninja: str | None,
+    sanitizer: str | None,
+    ncu: str | None,
+    cache_dir: Path,
+    cache_fault: str | None,
 ) -> Diagnosis:
     """Judge what was found. `ninja`, `sanitizer` and `ncu` are versions (None: missing), see `ninja_version`,
-    `sanitizer_version` and `ncu_version`."""
+    `sanitizer_version` and `ncu_version`; `cache_fault` is why `cache_dir` can't hold caches (None: it can), without
+    which no device evaluates anything."""
     checks = (
         *_gpu_checks(environment),
         _nvcc(environment),
@@ -80,9 +89,11 @@ def diagnose(
         _gxx(environment),
         _ninja(ninja),
         _sandbox(sandbox),
+        _cache(cache_dir, cache_fault),
     )
     host = next((item.remedy for item in checks if item.name in ("torch", "g++") and item.state is State.missing), None)
-    return Diagnosis(checks=checks, unusable={DeviceKind.CUDA: cuda_unusable(environment), DeviceKind.HOST: host})
+    unusable = {DeviceKind.CUDA: cuda_unusable(environment) or cache_fault, DeviceKind.HOST: host or cache_fault}
+    return Diagnosis(checks=checks, unusable=unusable)
 
 
 def ninja_version() -> str | None:
@@ -213,6 +224,16 @@ def _sandbox(report: SandboxReport) -> Check:
         found=found,
         enables="running submissions that nobody has read (--sandbox strict insists on it)",
         remedy=remedy,
+    )
+
+
+def _cache(folder: Path, fault: str | None) -> Check:
+    return Check(
+        name="caches",
+        state=State.ok if fault is None else State.missing,
+        found=fault or str(folder),
+        enables="built modules, precompiled headers and measured peaks: no evaluation begins without",
+        remedy=None if fault is None else "make it writable, or name another by --cache or HARNESS_CACHE",
     )
 
 

@@ -6,6 +6,7 @@ Edge; imports `config`, `disk` and `environment`.
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from harness.config import ConfigError
@@ -29,3 +30,18 @@ def ready_cache(folder: Path, named_by: str = "--cache or HARNESS_CACHE") -> Pat
         why = error.strerror or error
         raise kind_of(error)(f"{folder}: can't hold caches: {why}; name another by {named_by}") from error
     return folder
+
+
+def cache_fault(folder: Path) -> str | None:
+    """Why `folder` can't hold caches, as `ready_cache` would say; None where it can. Leaves no folder behind that was
+    not there."""
+    lacking = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        ready_cache(folder)
+    except (ConfigError, MachineError) as error:
+        return str(error)
+    finally:
+        with suppress(OSError):  # somebody else may use it by now
+            for path in lacking:
+                path.rmdir()
+    return None

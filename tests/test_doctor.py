@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.cli import main
 from harness.doctor import Diagnosis, State, diagnose, ninja_version
 from harness.environment import Environment, Gpu, collect
 from harness.model import DeviceKind
@@ -44,7 +46,8 @@ def gpu_machine() -> Environment:
 
 
 def look(found: Environment, sandbox: SandboxReport = FULL, **tools: Any) -> Diagnosis:
-    return diagnose(found, sandbox, **{"ninja": "1.13", "sanitizer": "2025.3.1", "ncu": "2025.3.1", **tools})
+    there = {"ninja": "1.13", "sanitizer": "2025.3.1", "ncu": "2025.3.1", "cache_dir": Path("c"), "cache_fault": None}
+    return diagnose(found, sandbox, **{**there, **tools})
 
 
 def state(diagnosis: Diagnosis, name: str) -> tuple[State, str | None]:
@@ -105,6 +108,22 @@ def test_no_device_at_all(gpu_machine: Environment) -> None:
     assert diagnosis.device is None
     assert diagnosis.to_json()["device"] is None
     assert diagnosis.to_json()["unusable"]["host"]
+
+
+def test_a_folder_that_holds_no_caches_makes_every_device_unusable(
+    gpu_machine: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diagnosis = look(gpu_machine, cache_fault="c: can't hold caches: Read-only file system")
+    assert state(diagnosis, "caches")[0] is State.missing
+    assert diagnosis.device is None
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
+        assert main(["doctor", "--cache", str(folder)]) == 3
+        said = capsys.readouterr()
+        assert f"caches: {folder}: can't hold caches: " in said.out
+        assert "no device can be used" in said.err
+    assert main(["doctor", "--cache", str(tmp_path / "new" / "cache")]) == 0
+    assert not (tmp_path / "new").exists(), "it looks, and makes nothing"
 
 
 def test_ninja_is_found_here() -> None:

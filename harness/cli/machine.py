@@ -35,7 +35,7 @@ from harness.report.details import details
 from harness.report.peaks import peaks_facts
 from harness.runs import new_run_id
 from harness.sandbox import probe
-from harness.writable import ready_cache
+from harness.writable import cache_fault, ready_cache
 
 if TYPE_CHECKING:
     from harness.datasheets import Peaks
@@ -56,7 +56,8 @@ def doctor_command(
     """Say what this machine has, what that enables, and what to do where something is missing.
 
     Speed-of-light times are reckoned with peaks measured on the GPU, by the first timed evaluation or by --measure;
-    those there are shown here. Exit code 0 if at least one device (cuda or host) can be used, else 3.
+    those there are shown here. Exit code 0 if at least one device (cuda or host) can be used, else 3; neither can where
+    the folder of caches can't be written.
 
     \b
     Examples:
@@ -76,6 +77,8 @@ def doctor_command(
         ninja=doctor.ninja_version(),
         sanitizer=doctor.sanitizer_version(),
         ncu=doctor.ncu_version(),
+        cache_dir=cache_dir,
+        cache_fault=cache_fault(cache_dir),
     )
     if as_json:
         told = {name: peaks.to_json() for name, (peaks, _) in known.items()}
