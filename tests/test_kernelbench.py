@@ -156,14 +156,47 @@ def test_import_makes_a_run_that_the_leaderboard_understands(theirs: Path, tmp_p
     assert first.solution_digest == digest_text("class ModelNew: ...\n")
     assert held["level1/3", 0].speedup is None
     assert "no `;`" in held["level1/5", 1].reason
-    # 8 problems with results, and one that only the baseline has.
-    assert (done.metrics.problems, done.metrics.correct) == (9, 2)
+    # 6 problems whose sample 0 is not null, and one that only the baseline has.
+    assert (done.metrics.problems, done.metrics.correct) == (7, 2)
     assert done.metrics.geomean == pytest.approx(0.5)
-    assert done.metrics.fast_p[0.0] == pytest.approx(2 / 9)
+    assert done.metrics.fast_p[0.0] == pytest.approx(2 / 7)
+    assert any("problems of the baseline without an entry: 1;" in note for note in done.notes)
     (row,) = leaderboard(done.records, by=By.author)
     assert (row.passed, row.results, row.unjudged) == (2, 7, 2)
     assert row.speedup == pytest.approx(0.5)
     assert any("null entries: 2;" in note for note in done.notes)
+
+
+def test_null_entries_count_in_no_figure(tmp_path: Path) -> None:
+    path = write(tmp_path / "eval_results.json", {"1": [entry(ms=0.2)], "2": None, "3": [None]})
+    baseline = write(tmp_path / "b.json", {"level1": {f"{number}_x.py": {"mean": 0.4} for number in (1, 2, 3)}})
+    done = import_results(path, tmp_path / "run", level=1, author="m", baselines=[baseline])
+    assert (done.metrics.problems, done.metrics.fast_p[1.0], done.pass_at_k["averages"]["avg_pass@1"]) == (1, 1.0, 1.0)
+    (row,) = leaderboard(done.records, by=By.author)
+    assert (row.passed, row.results, row.unjudged, row.fast_p[1.0]) == (1, 1, 2, 1.0)
+    nothing = write(tmp_path / "null" / "eval_results.json", {"1": None})
+    assert import_results(nothing, tmp_path / "n", level=1, author="m").metrics.fast_p[0.0] is None
+
+
+def test_what_ran_on_a_cpu_is_not_ranked_among_gpus(tmp_path: Path) -> None:
+    on_cpu = {"hardware": "Some Xeon", "device": "cpu"}
+    held = {"1": [{**entry(), "metadata": on_cpu}], "2": [{**entry(correct=False), "metadata": {}}], "3": [entry()]}
+    path = write(tmp_path / "eval_results.json", held)
+    ours = {item.problem: item for item in import_results(path, tmp_path / "run", level=1, author="m").records}
+    assert (ours["level1/1"].device, ours["level1/1"].environment) == (DeviceKind.HOST, {"cpu": "Some Xeon"})
+    assert (ours["level1/2"].device, ours["level1/2"].environment) == (DeviceKind.CUDA, {})
+    assert (ours["level1/3"].device, ours["level1/3"].environment) == (DeviceKind.CUDA, {"gpu": GPU})
+    del held["3"]
+    write(path, held)
+    alone = import_results(path, tmp_path / "alone", level=1, author="m").records
+    assert {item.device for item in alone} == {DeviceKind.HOST}, "a failure that says nothing ran where the others did"
+
+
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "eval_results.json"
+    path.write_text(f'{{"1": [{json.dumps(entry())}], "1": null}}')
+    with pytest.raises(KernelBenchError, match="has the key '1' twice; keep one of them"):
+        import_results(path, tmp_path / "run", level=1, author="m")
 
 
 def test_what_does_not_fit_on_the_disk_leaves_no_part_of_a_run(theirs: Path, tmp_path: Path) -> None:

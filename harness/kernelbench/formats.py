@@ -177,11 +177,29 @@ def _sample(where: str, number: int, index: int, entry: Any) -> Sample:
     )
 
 
+class _Twice(Exception):
+    """A key that one JSON object has twice."""
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Of a key that it has twice Python would take the last value and drop the others."""
+    held: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in held:
+            raise _Twice(key)
+        held[key] = value
+    return held
+
+
 def _load(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is it the right file?")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unambiguous)
+    except _Twice as error:
+        raise KernelBenchError(
+            f"{path}: one object has the key {error.args[0]!r:.80} twice; keep one of them"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise KernelBenchError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     except (ValueError, RecursionError) as error:

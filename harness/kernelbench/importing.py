@@ -89,9 +89,9 @@ def import_results(
     given = read_pass_at_k(pass_at_k) if pass_at_k is not None else None
     if given is not None:
         notes += _disagreements(pass_at_k, given, computed)
-    named = {name for item in known if (name := _hardware(item))}
+    named = {(_device(item), name) for item in known if (name := _hardware(item))}
     # Failures often name no GPU; where the others agree on one, it was that.
-    usual = next(iter(named)) if len(named) == 1 else ""
+    usual = next(iter(named)) if len(named) == 1 else (DeviceKind.CUDA, "")
     records = [
         _record(
             item,
@@ -101,7 +101,7 @@ def import_results(
             workload=workload,
             finished=finished,
             folder=eval_results.parent,
-            hardware=_hardware(item) or usual,
+            place=(_device(item), _hardware(item)) if _hardware(item) else (_device(item, usual[0]), usual[1]),
         )
         for item in samples
     ]
@@ -111,6 +111,11 @@ def import_results(
         notes.append(f"{untimed} correct without a speedup against eager: they were not timed, or {why}")
     if absent := len(samples) - len(known):
         notes.append(f"null entries: {absent}; nothing is known of these, and they count in no share")
+    if lacking := len(set(next(iter(times.values()), {})) - {item.problem for item in samples}):
+        notes.append(
+            f"problems of the baseline without an entry: {lacking}; fast_p counts them as failures, as there, "
+            "and there is no record of them"
+        )
     if other := sum(OTHER_HARDWARE in record.labels for record in records):
         notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another one")
     figures = metrics_of(samples, next(iter(times.values()), {}))
@@ -142,8 +147,9 @@ def _record(
     workload: str,
     finished: str,
     folder: Path,
-    hardware: str,
+    place: tuple[DeviceKind, str],
 ) -> Record:
+    device, hardware = place
     status, reason = _verdict(item)
     runtime_s = item.runtime_ms * MILLISECOND_S if item.runtime_ms is not None else None
     labels = [LABEL]
@@ -174,7 +180,7 @@ def _record(
         author=author,
         solution=f"{author}/{file}",
         sample=item.sample,
-        device=DeviceKind.CUDA,
+        device=device,
         workload=workload,
         status=status,
         reason=reason if speedup is None else one_line(f"{reason}; {speedup:.3g}x eager"),
@@ -182,7 +188,7 @@ def _record(
         speedup=speedup,
         evidence={"kernelbench": {"compiled": item.compiled, "correctness": item.correct, **item.metadata}},
         timing=timing,
-        environment={"gpu": hardware} if hardware else {},
+        environment={"gpu" if device is DeviceKind.CUDA else "cpu": hardware} if hardware else {},
         solution_digest=_digest(folder / file),
         finished_at=finished,
     )
@@ -223,6 +229,12 @@ def _verdict(item: Sample) -> tuple[Status, str]:
     differences = held.get("max_difference")
     largest = f"; largest differences {_text(differences)}" if differences else ""
     return Status.wrong_value, one_line(f"not correct by KernelBench's own rule{largest}")
+
+
+def _device(item: Sample, otherwise: DeviceKind = DeviceKind.CUDA) -> DeviceKind:
+    """Where a sample says it ran; `otherwise` where it says nothing."""
+    said = _text(item.metadata.get("device")) or _text(item.stats.get("device"))
+    return otherwise if not said else DeviceKind.HOST if said.lower().startswith("cpu") else DeviceKind.CUDA
 
 
 def _hardware(item: Sample) -> str:

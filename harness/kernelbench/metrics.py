@@ -69,10 +69,12 @@ def metrics(
 def metrics_of(samples: Iterable[Sample], baselines: Mapping[int, Baseline], *, sample: int = 0) -> Metrics:
     """The metrics of the samples with one number (theirs: 0), over the baseline's problems and those with samples.
 
-    A problem without that sample counts as a failure, as in KernelBench.
+    A problem without that sample counts as a failure, as in KernelBench. One whose sample is null does not count:
+    nothing is known of it.
     """
     held = {item.problem: item for item in samples if item.sample == sample}
-    numbers = sorted(set(baselines) | set(held))
+    unknown = {number for number, item in held.items() if item.absent}
+    numbers = sorted((set(baselines) | set(held)) - unknown)
     chosen = [held.get(number) or Sample(problem=number, sample=sample, absent=True) for number in numbers]
     return metrics(
         [item.correct for item in chosen],
