@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -712,6 +713,78 @@ def test_the_list_of_commands_is_short_enough_to_be_shown_whole(call: Call) -> N
 
 
 SLOW = ("torch", "numpy", "pandas", "jinja2", "matplotlib", "tree_sitter", "triton")
+
+
+def problems_command(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness", "problems", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "end", "code", "how"),
+    [
+        (["list", "--json"], "os._exit(0)", 3, "with exit code 0"),
+        (["show", "level1/16"], "os._exit(7)", 3, "with exit code 7"),
+        (["lint", "level1", "--device", "cpu"], "os._exit(0)", 1, "with exit code 0"),
+        (["lint", "level1", "--device", "cpu"], "os.kill(os.getpid(), 11)", 1, "by SIGSEGV"),
+        (["lint", "level1", "--device", "cpu"], "os.kill(os.getpid(), 9)", 3, "by SIGKILL"),
+    ],
+)
+def test_a_problem_that_ends_the_process_is_told_and_no_gate_passes(
+    place: Path, command: list[str], end: str, code: int, how: str
+) -> None:
+    (place / "problems/level1/16_matmul.py").write_text(f"import os\n{end}\n{PROBLEM}")
+    done = problems_command(place, *command)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert f"harness: level1/16 ended the process that looked at it, {how}: mend its file" in done.stderr
+
+
+def test_a_problems_command_that_is_watched_ends_as_it_did_before(place: Path) -> None:
+    assert problems_command(place, "list", "level7").returncode == 2
+    assert problems_command(place, "list", "--quick").returncode == 0
+    assert problems_command(place, "--help").returncode == 0
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    unread = f"{sys.executable} -m harness problems list --json | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", unread], cwd=place, env=environment, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("number", "everybody", "code", "said"),
+    [
+        (signal.SIGINT, True, 130, "harness: interrupted"),
+        (signal.SIGTERM, True, -signal.SIGTERM, ""),
+        (signal.SIGTERM, False, -signal.SIGTERM, ""),
+    ],
+)
+def test_signals_end_a_watched_command_and_leave_nothing_behind(
+    place: Path, number: signal.Signals, everybody: bool, code: int, said: str
+) -> None:
+    waiting = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    (place / "problems/level1/16_matmul.py").write_text(waiting + PROBLEM)
+    command = [sys.executable, "-m", "harness", "problems", "list"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as started:
+        written = place / "pid"
+        for _ in range(600):
+            if written.exists() and written.read_text():
+                break
+            time.sleep(0.05)
+        child = int(written.read_text())
+        assert child != started.pid
+        (os.killpg if everybody else os.kill)(started.pid, number)
+        assert started.wait(20) == code
+        assert started.stderr is not None
+        assert started.stderr.read().strip() == said
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists():
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the child goes on")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 import harness
 from harness.cli.output import UNABLE, guarded, put, refused
+from harness.cli.watched import code_of_broken, watched
 
 if TYPE_CHECKING:
     from harness.cli.evaluate import Evaluate
@@ -109,6 +110,13 @@ def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack the characters shown
+    # Of a Python caller, who gives the arguments, nothing is forked: it may have threads, a GPU, streams of its own.
+    if arguments is None and sys.argv[1:2] == ["problems"]:
+        return watched(lambda: _flushed(None, run), broken=code_of_broken(sys.argv[1:]))
+    return _flushed(arguments, run)
+
+
+def _flushed(arguments: Sequence[str] | None, run: Evaluate | None) -> int:
     try:
         code = _called(arguments, run)
         sys.stdout.flush()

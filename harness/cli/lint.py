@@ -31,6 +31,7 @@ from harness.cli.output import (
     say,
     writable,
 )
+from harness.cli.watched import looking_at
 from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.model import DeviceKind, Problem, Workload, one_line
@@ -180,7 +181,11 @@ def _checked(
         if budget is not None and time.monotonic() - begin > budget:
             continue
         first, opened = opened is None, opened or _opened(kind)
-        with screen.status(f"{number} of {len(tasks)}: {task.problem.id}"), results_alone():
+        with (
+            screen.status(f"{number} of {len(tasks)}: {task.problem.id}"),
+            looking_at(task.problem.id),
+            results_alone(),
+        ):
             report = _lint(task, opened)
         broken_down = _broken_down(opened)
         if first:

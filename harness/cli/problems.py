@@ -12,6 +12,7 @@ import typer
 
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone
+from harness.cli.watched import looking_at
 from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
 from harness.model import Problem, Workload
@@ -125,7 +126,7 @@ def _cost(problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:
     from harness.sketch import sketch
 
     try:
-        with results_alone():
+        with looking_at(problem.id), results_alone():
             made = sketch(problem, workload)
     except ProblemError as error:
         return pages.Costed(workload=workload, sketch=None, light=None, gpu=peaks.name, reason=str(error))
