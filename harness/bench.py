@@ -79,6 +79,8 @@ class Bench:
         self.device = device
         self._secret = secret
         self._reference = load_reference(problem, workload, whereabouts)
+        if device.kind is DeviceKind.HOST:
+            self._refuse_what_has_no_room(whereabouts)
         self.model_seed = secret.getrandbits(48)
         self.oracle = Oracle(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
@@ -116,6 +118,38 @@ class Bench:
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
 
+    def _refuse_what_has_no_room(self, whereabouts: Whereabouts) -> None:
+        """Raise `NoRoom` for inputs that can't be laid out, before one of them is drawn: nothing else would stop
+        drawing, copying and computing before the kernel ends other programs for want of memory. Where the problem does
+        not tell its inputs without data, it is tried."""
+        try:
+            # In a module of its own: what its functions keep from one call to the next must not be without data.
+            with torch.device("meta"):
+                leaves, _ = flatten(list(load_reference(self.problem, self.workload, whereabouts).get_inputs()))
+            set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype) for leaf in leaves)
+        except (Exception, SystemExit):
+            return
+        budget = self._budget_bytes()
+        if 2 * set_bytes > budget:
+            raise self._no_room(set_bytes, budget)
+
+    def _budget_bytes(self) -> int:
+        """What the sets may take of the memory that is free now; most of the rest is for truth: the reference's answer
+        in its own type, and inputs, state and answer in float64."""
+        free = self.device.free_bytes()
+        if self.device.torch_device.type == "cuda":
+            return int(free * CUDA_SHARE)
+        return min(int(free * HOST_SHARE), HOST_LIMIT_BYTES)
+
+    def _no_room(self, set_bytes: int, budget: int) -> NoRoom:
+        what = f"two input sets of {set_bytes / 2**20:.0f} MiB do not fit the {budget / 2**20:.0f} MiB"
+        free = f"{self.device.free_bytes() / 2**20:.0f} MiB are free"
+        advice = "a smaller --workload" + ("" if self.device.kind is DeviceKind.CUDA else ", or a GPU")
+        return NoRoom(
+            f"{what} that this device has for them ({free}; truth and the solution take several times as much): "
+            f"take {advice}"
+        )
+
     def _lay_out(self, wanted: int, small_wanted: int) -> Arena:
         state = self.oracle.initial_state
         offset = 0
@@ -140,17 +174,10 @@ class Bench:
         if set_bytes <= SMALL_SET_BYTES:
             wanted = max(wanted, small_wanted)
         self.set_bytes = set_bytes
-        free = self.device.free_bytes()
-        budget = (
-            int(free * CUDA_SHARE)
-            if self.device.torch_device.type == "cuda"
-            else min(int(free * HOST_SHARE), HOST_LIMIT_BYTES)
-        )
+        budget = self._budget_bytes()
         count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
         if count < 2:
-            raise NoRoom(
-                f"two input sets of {set_bytes} bytes do not fit the {budget} bytes that this device has for them"
-            )
+            raise self._no_room(set_bytes, budget)
         self.sets = tuple(
             InputSet(
                 inputs=tuple(place(*meta) for meta in self._input_metas),

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.bench import POISON, Bench
+from harness.bench import POISON, Bench, NoRoom
 from harness.devices import open_device
+from harness.devices.host import HostDevice
 from harness.model import Costs, DeviceKind, InputRules, Problem, Workload, digest_text
 from harness.reference import ProblemError
 
@@ -195,9 +196,28 @@ def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
         bench(source)
 
 
-def test_too_large_a_problem_says_so() -> None:
-    with pytest.raises((ProblemError, RuntimeError)):
-        bench(MATMUL.replace("N = 32", "N = 400000"))
+def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("inputs were drawn")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("harness.bench.draw", never)
+        with pytest.raises(NoRoom, match=r"two input sets of .* do not fit .* take a smaller --workload, or a GPU"):
+            bench(MATMUL.replace("N = 32", "N = 400000"))
+        patched.setattr(HostDevice, "free_bytes", lambda self: 2**16)
+        with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
+            bench(MATMUL.replace("N = 32", "N = 64"))
+    # One whose inputs don't tell how large they are without data is drawn, and refused when it is laid out.
+    monkeypatch.setattr(HostDevice, "free_bytes", lambda self: 2**16)
+    with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
+        bench(MATMUL.replace("torch.rand(N, N), ", "torch.rand(N, N) * torch.rand(1).clamp(max=1).item(), "))
+
+
+def test_what_get_inputs_keeps_from_one_call_to_the_next_has_data() -> None:
+    keeping = "KEPT = []\n    def get_inputs():\n        KEPT.append(torch.rand(N, N))"
+    source = MATMUL.replace("def get_inputs():", keeping)
+    held = bench(source.replace("return [torch.rand(N, N), ", "return [KEPT[0] + 0, "))
+    assert held.truth(0).source == "float64 cpu"
 
 
 def test_what_a_problem_declares_takes_the_place_of_what_is_counted() -> None:

@@ -185,7 +185,7 @@ def test_trouble_that_does_not_come_again_convicts_nobody(tree: Tree) -> None:
     tree.solve("19_a", "19_b")
     records, notes = tree.run(tree.config())
     assert {name: record.status for name, record in records.items()} == dict.fromkeys(("19_a", "19_b"), Status.passed)
-    assert (tree.times, notes) == (2, [])
+    assert (tree.times, notes) == (3, []), "the second referee imports it once more, to see how large its inputs are"
 
 
 @pytest.mark.usefixtures("impatient")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,19 @@ def test_what_others_hold_is_what_this_process_does_not() -> None:
     assert 0 <= held_elsewhere_bytes(device) <= total - held.nbytes
     assert "wait for them" in advice(device, 2**33)
     assert "8.0" in advice(device, 2**33)
+
+
+def test_a_referee_goes_before_other_programs_and_after_contestants() -> None:
+    code = (
+        "from harness.executors.worker import go_before_others\n"
+        "go_before_others()\n"
+        "print(open('/proc/self/oom_score_adj').read())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 < int(done.stdout) < 1000

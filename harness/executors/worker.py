@@ -44,11 +44,16 @@ PRELOADED_CUDA = ("cuda.bindings.driver",)
 OWN_OUTPUT = Path("/proc/self/fd/2")
 """Where this process's errors go, whatever that is by then."""
 
+OOM_SCORE = "500"
+"""Of -1000 to 1000: how soon the kernel ends a process when memory runs out. Other programs have 0, contestants
+1000."""
+
 OpenDevice = Callable[[DeviceKind, int], "Device"]
 
 
 def main(fd: int, open_device: OpenDevice | None = None) -> None:
     """Serve until the executor closes the connection. `open_device` stands in for `harness.devices.open_device`."""
+    go_before_others()
     gc.disable()  # collections while torch is imported find nothing, and take a tenth of its time
     sock = socket.socket(fileno=fd)
     # Else a referee would keep its GPU busy for minutes after its conductor was killed, beside the run that resumes.
@@ -85,6 +90,13 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
         gc.enable()
         channel.send({"type": "ready"})
         _serve(channel, referee, zygote)
+
+
+def go_before_others() -> None:
+    """Where memory runs out, the kernel shall end this process and its children, which inherit that, rather than other
+    programs of the machine. A contestant still goes first."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
 
 
 def _beside(work: Callable[[], T]) -> Future[T]:
