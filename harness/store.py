@@ -330,7 +330,7 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         replace_whole(path, data)
     except OSError as error:
-        raise _unwritable(path, error, "name another file") from error
+        raise _unwritable(path, error, f"name another {'file' if path.parent.is_dir() else 'folder'}") from error
 
 
 def removed(folder: Path) -> StoreUnavailable:

@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from harness.catalog import Catalog, CatalogError, solution_path
 from harness.disk import replace_whole
 from harness.extract import Extraction, extract
 from harness.model import Problem
+from harness.texts import NotText, as_text
 
 MAX_RESPONSE_BYTES = 64 * 2**20
 """Largest response read; real ones have some hundred kilobytes, reasoning included."""
@@ -54,6 +55,8 @@ class _Response:
     problem: Problem
     sample: int | None
     text: str
+    fault: str
+    """Why it is not the text that it should be; empty where it is."""
 
 
 def place(
@@ -73,7 +76,8 @@ def place(
     for item in held:
         found = extract(item.text)
         if found.source is None:
-            placed.append(Placed(response=item.path, path=None, written=False, extraction=found))
+            told = replace(found, reason=f"{item.fault}; {found.reason}") if item.fault else found
+            placed.append(Placed(response=item.path, path=None, written=False, extraction=told))
             continue
         numbered = responses_of[item.problem.id] > 1
         for path in _candidates(out, author, item, numbered=numbered):
@@ -101,7 +105,7 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
                 findings.append(f"{path}: its name says no problem: give one by --problem level1/16")
                 continue
             sample = int(match[3]) if match and match[3] else None
-            held.append(_Response(path, named, sample, _text(path)))
+            held.append(_Response(path, named, sample, *_text(path)))
         except CatalogError as error:
             findings.append(f"{path}: {error}")
         except OSError as error:
@@ -111,8 +115,8 @@ def _read(responses: Sequence[Path], catalog: Catalog, problem: str | None) -> l
     return held
 
 
-def _text(path: Path) -> str:
-    """The response; bytes that are not UTF-8 are replaced, since a solution may stand beside them."""
+def _text(path: Path) -> tuple[str, str]:
+    """The response, and where it is not UTF-8; such bytes are replaced, since a solution may stand beside them."""
     if path == STDIN:
         data = sys.stdin.buffer.read(MAX_RESPONSE_BYTES + 1)
     else:
@@ -120,7 +124,11 @@ def _text(path: Path) -> str:
             data = stream.read(MAX_RESPONSE_BYTES + 1)
     if len(data) > MAX_RESPONSE_BYTES:
         raise CatalogError([f"larger than {MAX_RESPONSE_BYTES} bytes"])
-    return data.decode("utf-8", "replace")
+    try:
+        as_text(data)
+    except NotText as error:
+        return data.decode("utf-8", "replace"), str(error)
+    return data.decode("utf-8"), ""
 
 
 def _candidates(out: Path, author: str, item: _Response, *, numbered: bool) -> Iterator[Path]:

@@ -1058,6 +1058,7 @@ def test_warmup_prepares_the_device_that_eval_would_take(
     (place / "my.yaml").write_text("device: host\ncache_dir: built\n")
     done = call("warmup", "--config", "my.yaml", "--unchecked", "--json")
     assert done.code == 0, done.err
+    assert "precompiling headers where they lack" in done.err, "there may be nothing to do"
     assert json.loads(done.out)["done"] == {"precompiled": ["plain"]}
     assert opened == [(DeviceKind.HOST, place / "built", False)]
     assert "ready for device host" in call("warmup", "--device", "host", "--cache", "other").out

@@ -290,6 +290,9 @@ class TestCommand:
         slow = written(tmp_path / "slow", [timed(1.1e-3, seed=5)])
         broken = written(tmp_path / "broken", [record(Status.crashed)])
         other = written(tmp_path / "other", [timed(1e-3, environment={"gpu": "NVIDIA L4"})])
+        empty = [written(tmp_path / name, []) for name in ("none", "nothing")]
+        assert main(["compare", *empty]) == 2
+        assert capsys.readouterr().out.strip() == "no results; nothing was compared."
         assert main(["compare", base, same]) == 0
         assert "1 same; nothing got worse (tolerance 2 %)" in capsys.readouterr().out
         assert main(["compare", base, slow]) == 1

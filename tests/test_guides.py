@@ -87,7 +87,7 @@ RUNS: dict[str, As] = {
         ),
         said="optimised",
     ),
-    "harness report results/* -o report.html": As(said="report.html"),
+    "harness report results/* --out report.html": As(said="report.html"),
     "harness plot results/* --out figures --format pdf": As(said="figures/"),
     "harness compare results/yesterday results/today": As(said="same"),
     # Two ways to write one product: which is faster on this machine's CPU is not for a test to say.

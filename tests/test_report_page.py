@@ -358,7 +358,7 @@ class TestCommands:
         held = {**RECORDS[0].to_json(), "solution_digest": digest_text(source)}
         (run / "records.jsonl").write_text(json.dumps(held) + "\n")
         out = tmp_path / "page.html"
-        call = ["report", str(run), "-o", str(out), "--solutions", str(tmp_path), "--no-figures"]
+        call = ["report", str(run), "--out", str(out), "--solutions", str(tmp_path), "--no-figures"]
         assert main([*call, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["records"] == 1
         assert "that was judged" in out.read_text()
@@ -383,9 +383,9 @@ class TestCommands:
     def test_two_runs_are_compared_without_being_asked(self, tmp_path: Path) -> None:
         runs = [str(RESULTS / f"h200-transcripts-{name}") for name in ("cold", "warm")]
         out = tmp_path / "page.html"
-        assert main(["report", *runs, "-o", str(out), "--no-figures"]) == 0
+        assert main(["report", *runs, "--out", str(out), "--no-figures"]) == 0
         assert "From h200-transcripts-cold to h200-transcripts-warm" in out.read_text()
-        assert main(["report", runs[1], "--base", runs[0], "-o", str(out), "--no-figures"]) == 0
+        assert main(["report", runs[1], "--base", runs[0], "--out", str(out), "--no-figures"]) == 0
         assert "From h200-transcripts-cold to h200-transcripts-warm" in out.read_text()
 
     def test_without_matplotlib_the_report_says_so_and_plot_ends_with_3(
@@ -393,7 +393,7 @@ class TestCommands:
     ) -> None:
         monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
         run, out = str(RESULTS / "h200-transcripts-cold"), tmp_path / "page.html"
-        assert main(["report", run, "-o", str(out)]) == 0
+        assert main(["report", run, "--out", str(out)]) == 0
         assert "pip install 'kernel-harness[plots]'" in capsys.readouterr().err
         assert "<figure>" not in out.read_text()
         assert main(["plot", run, "--out", str(tmp_path)]) == 3
@@ -403,15 +403,20 @@ class TestCommands:
         run = str(RESULTS / "h200-transcripts-cold")
         assert main(["report", run, "--solutions", str(tmp_path / "nowhere")]) == 2
         assert "leave --solutions out" in capsys.readouterr().err
-        assert main(["report", run, "--base", run, "-o", str(tmp_path / "page.html"), "--no-figures"]) == 2
+        assert main(["report", run, "--base", run, "--out", str(tmp_path / "page.html"), "--no-figures"]) == 2
         assert "the only run given" in capsys.readouterr().err
-        assert main(["report", run, "-o", str(tmp_path), "--no-figures"]) == 2
+        assert main(["report", run, "--out", str(tmp_path), "--no-figures"]) == 2
         assert "can't be written" in capsys.readouterr().err
         empty = tmp_path / "empty"
         empty.mkdir()
         (empty / "records.jsonl").write_text("")
         assert main(["report", str(empty)]) == 2
         assert main(["plot", str(empty)]) == 2
+        file = tmp_path / "file"
+        file.write_text("")
+        capsys.readouterr()
+        assert main(["plot", str(RESULTS / "h200-examples"), "--out", str(file)]) == 2
+        assert "; name another folder" in capsys.readouterr().err
 
 
 def test_a_run_without_any_timed_solution_has_a_page() -> None:

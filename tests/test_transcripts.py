@@ -86,6 +86,19 @@ def test_a_response_without_a_solution_leaves_the_others_alone(catalog: Catalog,
     assert placed[1].path.is_file()
 
 
+def test_a_response_that_is_not_utf_8_is_told_as_such_where_nothing_is_found_in_it(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    good = response(tmp_path, "good.txt")
+    other, both = tmp_path / "utf16.txt", tmp_path / "both.txt"
+    other.write_bytes(good.read_text().encode("utf-16"))
+    both.write_bytes(b"caf\xe9\n" + good.read_bytes())
+    placed = run(catalog, tmp_path, other, both)
+    assert placed[0].path is None
+    assert "is not UTF-8 (it looks like UTF-16); no fenced code block" in placed[0].extraction.reason
+    assert placed[1].path is not None, "a solution may stand beside such bytes"
+
+
 def test_all_that_is_wrong_is_said_before_anything_is_written(catalog: Catalog, tmp_path: Path) -> None:
     good = response(tmp_path, "level_1_problem_16_sample_0.txt")
     bad = [

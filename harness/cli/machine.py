@@ -146,7 +146,7 @@ def warmup_command(
     with ended_by_signals(), screen.status("") as status:
         if not compile_modules(PACKAGE):
             say(f"bytecode can't be written below {PACKAGE}: every process compiles anew what it imports")
-        tell("precompiling headers, once for this torch and compiler")
+        tell("precompiling headers where they lack, once for this torch and compiler")
         done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
         made = None
         if settled.device is DeviceKind.CUDA:  # the host device has little more to read than torch

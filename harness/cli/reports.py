@@ -32,7 +32,7 @@ Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what
 
 def report_command(
     runs: Runs,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
     base: Annotated[
         Path | None, option("--base", "An earlier run to tell the differences from.  [of two runs, the first]")
     ] = None,
@@ -51,9 +51,9 @@ def report_command(
 
     \b
     Examples:
-      harness report results/20260131-120000-1f9c -o report.html
+      harness report results/20260131-120000-1f9c --out report.html
       harness report results/* --title "Week 5"
-      harness report results/today --base results/yesterday -o changes.html
+      harness report results/today --base results/yesterday --out changes.html
     """
     stores = [opened(path) for path in find(runs)]
     before = opened(base) if base is not None else stores[0] if len(stores) == 2 else None
@@ -90,11 +90,11 @@ def report_command(
         with_figures=not no_figures,
         authors=known_authors(stores),
     )
-    write_whole(output, page.encode("utf-8"))
+    write_whole(out, page.encode("utf-8"))
     if as_json:
-        print_json({"page": str(output), "records": len(items), "bytes": len(page.encode("utf-8"))})
+        print_json({"page": str(out), "records": len(items), "bytes": len(page.encode("utf-8"))})
     else:
-        put(f"{output}: {len(items)} results of {len(stores)} run{'s' if len(stores) > 1 else ''}")
+        put(f"{out}: {len(items)} results of {len(stores)} run{'s' if len(stores) > 1 else ''}")
 
 
 class Form(StrEnum):

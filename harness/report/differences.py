@@ -97,7 +97,9 @@ def cells(row: Difference) -> list[str]:
 
 def closing(found: Differences) -> str:
     """How many ended how, and what the tolerance says of it."""
-    counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items()) or "nothing"
+    counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items())
+    if not found.compared:
+        return f"{counted if found.rows else 'no results'}; nothing was compared."
     number = len(found.regressions)
     unclear = any(row.outcome is Outcome.unclear for row in found.rows)
     worse = f"{number} got worse" if number else "nothing is known to be worse" if unclear else "nothing got worse"
