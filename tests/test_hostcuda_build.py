@@ -333,6 +333,35 @@ def test_what_a_comment_says_needs_no_full_headers(headers: build.PreparedHeader
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
 
 
+TORCH_S_HALVES = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+template <typename T, typename Own> __global__ void k(const T* x, T* y, Own* z) {
+    T v = x[0];
+    y[0] = x[0] > T(0) ? x[0] : T(0);
+    if (v < x[1] && x[1] <= v && v >= T(1) && v == y[0] && x[0] != v) y[1] = -v * x[1] + v / x[0];
+    if (v > 0 || v < 0.5f) y[2] = v * 2.0f;
+    z[0] = static_cast<Own>(v);
+    z[1] = Own{v};
+    Own own(x[0]);
+    y[3] = own;
+    y[4] = z[1];
+}
+template __global__ void k<c10::BFloat16, __nv_bfloat16>(const c10::BFloat16*, c10::BFloat16*, __nv_bfloat16*);
+template __global__ void k<c10::Half, __half>(const c10::Half*, c10::Half*, __half*);
+void f(torch::Tensor x) {}
+"""
+
+
+def test_torch_s_half_types_are_compared_and_converted_as_a_gpu_build_does(
+    headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    spec = Spec(name="m", cuda_sources=(TORCH_S_HALVES,), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert code == 0, log
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
+
+
 @pytest.mark.parametrize("switch", ["-U__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_BFLOAT16_OPERATORS__"])
 def test_switches_of_the_authors_own_decide_what_is_declared(
     headers: build.PreparedHeaders, tmp_path: Path, switch: str

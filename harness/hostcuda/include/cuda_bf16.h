@@ -40,8 +40,9 @@ struct alignas(2) __nv_bfloat16 {
     operator __nv_bfloat16_raw() const { return __nv_bfloat16_raw{__x}; }
     operator __nv_bfloat16_raw() const volatile { return __nv_bfloat16_raw{__x}; }
 
+    // Explicit as torch's own conversion: otherwise two of torch's values compare by the operators of this type, too.
     template <class S, std::enable_if_t<hostcuda::IsTorchScalar<S, 8>::value, int> = 0>
-    __nv_bfloat16(const S& scalar) : __x(scalar.x) {}
+    explicit __nv_bfloat16(const S& scalar) : __x(scalar.x) {}
     template <class S, std::enable_if_t<hostcuda::IsTorchScalar<S, 8>::value, int> = 0>
     operator S() const { return S(__x, S::from_bits()); }
 
