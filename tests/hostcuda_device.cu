@@ -339,3 +339,29 @@ torch::Tensor compat(torch::Tensor x) {
     compat_kernel<<<1, 32>>>(x.data_ptr<float>(), x.numel());
     return x;
 }
+
+torch::Tensor streams(torch::Tensor x) {
+    cudaStream_t raw;
+    cudaStreamCreate(&raw);
+    const auto own = c10::cuda::getStreamFromExternal(raw, x.get_device());
+    const auto before = at::cuda::getCurrentCUDAStream();
+    bool right = own.stream() == raw && own != before && c10::Stream(own) == own.unwrap();
+    {
+        c10::cuda::OptionalCUDAStreamGuard outer, other(own.unwrap());
+        right = right && at::cuda::getCurrentCUDAStream() == own && !outer.current_stream().has_value();
+        c10::cuda::CUDAStreamGuard inner(before);
+        right = right && at::cuda::getCurrentCUDAStream() == before && inner.original_stream() == own;
+    }
+    right = right && at::cuda::getCurrentCUDAStream() == before;
+    x.record_stream(own);
+    auto* allocator = c10::cuda::CUDACachingAllocator::get();
+    const auto block = allocator->allocate(x.numel() * sizeof(float));
+    c10::cuda::CUDACachingAllocator::recordStream(block, own);
+    compat_kernel<<<1, 32, 0, own>>>(x.data_ptr<float>(), x.numel());
+    cudaMemcpyAsync(block.get(), x.data_ptr<float>(), x.numel() * sizeof(float), cudaMemcpyDeviceToDevice, own);
+    own.synchronize();
+    auto y = torch::empty_like(x);
+    if (right) cudaMemcpy(y.data_ptr<float>(), block.get(), x.numel() * sizeof(float), cudaMemcpyDeviceToDevice);
+    cudaStreamDestroy(raw);
+    return y;
+}

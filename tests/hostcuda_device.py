@@ -161,6 +161,11 @@ def compat(m: Any) -> Any:
 
 
 @case
+def streams(m: Any) -> Any:
+    return m.streams(torch.tensor([-1.0, 0.25, 4.0]).cuda()).tolist()
+
+
+@case
 def early_exit(m: Any) -> Any:
     return m.early_exit(torch.ones(70).cuda()).tolist()
 

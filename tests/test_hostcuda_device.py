@@ -42,7 +42,7 @@ UNCHECKED = [
     "cub_calls",
     "events",
 ]
-UNCHECKED += ["events", "compat"]
+UNCHECKED += ["events", "compat", "streams"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -216,6 +216,11 @@ def test_kernels_compute_what_they_say(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_events_and_the_device_in_torchs_cpp_api(mode: str) -> None:
     assert results(mode, "events") == [1.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_streams_of_others_guards_and_the_allocator_in_torchs_cpp_api(mode: str) -> None:
+    assert results(mode, "streams") == [0.0, 0.5, 2.0]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

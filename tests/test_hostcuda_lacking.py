@@ -116,6 +116,19 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
             "this part of CUDA's runtime (cudaDevAttrMaxPersistingL2CacheSize)",
         ),
         ("'CUtensorMap' does not name a type", "the driver API (CUtensorMap)"),
+        (
+            "‘CUDAMultiStreamGuard’ is not a member of ‘c10::cuda’; did you mean ‘CUDAStreamGuard’?",
+            "this part of torch (c10::cuda::CUDAMultiStreamGuard)",
+        ),
+        ("‘getNumGPUs’ is not a member of ‘at::cuda’", "this part of torch (at::cuda::getNumGPUs)"),
+        (
+            "‘getDeviceStats’ is not a member of ‘c10::cuda::CUDACachingAllocator’",
+            "this part of torch (c10::cuda::CUDACachingAllocator::getDeviceStats)",
+        ),
+        (
+            "‘struct c10::cuda::CUDACachingAllocator::CUDAAllocator’ has no member named ‘snapshot’",
+            "this part of torch (c10::cuda::CUDACachingAllocator::get()->snapshot)",
+        ),
     ],
 )
 def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
@@ -157,6 +170,12 @@ def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_i
         "‘Pair’ in namespace ‘mine’ does not name a type",
         "‘struct Pair’ has no member named ‘third’",
         "no matching function for call to ‘Pair::sum(int)’",
+        "‘getCurentCUDAStream’ is not a member of ‘at::cuda’; did you mean ‘getCurrentCUDAStream’?",
+        "‘getStream’ is not a member of ‘c10::cuda’",
+        "‘name’ is not a member of ‘at::cuda’",
+        "‘getNumGPUs’ is not a member of ‘mine::cuda’",
+        "‘struct c10::cuda::CUDAStream’ has no member named ‘sync’",
+        "‘struct c10::cuda::CUDACachingAllocator::CUDAAllocator’ has no member named ‘malloc’",
     ],
 )
 def test_names_that_cuda_does_not_have_are_errors(message: str) -> None:

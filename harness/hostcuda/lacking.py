@@ -128,18 +128,40 @@ _NAMES = (
 )
 _NAME_FAMILIES = tuple((re.compile(pattern), name) for pattern, name in _NAMES)
 
+_OF_TORCH = re.compile(
+    r"CUDAMultiStreamGuard|CUDAStreamCaptureModeGuard|CUDAEventPool|CUDAAllocator\w*|CUDAPluggableAllocator"
+    r"|Caching(?:Host)?Allocator\w*|MemPool\w*|GreenContext|PointerModeGuard|ThrustAllocator|OffsetCalculator\w*"
+    r"|SyncDebugMode|CaptureStatus|warning_state|detail|jit|blas|solver|sparse|allocator|memcpy_and_sync"
+    r"|stream_synchronize|sleep|flush_icache"
+    r"|(?:get|Get|set|Set|Exchange|MaybeExchange|MaybeSet|SetTarget)Device(?!Properties$)\w*|ExchangeDevice"
+    r"|device_count_ensure_non_zero"
+    r"|(?:current|is)Stream\w*Capture\w*|canDeviceAccessPeer|get_p2p_access|hasPrimaryContext|getNumGPUs"
+    r"|get(?:Current|Default)C(?:UDA|udss)\w+|(?:get|set|reset)C\w+WorkspaceSize|getCachingHostAllocator"
+    r"|getPinnedMemoryAllocator|(?:in|ex)clusive_\w+|mask_exclusive_sum|radix_sort_\w+|(?:empty|empty_strided)_cuda"
+    r"|getCudaDataType|ScalarTypeToCudaDataType"
+)
+"""What torch has in at::cuda and c10::cuda (2.13), and is not here."""
+
+_OF_ITS_ALLOCATOR = re.compile(
+    r"\w*MemoryFraction|\w*Stats|\w*AllocateToPool|\w*[pP]ool\w*|enable\w*|isEnabled|init|cacheInfo|snapshot"
+    r"|getBaseAllocation|\w*History\w*|\w*Observer|\w*Tracker|getContextForPointer|getCheckpointState|memcpyAsync"
+    r"|shareIpcHandle|getIpcDevPtr|getExpandableSegmentSizes|allocateWithAddress|name|recordAnnotation|\w+UserMetadata"
+    r"|\w+CompileContext|SnapshotInfo|DeviceStats|Stat\w*|CheckpointDelta|ShareableHandle"
+)
+
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.M)
 _MISSING_HEADER = re.compile(r"^(cuda\.cu|main\.cpp):(\d+):\d+: fatal error: ([^:\n]+): No such file", re.M)
 _UNKNOWN_NAME = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: ['‘](?:\w+::)*(\w+)['’] "
-    r"(?:was not declared|has not been declared|does not name a|is not a member of ['‘](\w+)(?:::\w+)*['’]"
-    r"|in namespace ['‘](\w+)(?:::\w+)*['’] does not name a"
+    r"(?:was not declared|has not been declared|does not name a|is not a member of ['‘](\w+)((?:::\w+)*)['’]"
+    r"|in namespace ['‘](\w+)((?:::\w+)*)['’] does not name a"
     r"|is not a class, namespace)",
     re.M,
 )
 _PARTIAL = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: (?:no matching function for call to ['‘](cub|cuda)::(\w+)\b.*::(~?\w+)\("
-    r"|['‘].*?\b(cub|cuda|thrust)::(\w+)\b.* has no (?:non-static data )?member named ['‘](\w+)['’])",
+    r"|['‘].*?(?<!c10::)(?<!at::)\b(cub|cuda|thrust)::(\w+)\b.* has no (?:non-static data )?member named"
+    r" ['‘](\w+)['’])",
     re.M,
 )
 """Calls of classes that are here in part: whether the library itself has that member or overload is not known."""
@@ -149,6 +171,11 @@ _OVERLOAD = re.compile(
     re.M,
 )
 """The same of Thrust's algorithms, which the compiler names without their namespace."""
+_OF_AN_OBJECT = re.compile(
+    r"^(cuda\.cu|main\.cpp):(\d+):\d+: error: ['‘].*\bc10::cuda::CUDACachingAllocator::CUDAAllocator['’]"
+    r".* has no member named ['‘](\w+)['’]",
+    re.M,
+)
 _REFUSED = re.compile(
     r"^(cuda\.cu|main\.cpp):(\d+):\d+:\s+required from here\n"
     r"\S*/include/(cub|cuda)/\S+: error: static assertion failed: (.+) (?:is|are) not emulated$",
@@ -173,13 +200,20 @@ def in_log(log: str) -> Iterator[Lack]:
         if family := _family(match[3], _HEADER_FAMILIES):
             yield Lack(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
     for match in _UNKNOWN_NAME.finditer(log):
-        owner = match[4] or match[5]
+        owner = match[4] or match[6]
+        within = (owner or "") + (match[5] or match[7] or "")
         if owner in ("cub", "cuda", "thrust", "cutlass", "cute"):
             family, name = _family(owner, _NAME_FAMILIES), f"{owner}::{match[3]}"
+        elif owner in ("at", "c10") and _lacks(within, match[3]):
+            family, name = "this part of torch", f"{within}::{match[3]}"
         else:
             family, name = _family(match[3], _NAME_FAMILIES), match[3]
         if family is not None:
             yield Lack(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
+    for match in _OF_AN_OBJECT.finditer(log):
+        if _OF_ITS_ALLOCATOR.fullmatch(match[3]):
+            construct = f"this part of torch (c10::cuda::CUDACachingAllocator::get()->{match[3]})"
+            yield Lack(file=match[1], line=int(match[2]), construct=construct)
     for match in _PARTIAL.finditer(log):
         library, owner, name = (match[i] or match[i + 3] for i in (3, 4, 5))
         construct = f"{_family(library, _NAME_FAMILIES)} ({library}::{owner}::{name} with these arguments)"
@@ -226,6 +260,13 @@ def _innermost(mangled: str) -> str:
         end = number.end() + int(number[0])
         name, mangled = mangled[number.end() : end], mangled[end:]
     return name
+
+
+def _lacks(namespace: str, name: str) -> bool:
+    """Whether torch has that name in one of its namespaces for CUDA."""
+    if namespace in ("at::cuda", "c10::cuda"):
+        return _OF_TORCH.fullmatch(name) is not None
+    return namespace == "c10::cuda::CUDACachingAllocator" and _OF_ITS_ALLOCATOR.fullmatch(name) is not None
 
 
 def _family(name: str, families: Iterable[tuple[re.Pattern[str], str]]) -> str | None:

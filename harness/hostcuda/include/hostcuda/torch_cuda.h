@@ -2,7 +2,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/ceil_div.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/Stream.h>
 #include <c10/util/Exception.h>
 
 #include <optional>
@@ -11,28 +13,48 @@
 
 namespace c10::cuda {
 
+// The number of a stream is its handle, as torch's of a stream that it has not made.
 struct CUDAStream {
-    cudaStream_t value = nullptr;
-    operator cudaStream_t() const { return value; }
-    cudaStream_t stream() const { return value; }
-    void synchronize() const { cudaStreamSynchronize(value); }
+    enum Unchecked { UNCHECKED };
+    explicit CUDAStream(c10::Stream stream) : stream_(stream) { TORCH_CHECK(stream.device_type() == c10::kCUDA); }
+    explicit CUDAStream(Unchecked, c10::Stream stream) : stream_(stream) {}
+    operator cudaStream_t() const { return stream(); }
+    operator c10::Stream() const { return stream_; }
+    cudaStream_t stream() const { return reinterpret_cast<cudaStream_t>(stream_.id()); }
+    c10::Stream unwrap() const { return stream_; }
+    void synchronize() const { cudaStreamSynchronize(stream()); }
     bool query() const { return true; }
+    int priority() const { return 0; }
+    bool is_capturing() const { return false; }
+    c10::DeviceType device_type() const { return c10::kCUDA; }
     c10::DeviceIndex device_index() const { return 0; }
     c10::Device device() const { return c10::Device(c10::kCUDA, 0); }
-    std::int64_t id() const { return 0; }
-    bool operator==(const CUDAStream& o) const { return value == o.value; }
+    c10::StreamId id() const { return stream_.id(); }
+    auto pack3() const { return stream_.pack3(); }
+    static CUDAStream unpack3(c10::StreamId id, c10::DeviceIndex index, c10::DeviceType type) {
+        return CUDAStream(c10::Stream::unpack3(id, index, type));
+    }
+    static std::tuple<int, int> priority_range() { return {0, -1}; }
+    bool operator==(const CUDAStream& o) const { return stream_ == o.stream_; }
+
+private:
+    c10::Stream stream_;
 };
 CUDAStream& current_stream_slot();
+inline CUDAStream getStreamFromExternal(cudaStream_t stream, c10::DeviceIndex) {
+    const c10::Device device(c10::kCUDA, 0);
+    return CUDAStream(CUDAStream::UNCHECKED, c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream)));
+}
 inline CUDAStream getCurrentCUDAStream(c10::DeviceIndex = -1) { return current_stream_slot(); }
-inline CUDAStream getDefaultCUDAStream(c10::DeviceIndex = -1) { return {}; }
+inline CUDAStream getDefaultCUDAStream(c10::DeviceIndex = -1) { return getStreamFromExternal(nullptr, 0); }
 inline CUDAStream getStreamFromPool(bool = false, c10::DeviceIndex = -1) {
-    CUDAStream s;
-    cudaStreamCreate(&s.value);
-    return s;
+    cudaStream_t stream = nullptr;
+    cudaStreamCreate(&stream);
+    return getStreamFromExternal(stream, 0);
 }
 inline void setCurrentCUDAStream(CUDAStream s) { current_stream_slot() = s; }
 inline CUDAStream& current_stream_slot() {
-    static thread_local CUDAStream stream;
+    static thread_local CUDAStream stream = getDefaultCUDAStream();
     return stream;
 }
 
@@ -40,6 +62,7 @@ struct CUDAGuard {
     explicit CUDAGuard(c10::DeviceIndex index) { set_index(index); }
     explicit CUDAGuard(c10::Device device) { set_device(device); }
     void set_device(c10::Device device) { TORCH_CHECK(device.is_cuda(), "CUDAGuard: expected a CUDA device, got ", device); set_index(device.index()); }
+    void reset_device(c10::Device device) { set_device(device); }
     void set_index(c10::DeviceIndex index) { TORCH_CHECK(index <= 0, "CUDA error: invalid device ordinal"); }
     c10::Device original_device() const { return c10::Device(c10::kCUDA, 0); }
     c10::Device current_device() const { return c10::Device(c10::kCUDA, 0); }
@@ -49,17 +72,39 @@ struct OptionalCUDAGuard {
     explicit OptionalCUDAGuard(std::optional<c10::Device> device) { if (device.has_value()) CUDAGuard guard(*device); }
     explicit OptionalCUDAGuard(c10::DeviceIndex) {}
     void set_device(c10::Device device) { CUDAGuard guard(device); }
+    void reset_device(c10::Device device) { set_device(device); }
     void set_index(c10::DeviceIndex) {}
+    std::optional<c10::Device> original_device() const { return c10::Device(c10::kCUDA, 0); }
+    std::optional<c10::Device> current_device() const { return c10::Device(c10::kCUDA, 0); }
     void reset() {}
 };
 struct CUDAStreamGuard {
-    explicit CUDAStreamGuard(CUDAStream s) : before_(current_stream_slot()) { current_stream_slot() = s; }
+    explicit CUDAStreamGuard(c10::Stream s) : before_(current_stream_slot()) { reset_stream(s); }
     ~CUDAStreamGuard() { current_stream_slot() = before_; }
     CUDAStreamGuard(const CUDAStreamGuard&) = delete;
     CUDAStreamGuard& operator=(const CUDAStreamGuard&) = delete;
+    void reset_stream(c10::Stream s) { current_stream_slot() = now_ = CUDAStream(s); }
+    CUDAStream original_stream() const { return before_; }
+    CUDAStream current_stream() const { return now_; }
+    c10::Device original_device() const { return c10::Device(c10::kCUDA, 0); }
+    c10::Device current_device() const { return c10::Device(c10::kCUDA, 0); }
 
 private:
-    CUDAStream before_;
+    CUDAStream before_, now_ = before_;
+};
+struct OptionalCUDAStreamGuard {
+    explicit OptionalCUDAStreamGuard() = default;
+    explicit OptionalCUDAStreamGuard(c10::Stream s) { guard_.emplace(s); }
+    explicit OptionalCUDAStreamGuard(std::optional<c10::Stream> s) { if (s.has_value()) guard_.emplace(*s); }
+    OptionalCUDAStreamGuard(const OptionalCUDAStreamGuard&) = delete;
+    OptionalCUDAStreamGuard& operator=(const OptionalCUDAStreamGuard&) = delete;
+    void reset_stream(c10::Stream s) { guard_.has_value() ? guard_->reset_stream(s) : static_cast<void>(guard_.emplace(s)); }
+    std::optional<CUDAStream> original_stream() const { return guard_.has_value() ? std::optional(guard_->original_stream()) : std::nullopt; }
+    std::optional<CUDAStream> current_stream() const { return guard_.has_value() ? std::optional(guard_->current_stream()) : std::nullopt; }
+    void reset() { guard_.reset(); }
+
+private:
+    std::optional<CUDAStreamGuard> guard_;
 };
 
 inline c10::DeviceIndex device_count() { return 1; }
@@ -68,6 +113,7 @@ inline void set_device(c10::DeviceIndex) {}
 inline void device_synchronize() { cudaDeviceSynchronize(); }
 inline void check_error(cudaError_t error) { TORCH_CHECK(error == cudaSuccess, "CUDA error: ", cudaGetErrorString(error)); }
 
+// Nothing is kept for later: memory that is freed is gone, and a stream has finished with it by then.
 namespace CUDACachingAllocator {
 inline void emptyCache() {}
 inline void* raw_alloc(std::size_t bytes) {
@@ -77,6 +123,24 @@ inline void* raw_alloc(std::size_t bytes) {
 }
 inline void* raw_alloc_with_stream(std::size_t bytes, cudaStream_t) { return raw_alloc(bytes); }
 inline void raw_delete(void* p) { check_error(cudaFree(p)); }
+inline void recordStream(const c10::DataPtr&, CUDAStream) {}
+struct CUDAAllocator final : c10::Allocator {
+    c10::DataPtr allocate(std::size_t bytes) override {
+        void* p = bytes == 0 ? nullptr : CUDACachingAllocator::raw_alloc(bytes);
+        return {p, p, &CUDACachingAllocator::raw_delete, c10::Device(c10::kCUDA, 0)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &CUDACachingAllocator::raw_delete; }
+    void copy_data(void* to, const void* from, std::size_t bytes) const override { check_error(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice)); }
+    void* raw_alloc(std::size_t bytes) { return CUDACachingAllocator::raw_alloc(bytes); }
+    void* raw_alloc_with_stream(std::size_t bytes, cudaStream_t) { return CUDACachingAllocator::raw_alloc(bytes); }
+    void raw_delete(void* p) { CUDACachingAllocator::raw_delete(p); }
+    void recordStream(const c10::DataPtr&, CUDAStream) {}
+    void emptyCache() {}
+};
+inline CUDAAllocator* get() {
+    static CUDAAllocator allocator;
+    return &allocator;
+}
 }  // namespace CUDACachingAllocator
 
 }  // namespace c10::cuda
@@ -127,10 +191,12 @@ using c10::cuda::CUDAGuard;
 using c10::cuda::CUDAStream;
 using c10::cuda::CUDAStreamGuard;
 using c10::cuda::OptionalCUDAGuard;
+using c10::cuda::OptionalCUDAStreamGuard;
 using c10::cuda::current_device;
 using c10::cuda::device_count;
 using c10::cuda::getCurrentCUDAStream;
 using c10::cuda::getDefaultCUDAStream;
+using c10::cuda::getStreamFromExternal;
 using c10::cuda::getStreamFromPool;
 using c10::cuda::setCurrentCUDAStream;
 inline cudaDeviceProp* getDeviceProperties(c10::DeviceIndex) {
@@ -138,6 +204,7 @@ inline cudaDeviceProp* getDeviceProperties(c10::DeviceIndex) {
     return properties;
 }
 inline cudaDeviceProp* getCurrentDeviceProperties() { return getDeviceProperties(0); }
+inline c10::Allocator* getCUDADeviceAllocator() { return c10::cuda::CUDACachingAllocator::get(); }
 inline int warp_size() { return 32; }
 inline bool is_available() { return true; }
 template <class T> constexpr T ATenCeilDiv(T a, T b) { return (a + b - 1) / b; }
