@@ -365,3 +365,20 @@ torch::Tensor streams(torch::Tensor x) {
     cudaStreamDestroy(raw);
     return y;
 }
+
+struct Span {
+    float* x;
+    int n;
+};
+template <typename T> __global__ void span_kernel(Span span, T factor) {
+    if (threadIdx.x < span.n) span.x[threadIdx.x] *= factor;
+}
+static void scaled(float* x, int n) {
+    if (n > 0) return span_kernel<float><<<1, 32>>>({x, n}, 3.0f);
+}
+torch::Tensor launch_forms(torch::Tensor x) {
+    scaled(x.data_ptr<float>(), x.numel());
+    const auto kernel = span_kernel<double>;
+    kernel<<<{1}, {32, 1}>>>({.x = x.data_ptr<float>(), .n = 2}, {});
+    return x;
+}

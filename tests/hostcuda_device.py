@@ -166,6 +166,11 @@ def streams(m: Any) -> Any:
 
 
 @case
+def launch_forms(m: Any) -> Any:
+    return m.launch_forms(torch.ones(3).cuda()).tolist()
+
+
+@case
 def early_exit(m: Any) -> Any:
     return m.early_exit(torch.ones(70).cuda()).tolist()
 

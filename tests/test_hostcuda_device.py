@@ -42,7 +42,7 @@ UNCHECKED = [
     "cub_calls",
     "events",
 ]
-UNCHECKED += ["events", "compat", "streams"]
+UNCHECKED += ["events", "compat", "streams", "launch_forms"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -221,6 +221,11 @@ def test_events_and_the_device_in_torchs_cpp_api(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_streams_of_others_guards_and_the_allocator_in_torchs_cpp_api(mode: str) -> None:
     assert results(mode, "streams") == [0.0, 0.5, 2.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_a_launch_may_be_returned_and_take_a_list_for_a_struct(mode: str) -> None:
+    assert results(mode, "launch_forms") == [0.0, 0.0, 3.0]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

@@ -53,6 +53,16 @@ def test_a_launch_with_a_lambda_argument_keeps_the_lambda() -> None:
     assert ", n, [=] __device__(float v) { return v + c; })" in text
 
 
+def test_a_launch_has_no_value_and_may_be_returned() -> None:
+    text = rewrite("void f() { return k<<<1, 2>>>(x); }").text
+    assert "return static_cast<void>(::hostcuda::start(" in text
+
+
+def test_a_list_in_braces_gets_the_type_of_the_parameter() -> None:
+    text = rewrite("void f() { k<\n  T><<<1, 2>>>(n, {x, y}); }").text
+    assert ", n, ::hostcuda::Parameter<1, decltype(k<   T>)>{x, y})" in text
+
+
 def test_null_for_a_pointer_parameter_is_a_null_pointer() -> None:
     text = rewrite("__global__ void k(float* x, int n) {}\nvoid f() { k<<<1, 2>>>(0, 0); k<<<1, 2>>>(NULL, 1); }").text
     assert text.count("nullptr, 0)") == 1

@@ -6,7 +6,8 @@ instructions. Executes nothing of what it reads; stands on the untrusted side (t
 Every edit keeps the number of lines, so that compiler errors and reports carry the solution's own. Bodies of macros
 are parsed and edited like code. What is edited:
 
-    k<<<g, b, s, st>>>(x, n)        a call of hostcuda::start with a closure over k
+    k<<<g, b, s, st>>>(x, n)        a call of hostcuda::start with a closure over k, without a value
+    k<<<g, b>>>({x, n})             the list gets the type of the kernel's parameter
     __shared__ float a[4];          a reference into the block's shared memory
     extern __shared__ T a[];        a reference to the dynamic part, also where it was declared at namespace scope
     __global__ void k(...) {        the body tells the runtime its name and parameters
@@ -232,17 +233,21 @@ def _launch_text(state: State, tree: Tree, node: Node) -> bytes:
     start, end = syntax.start_byte + tree.offset + 3, syntax.end_byte + tree.offset - 3
     configuration = bytes(state.source[start:end])
     kinds = state.kernels.get(tree.of(function).split(b"<")[0].split(b"::")[-1])
-    pointers: list[Edit] = []
+    typed: list[Edit] = []
     for i, argument in enumerate(a for a in arguments.named_children if a.type != "comment"):
         literal = tree.of(argument).strip()
         pointer = kinds is not None and i < len(kinds) and kinds[i] == b"*"
         if literal == b"NULL" or (literal == b"0" and pointer):
-            pointers.append(Edit(argument.start_byte + tree.offset, argument.end_byte + tree.offset, b"nullptr"))
-    passed = _rendered(state, tree, arguments, pointers).strip()[1:-1]
+            typed.append(Edit(argument.start_byte + tree.offset, argument.end_byte + tree.offset, b"nullptr"))
+        elif argument.type == "initializer_list":
+            at = argument.start_byte + tree.offset
+            flat = callee.replace(b"\\\n", b" ").replace(b"\n", b" ")
+            typed.append(Edit(at, at, b"::hostcuda::Parameter<%d, decltype(%b)>" % (i, flat)))
+    passed = _rendered(state, tree, arguments, typed).strip()[1:-1]
     if passed.replace(b"\\\n", b"").strip():
         passed = b", " + passed
     return (
-        b"::hostcuda::start(::hostcuda::Configuration("
+        b"static_cast<void>(::hostcuda::start(::hostcuda::Configuration("
         + configuration
         + b"), false, "
         + quoted(callee)
@@ -250,7 +255,7 @@ def _launch_text(state: State, tree: Tree, node: Node) -> bytes:
         + callee
         + b"(hostcuda_a...); }"
         + passed
-        + b")"
+        + b"))"
     )
 
 

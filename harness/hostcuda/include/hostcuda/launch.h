@@ -31,6 +31,13 @@ template <class T> inline void note_pointer(PointerArgument* list, std::uint32_t
     }
 }
 
+// The type of a kernel's parameter, for an argument that is only a list in braces. F is a function, or what points or refers to one.
+template <std::size_t I, class F> struct ParameterOf : ParameterOf<I, std::remove_pointer_t<std::remove_reference_t<F>>> {};
+template <std::size_t I, class R, class... P> struct ParameterOf<I, R(P...)> {
+    using type = std::decay_t<std::tuple_element_t<I, std::tuple<P...>>>;
+};
+template <std::size_t I, class F> using Parameter = typename ParameterOf<I, std::remove_cv_t<F>>::type;
+
 template <class Kernel, class Arguments> struct Closure {
     Kernel kernel;
     Arguments arguments;
