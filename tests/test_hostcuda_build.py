@@ -106,6 +106,41 @@ except CompileError:
     assert list(tmp_path.iterdir()) == []
 
 
+HOST_HELPER = "inline float act(float v) { return v; }\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "message"),
+    [
+        (
+            HOST_HELPER + "__global__ void k(float* x) { x[0] = act(x[1]); }\n",
+            2,
+            'calling a __host__ function("act") from a __global__ function("k") is not allowed',
+        ),
+        (
+            "__global__ void k(float* x, int n) {\n  float held[n];\n  x[0] = held[0];\n}\n",
+            2,
+            "expression must have a constant value",
+        ),
+        (
+            "struct Own {};\ninline float atomicAdd(Own v) { return 0; }\n"
+            + "__global__ void k(float* x) { atomicAdd(x, 1.0f); }\n",
+            0,
+            "",
+        ),
+        ("__global__ void k(float* x) { constexpr int n = 2; float held[n] = {1}; x[0] = held[1]; }\n", 0, ""),
+        ("int g(int n) { int held[n]; held[0] = n; return held[0]; }\n", 0, ""),
+    ],
+)
+def test_what_nvcc_does_not_take_of_device_code_does_not_compile(
+    headers: build.PreparedHeaders, tmp_path: Path, source: str, line: int, message: str
+) -> None:
+    spec = Spec(name="m", cuda_sources=(source + "void f(torch::Tensor x) {}\n",), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
+    error = build.interpret(log) if code != 0 else None
+    assert ((error.line, error.message) if error is not None else (0, "")) == (line, message), log
+
+
 def test_a_shared_variable_beyond_the_limit_does_not_compile(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     source = "__global__ void k() { __shared__ float s[13000]; s[0] = 1; }\nvoid f() { k<<<1, 1>>>(); }\n"
     code, log = run(

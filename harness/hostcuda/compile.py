@@ -1,8 +1,8 @@
 """Compiles one extension for the host device: `python compile.py FOLDER`, where `harness.hostcuda.build.prepare`
 has put `job.json`.
 
-Charter: run inside the builder's sandbox. Untrusted side: reads the solution's sources. Imports the rewriter;
-starts g++.
+Charter: run inside the builder's sandbox. Untrusted side: reads the solution's sources. Imports the rewriter
+and `spaces`; starts g++.
 
 First everything is compiled as one lean unit without pybind11 (`harness.lean`). A source that needs more of torch than
 the lean headers have, or that binds by itself, is compiled again as torch does it: two units, the full headers,
@@ -30,6 +30,8 @@ from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, swit
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
 from harness.hostcuda.macros import defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
+from harness.hostcuda.spaces import Spaces, spaces
+from harness.hostcuda.tokens import words
 from harness.lean import DEFINE, UNIT, LeanHeaders
 
 _LEAN_IS_TO_BLAME = re.compile(
@@ -49,6 +51,11 @@ _OWN = "lean"
 """Folder of the header that is a lean unit's own."""
 
 _MISSING = re.compile(r"fatal error: (.+): No such file or directory")
+
+_ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
+"""In the text, since what is precompiled goes with no other flags than its own."""
+
+_ARRAY = re.compile(r"^cuda\.cu:(\d+):(\d+): warning: .*\[-Wvla\]$", re.M)
 
 _OWN_LINE = re.compile(r"Traceback \(most recent call last\):|[\w.]+:\d+: note: not emulated:")
 
@@ -75,7 +82,12 @@ def main(folder: Path) -> int:
         )
     )
     _say(lacking)
-    code, log = _build(folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines)
+    sides = spaces(cuda)
+    code, log = 1, "" if lacking or job["own_headers"] else _wrong_calls(sides, available)
+    if not log:
+        code, log = _build(
+            folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines, sides
+        )
     if code != 0:
         _say(lack for lack in in_log(log) if lack not in lacking)
         sys.stdout.write(_quoted(log))
@@ -84,8 +96,34 @@ def main(folder: Path) -> int:
     return 0
 
 
+def _wrong_calls(sides: Spaces, available: Path) -> str:
+    """What nvcc would say of calls from one side of what only the other has. Names that CUDA's own headers have, too,
+    may mean those."""
+    if not sides.wrong_calls:
+        return ""
+    theirs = {word for path in available.rglob("*") if path.is_file() for word, _, _ in words(path.read_bytes())}
+    return "".join(
+        f"cuda.cu:{call.line}:{call.column}: error: {call.message}\n"
+        for call in sides.wrong_calls
+        if call.callee.encode() not in theirs
+    )
+
+
+def _arrays_on_the_device(sides: Spaces, code: int, log: str) -> tuple[int, str]:
+    """g++ has arrays of variable length, and nvcc has none for the device: there its warning is an error."""
+    found = [
+        match
+        for match in _ARRAY.finditer(log)
+        if any(first <= int(match[1]) <= last for first, last in sides.device_lines)
+    ]
+    if code != 0 or not found:
+        return code, log
+    errors = "".join(f"cuda.cu:{m[1]}:{m[2]}: error: expression must have a constant value\n" for m in found)
+    return 1, errors + log
+
+
 def _build(
-    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...]
+    folder: Path, job: dict[str, Any], texts: dict[str, str], cuda_text: str, lines: tuple[int, ...], sides: Spaces
 ) -> tuple[int, str]:
     """Lean, and with everything where that does not suffice. Exit code and log of the last try."""
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
@@ -105,12 +143,16 @@ def _build(
             + "\n"
             + cpp[1]
             + cuda[0]
+            + _ARRAYS_ARE_SAID
             + '#line 1 "cuda.cu"\n'
             + bound.without(cuda_text)
             + "\n"
             + _bindings(job, bound.functions, lines)
         )
-        code, log = _compile(job, unit, lean=True)
+        compiled, log = _compile(job, unit, lean=True)
+        code, log = _arrays_on_the_device(sides, compiled, log)
+        if code != 0 and compiled == 0:
+            return code, log
         if code == 0:
             code, log = _link(job, [unit.with_suffix(".o")])
             if code == 0:
@@ -118,10 +160,13 @@ def _build(
         elif not _may_be_mended(log, job["headers"]["include_flags"]) or any(in_log(log)):
             return code, log
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
-    units[0].write_text(opening + cuda[0] + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines))
+    units[0].write_text(
+        opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)
+    )
     units[1].write_text(opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job))
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = list(pool.map(lambda unit: _compile(job, unit, lean=False), units))
+    results[0] = _arrays_on_the_device(sides, *results[0])
     for code, log in results:
         if code != 0:
             return code, log

@@ -128,6 +128,7 @@ _SOURCES_THAT_DECIDE = (
     "macros.py",
     "preparation.py",
     "rewrite.py",
+    "spaces.py",
     "syntax.py",
     "tokens.py",
 )

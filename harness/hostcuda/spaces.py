@@ -1,0 +1,333 @@
+"""Calls between host and device code that nvcc refuses, and where device code lies.
+
+Charter: text in, findings out. Pure; imports tree-sitter with its CUDA grammar and the passes beside it. Executes
+nothing of what it reads; stands on the untrusted side (the builder calls it).
+
+The host device compiles both sides as one, so that it takes a helper without `__device__` for what it is not. Only what
+is certain is found: a name counts where every declaration of it in the source says the same, nothing else has that
+name, and no macro may stand in for `__device__`; a call counts where nvcc compiles it for sure. The rest passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser
+
+from .noise import without_noise
+from .syntax import Tree, declarators, function_declarator, walk
+from .tokens import words
+
+__all__ = ["Spaces", "WrongCall", "spaces"]
+
+_LANGUAGE = Language(tree_sitter_cuda.language())
+_MARKS = frozenset({b"__global__", b"__device__", b"__host__"})
+_CONSTANT = frozenset({b"constexpr", b"consteval"})
+_UNKNOWABLE = re.compile(
+    rb"nv_exec_check_disable|hd_warning_disable|force_cuda_host_device|NV_IF_TARGET|nv/target"
+    rb"|#[ \t]*define[ \t]+__(?:device|host|global)__|__attribute__[ \t]*\(\([ \t]*(?:device|host|global)\b"
+)
+"""What changes which side a function is for, or which calls are looked at, behind the words that are read here."""
+
+_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)", re.M)
+_LIKE_A_MACRO = re.compile(rb"[A-Z][A-Z0-9_]{2,}")
+_DECLARING = frozenset(
+    {
+        "alias_declaration",
+        "array_declarator",
+        "attributed_declarator",
+        "declaration",
+        "enumerator",
+        "for_range_loop",
+        "init_declarator",
+        "lambda_capture_initializer",
+        "lambda_capture_specifier",
+        "namespace_alias_definition",
+        "optional_parameter_declaration",
+        "parameter_declaration",
+        "parenthesized_declarator",
+        "pointer_declarator",
+        "preproc_params",
+        "qualified_identifier",
+        "reference_declarator",
+        "structured_binding_declarator",
+        "template_parameter_list",
+        "type_definition",
+        "using_declaration",
+        "variadic_declarator",
+        "variadic_parameter_declaration",
+    }
+)
+"""Where an identifier may be the name of something that is declared, or of something that lies elsewhere."""
+
+_SCOPES = frozenset(
+    {
+        "declaration_list",
+        "linkage_specification",
+        "namespace_definition",
+        "preproc_elif",
+        "preproc_elifdef",
+        "preproc_else",
+        "preproc_if",
+        "preproc_ifdef",
+    }
+)
+
+_NOT_FOR_SURE = frozenset(
+    {
+        "ERROR",
+        "alignof_expression",
+        "class_specifier",
+        "decltype",
+        "gnu_asm_expression",
+        "lambda_expression",
+        "noexcept",
+        "requires_clause",
+        "requires_expression",
+        "sizeof_expression",
+        "static_assert_declaration",
+        "struct_specifier",
+        "template_argument_list",
+    }
+)
+"""Around a call: it is not evaluated, or not by the function it stands in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongCall:
+    """Line and column are 1-based; `callee` is called from `caller`."""
+
+    line: int
+    column: int
+    callee: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spaces:
+    """`device_lines` are the first and last lines of functions that nvcc compiles for the device."""
+
+    wrong_calls: tuple[WrongCall, ...] = ()
+    device_lines: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Function:
+    """`marks` are the words that say where it runs. `plain`: nothing in its head may be a macro that adds to them, and
+    no condition of the preprocessor decides whether it is there."""
+
+    name: bytes
+    marks: frozenset[bytes]
+    plain: bool
+    template: bool
+    constant: bool
+    body: Node | None
+    node: Node
+
+    @property
+    def host(self) -> bool:
+        return self.plain and not self.constant and self.marks <= {b"__host__"}
+
+    @property
+    def device(self) -> bool:
+        return self.plain and not self.constant and self.marks == {b"__device__"}
+
+    @property
+    def kernel(self) -> bool:
+        return self.plain and self.marks == {b"__global__"}
+
+
+def spaces(source: str) -> Spaces:
+    """What is wrong for sure in a CUDA source. Text that can't be read as CUDA gives nothing."""
+    data = source.encode()
+    if _UNKNOWABLE.search(data) is not None:
+        return Spaces()
+    clean = without_noise(data)
+    tree = Tree(Parser(_LANGUAGE).parse(clean).root_node, clean, 0, False)
+    macros = frozenset(_DEFINE.findall(data))
+    functions, heads = _functions(tree, data, macros)
+    unsure = _unsure(tree, heads) | macros
+    by_name: dict[bytes, list[_Function]] = {}
+    for function in functions:
+        if function.name not in unsure:
+            by_name.setdefault(function.name, []).append(function)
+    defined = {name for name, held in by_name.items() if any(f.body is not None for f in held)}
+    host = {name for name in defined if all(f.host for f in by_name[name])}
+    device = {name for name in defined if all(f.device for f in by_name[name])}
+    reached = _reached(tree, functions, by_name, macros)
+    wrong = []
+    for function in functions:
+        if function.node.has_error:
+            continue
+        if function.node.id in reached:
+            kind = "__global__" if function.kernel else "__device__"
+            wrong += [
+                _wrong(function, name, node, "__host__", kind)
+                for name, node in _calls(tree, function, macros)
+                if name in host
+            ]
+        elif function.host and not function.template:
+            wrong += [
+                _wrong(function, name, node, "__device__", "__host__")
+                for name, node in _calls(tree, function, macros)
+                if name in device
+            ]
+    lines = [
+        (f.node.start_point[0] + 1, f.node.end_point[0] + 1)
+        for f in functions
+        if f.body is not None
+        and f.plain
+        and not f.node.has_error
+        and f.marks & {b"__global__", b"__device__"}
+        and (not f.template or f.node.id in reached)
+    ]
+    return Spaces(wrong_calls=tuple(sorted(wrong, key=lambda w: (w.line, w.column))), device_lines=tuple(lines))
+
+
+def _wrong(caller: _Function, callee: bytes, node: Node, of: str, by: str) -> WrongCall:
+    name = callee.decode(errors="replace")
+    return WrongCall(
+        line=node.start_point[0] + 1,
+        column=node.start_point[1] + 1,
+        callee=name,
+        message=f'calling a {of} function("{name}") from a {by} function("{caller.name.decode(errors="replace")}") '
+        "is not allowed",
+    )
+
+
+def _functions(tree: Tree, data: bytes, macros: frozenset[bytes]) -> tuple[list[_Function], set[int]]:
+    """Functions at namespace scope that are defined or declared, and the declarators by which they are."""
+    found: list[_Function] = []
+    heads: set[int] = set()
+    waiting = [(tree.root, False)]
+    while waiting:
+        scope, conditional = waiting.pop()
+        conditional = conditional or scope.type.startswith("preproc_")
+        before: Node | None = None
+        for node in scope.children:
+            if node.type in _SCOPES:
+                waiting.append((node, conditional))
+            inner = node
+            if node.type == "template_declaration":
+                inner = next((c for c in node.children if c.type in {"function_definition", "declaration"}), node)
+            if inner.type in {"function_definition", "declaration"}:
+                start = before.end_byte if before is not None else scope.start_byte
+                understood = not conditional and (before is None or before.type != "ERROR")
+                function = _function(tree, data, macros, node, inner, start, understood=understood)
+                declarator = function_declarator(inner)
+                if function is not None and declarator is not None:
+                    found.append(function)
+                    heads.add(declarator.id)
+            before = node
+    return sorted(found, key=lambda f: f.node.start_byte), heads
+
+
+def _function(
+    tree: Tree, data: bytes, macros: frozenset[bytes], outer: Node, node: Node, start: int, *, understood: bool
+) -> _Function | None:
+    declarator = function_declarator(node)
+    name = declarator.child_by_field_name("declarator") if declarator is not None else None
+    if declarator is None or name is None or name.type != "identifier":
+        return None
+    if node.type == "declaration" and len(declarators(node)) != 1:
+        return None
+    body = node.child_by_field_name("body")
+    end = body.start_byte if body is not None else node.end_byte
+    template = outer.child_by_field_name("parameters") if outer.type == "template_declaration" else None
+    front = data[start : template.start_byte] if template is not None else b""
+    front += b" " + data[template.end_byte if template is not None else start : name.start_byte]
+    held = declarator.child_by_field_name("parameters")
+    tail = data[held.end_byte if held is not None else declarator.end_byte : end]
+    said = {word for part in (front, tail) for word, _, _ in words(part)}
+    odd = any(word in macros or _LIKE_A_MACRO.fullmatch(word) for word in said)
+    return _Function(
+        name=tree.of(name),
+        marks=frozenset(said & _MARKS),
+        plain=understood and not odd and (body is None or body.type == "compound_statement"),
+        template=outer.type == "template_declaration",
+        constant=bool(said & _CONSTANT),
+        body=body,
+        node=node,
+    )
+
+
+def _unsure(tree: Tree, heads: set[int]) -> set[bytes]:
+    """Names that something else may have, too: a variable, a parameter, a type, a member, what was not understood."""
+    found: set[bytes] = set()
+    for parent in walk(tree.root):
+        if parent.type == "ERROR":
+            found.update(word for word, _, _ in words(tree.of(parent)))
+        declaring = parent.type in _DECLARING or (parent.type == "function_declarator" and parent.id not in heads)
+        for node in parent.children:
+            if (
+                node.type == "type_identifier"
+                or (node.type == "field_identifier" and parent.type != "field_expression")
+                or (node.type == "identifier" and declaring)
+            ):
+                found.add(tree.of(node))
+            elif node.type == "template_function" and parent.type == "function_declarator":
+                found.update(word for word, _, _ in words(tree.of(node)))
+    return found
+
+
+def _reached(
+    tree: Tree, functions: list[_Function], by_name: dict[bytes, list[_Function]], macros: frozenset[bytes]
+) -> set[int]:
+    """Functions that nvcc compiles for the device for sure: kernels, templates of kernels that are launched, and what
+    these call. What nobody calls it does not look into."""
+    launched = {
+        name
+        for f in functions
+        if not f.template and not f.marks & {b"__global__", b"__device__"}
+        for name in _launched(tree, f)
+    }
+    waiting = [f for f in functions if f.kernel and f.body is not None and (not f.template or f.name in launched)]
+    reached: set[int] = set()
+    while waiting:
+        function = waiting.pop()
+        if function.node.id in reached or function.node.has_error:
+            continue
+        reached.add(function.node.id)
+        for name, _ in _calls(tree, function, macros):
+            held = [f for f in by_name.get(name, ()) if f.body is not None]
+            if len(held) == 1 and held[0].device:
+                waiting.append(held[0])
+    return reached
+
+
+def _launched(tree: Tree, function: _Function) -> Iterator[bytes]:
+    if function.body is None:
+        return
+    for node in walk(function.body):
+        if node.type == "call_expression" and any(child.type == "kernel_call_syntax" for child in node.children):
+            name = _called(tree, node)
+            if name is not None:
+                yield name
+
+
+def _calls(tree: Tree, function: _Function, macros: frozenset[bytes]) -> Iterator[tuple[bytes, Node]]:
+    """Calls by a bare name that are compiled with the function for sure."""
+    waiting = [function.body] if function.body is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node.type in _NOT_FOR_SURE or node.type.startswith("preproc_"):
+            continue
+        if node.type == "if_statement" and any(child.type == "constexpr" for child in node.children):
+            continue
+        if node.type == "call_expression" and not any(child.type == "kernel_call_syntax" for child in node.children):
+            name = _called(tree, node)
+            if name is not None and (name in macros or name == b"typeid" or _LIKE_A_MACRO.fullmatch(name)):
+                continue
+            if name is not None:
+                yield name, node
+        waiting.extend(node.children)
+
+
+def _called(tree: Tree, call: Node) -> bytes | None:
+    function = call.child_by_field_name("function")
+    if function is not None and function.type == "template_function":
+        function = function.child_by_field_name("name")
+    return tree.of(function) if function is not None and function.type == "identifier" else None
