@@ -306,6 +306,36 @@ def test_which_errors_the_full_headers_might_mend(log: str, blamed: bool) -> Non
     assert compiling._may_be_mended(log, []) == blamed
 
 
+def test_a_member_that_no_tensor_has_is_not_looked_for_in_the_full_headers(
+    headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    source = "torch::Tensor f(torch::Tensor x) {\n  auto z = x.to_contiguous();\n  return x.relu_there();\n}\n"
+    spec = Spec(name="m", cuda_sources=("#include <torch/extension.h>\n" + source,), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    error = build.interpret(log)
+    assert code != 0
+    assert error is not None
+    assert (error.file, error.line) == ("cuda.cu", 3)
+    assert "to_contiguous" in error.message
+    assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit was enough to say so"
+
+
+@pytest.mark.parametrize(
+    ("errors", "known"),
+    [
+        (["‘class at::Tensor’ has no member named ‘to_contiguous’; did you mean ‘is_contiguous’?"], True),
+        (["‘using Tensor = class at::Tensor’ {aka ‘class at::Tensor’} has no member named ‘missing’"], True),
+        (["‘const class at::Tensor’ has no member named ‘logaddexp’"], False),
+        (["‘class at::Tensor’ has no member named ‘missing’", "‘g’ is not a member of ‘torch’"], False),
+        (["‘class c10::IValue’ has no member named ‘missing’"], False),
+        ([], False),
+    ],
+)
+def test_which_members_no_tensor_has(headers: build.PreparedHeaders, errors: list[str], known: bool) -> None:
+    log = "".join(f"cuda.cu:{n}:5: error: {error}\n    3 |  x\n" for n, error in enumerate(errors, 1))
+    assert compiling._has_no_such_member(log, headers.torch_include) is known
+
+
 def test_a_header_that_is_nowhere_is_not_looked_for_among_the_full_ones(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "there.h").touch()
@@ -340,6 +370,24 @@ def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
     assert code == 0, log
     assert (tmp_path / "main_unit.cpp").exists()
+
+
+def test_where_the_cuda_unit_fails_the_other_one_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        "#!/bin/sh\ncase $* in *main_unit.cpp*) touch begun; sleep 300; exit 0;; esac\n"
+        "while [ ! -e begun ]; do sleep 0.1; done\necho 'cuda.cu:1:1: error: torch' >&2\nexit 1\n"
+    )
+    compiler.chmod(0o755)
+    headers = replace(build.prepare_headers(), compiler=os.fspath(compiler))
+    spec = Spec(name="m", cuda_sources=("py::dict d;",), functions=("f",))
+    build.prepare(spec, tmp_path, checked=True, headers=headers)
+    monkeypatch.chdir(tmp_path)
+    begun = time.monotonic()
+    assert compiling.main(tmp_path) == 1
+    assert time.monotonic() - begun < 60
 
 
 def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path) -> None:

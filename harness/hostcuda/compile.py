@@ -11,9 +11,12 @@ pybind11.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -56,6 +59,11 @@ _ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
 """In the text, since what is precompiled goes with no other flags than its own."""
 
 _ARRAY = re.compile(r"^cuda\.cu:(\d+):(\d+): warning: .*\[-Wvla\]$", re.M)
+
+_ERROR = re.compile(r"^[^\s|][^\n]*?:\d+(?::\d+)?: (?:fatal )?error: (.*)$", re.M)
+_NO_MEMBER = re.compile(r"['‘][^'’]*\b(?:at|torch)::Tensor['’].* has no member named ['‘](\w+)['’].*")
+_MEMBERS = ("ATen/core/TensorBody.h", "ATen/core/TensorBase.h")
+"""What torch's class of tensors has, whether the lean headers have its body or not."""
 
 _OWN_LINE = re.compile(r"Traceback \(most recent call last\):|[\w.]+:\d+: note: not emulated:")
 
@@ -157,19 +165,27 @@ def _build(
             code, log = _link(job, [unit.with_suffix(".o")])
             if code == 0:
                 return 0, log
-        elif not _may_be_mended(log, job["headers"]["include_flags"]) or any(in_log(log)):
+        elif (
+            not _may_be_mended(log, job["headers"]["include_flags"])
+            or any(in_log(log))
+            or _has_no_such_member(log, Path(job["headers"]["torch_include"]))
+        ):
             return code, log
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
     units[0].write_text(
         opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)
     )
     units[1].write_text(opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job))
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        results = list(pool.map(lambda unit: _compile(job, unit, lean=False), units))
-    results[0] = _arrays_on_the_device(sides, *results[0])
-    for code, log in results:
-        if code != 0:
-            return code, log
+    begun: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        other = pool.submit(_compile, job, units[1], lean=False, begun=begun)
+        code, log = _arrays_on_the_device(sides, *_compile(job, units[0], lean=False))
+        if code == 0:
+            code, log = other.result()
+        else:
+            _end(begun)  # nobody asks for the rest, which may take a minute
+    if code != 0:
+        return code, log
     return _link(job, [unit.with_suffix(".o") for unit in units])
 
 
@@ -179,6 +195,19 @@ def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
         return None
     include = Path(job["headers"]["torch_include"])
     return LeanHeaders(include).unit("\n".join([*texts, *job["own_headers"]]))
+
+
+def _has_no_such_member(log: str, include: Path) -> bool:
+    """Whether every error is a member that a tensor of torch's does not have, by what its own headers say."""
+    errors = _ERROR.findall(log)
+    names = [match[1] for error in errors if (match := _NO_MEMBER.fullmatch(error)) is not None]
+    if not names or len(names) < len(errors):
+        return False
+    try:
+        texts = [(include / part).read_text(errors="replace") for part in _MEMBERS]
+    except OSError:
+        return False
+    return not any(re.search(rf"\b{name}\b", text) for name in names for text in texts)
 
 
 def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
@@ -253,7 +282,19 @@ def _pybind(job: dict[str, Any]) -> str:
     return f"PYBIND11_MODULE({job['name']}, m) {{\n{lines}}}\n"
 
 
-def _compile(job: dict[str, Any], unit: Path, *, lean: bool) -> tuple[int, str]:
+def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
+    """Ends compilers with the process that each has started, which does the work."""
+    for process in begun:
+        with contextlib.suppress(OSError, ValueError):
+            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        process.kill()
+
+
+def _compile(
+    job: dict[str, Any], unit: Path, *, lean: bool, begun: list[subprocess.Popen[str]] | None = None
+) -> tuple[int, str]:
+    """Exit code and log. The compiler is added to `begun`."""
     headers = job["headers"]
     kind = kind_of((), job["cuda_flags"]) if lean else Precompiled.FULL
     place = Path(headers["headers"]) / job["precompiled"][kind]
@@ -275,8 +316,11 @@ def _compile(job: dict[str, Any], unit: Path, *, lean: bool) -> tuple[int, str]:
         str(unit.with_suffix(".o")),
         str(unit),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
-    return done.returncode, done.stderr
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    if begun is not None:
+        begun.append(process)
+    _, log = process.communicate()
+    return process.returncode, log
 
 
 def _link(job: dict[str, Any], objects: list[Path]) -> tuple[int, str]:
