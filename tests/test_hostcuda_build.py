@@ -118,6 +118,11 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             'calling a __host__ function("act") from a __global__ function("k") is not allowed',
         ),
         (
+            HOST_HELPER.replace("act", "sigmoid") + "__global__ void k(float* x) { x[0] = sigmoid(x[1]); }\n",
+            2,
+            'calling a __host__ function("sigmoid") from a __global__ function("k") is not allowed',
+        ),
+        (
             "__global__ void k(float* x, int n) {\n  float held[n];\n  x[0] = held[0];\n}\n",
             2,
             "expression must have a constant value",
@@ -129,6 +134,11 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             "",
         ),
         ("__global__ void k(float* x) { constexpr int n = 2; float held[n] = {1}; x[0] = held[1]; }\n", 0, ""),
+        (
+            "__device__ float relu(float v) { return v; }\ntorch::Tensor g(torch::Tensor x) { return relu(x); }\n",
+            0,
+            "",
+        ),
         ("int g(int n) { int held[n]; held[0] = n; return held[0]; }\n", 0, ""),
     ],
 )

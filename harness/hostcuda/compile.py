@@ -55,6 +55,13 @@ _OWN = "lean"
 
 _MISSING = re.compile(r"fatal error: (.+): No such file or directory")
 
+_OF_THE_STANDARD_LIBRARY = re.compile(
+    r"abs|accumulate|advance|apply|at|back|begin|clamp|copy\w*|count\w*|data|distance|empty|end|equal|exchange|fill\w*"
+    r"|find\w*|front|gcd|generate|get\w*|hash|inner_product|invoke|iota|lcm|lerp|lower_bound|make_\w+|max\w*|merge"
+    r"|midpoint|min\w*|move|next|partial_\w+|partition|prev|ref|remove\w*|replace\w*|reverse|rotate|round|search|size"
+    r"|sort|swap|tie|transform\w*|unique|upper_bound|visit|\w+_(?:of|sort|sorted|scan|element|if|each)"
+)
+
 _ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
 """In the text, since what is precompiled goes with no other flags than its own."""
 
@@ -91,7 +98,7 @@ def main(folder: Path) -> int:
     )
     _say(lacking)
     sides = spaces(cuda)
-    code, log = 1, "" if lacking or job["own_headers"] else _wrong_calls(sides, available)
+    code, log = 1, "" if lacking or job["own_headers"] else _wrong_calls(job, sides, available)
     if not log:
         code, log = _build(
             folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines, sides
@@ -104,16 +111,21 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _wrong_calls(sides: Spaces, available: Path) -> str:
+def _wrong_calls(job: dict[str, Any], sides: Spaces, available: Path) -> str:
     """What nvcc would say of calls from one side of what only the other has. Names that CUDA's own headers have, too,
-    may mean those."""
+    may mean those; so may, in host code, torch's and the standard library's, which are found by an argument's type."""
     if not sides.wrong_calls:
         return ""
     theirs = {word for path in available.rglob("*") if path.is_file() for word, _, _ in words(path.read_bytes())}
+    operators = Path(job["headers"]["torch_include"]) / "ATen" / "ops"
     return "".join(
         f"cuda.cu:{call.line}:{call.column}: error: {call.message}\n"
         for call in sides.wrong_calls
         if call.callee.encode() not in theirs
+        and not (
+            call.by_host
+            and (_OF_THE_STANDARD_LIBRARY.fullmatch(call.callee) or (operators / f"{call.callee}.h").exists())
+        )
     )
 
 

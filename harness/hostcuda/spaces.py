@@ -98,11 +98,12 @@ _NOT_FOR_SURE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongCall:
-    """Line and column are 1-based; `callee` is called from `caller`."""
+    """Line and column are 1-based. `by_host`: host code calls a function of the device, otherwise the other way."""
 
     line: int
     column: int
     callee: str
+    by_host: bool
     message: str
 
 
@@ -193,6 +194,7 @@ def _wrong(caller: _Function, callee: bytes, node: Node, of: str, by: str) -> Wr
         line=node.start_point[0] + 1,
         column=node.start_point[1] + 1,
         callee=name,
+        by_host=by == "__host__",
         message=f'calling a {of} function("{name}") from a {by} function("{caller.name.decode(errors="replace")}") '
         "is not allowed",
     )
