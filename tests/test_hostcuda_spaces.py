@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from harness.hostcuda.spaces import spaces
 
 ROOT = Path(__file__).resolve().parent.parent
+REFUSED = ("test_hostcuda_spaces.py", "test_hostcuda_build.py")
+"""Tests with sources that have such calls on purpose."""
+
 HELPER = "inline float act(float v) { return v > 0 ? v : 0; }\n"
 KERNEL = "__global__ void k(float* x) {\n  x[0] = act(x[1]);\n}\n"
 
@@ -110,7 +113,7 @@ def test_sources_that_compile_for_a_gpu_have_no_such_call(folder: str) -> None:
     for path in paths:
         if path.suffix == ".cu":
             texts[path] = [path.read_text()]
-        elif path.suffix == ".py" and path != Path(__file__).resolve():
+        elif path.suffix == ".py" and path.name not in REFUSED:
             nodes = ast.walk(ast.parse(path.read_text()))
             texts[path] = [
                 node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)

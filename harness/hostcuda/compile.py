@@ -328,7 +328,14 @@ def _compile(
         str(unit.with_suffix(".o")),
         str(unit),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, "TMPDIR": str(unit.parent)},  # one that is ended leaves its files behind
+    )
     if begun is not None:
         begun.append(process)
     _, log = process.communicate()
