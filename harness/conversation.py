@@ -49,7 +49,7 @@ def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool
 
 
 OWN_SHARE = 0.25
-"""Part of a solution's time that its calls have to take for the want of it to be its own fault."""
+"""Part of a solution's time that its code has to take for the want of it to be its own fault."""
 
 
 class Conversation:
@@ -81,21 +81,23 @@ class Conversation:
         # Seconds that the device was with the one and the other; what remains of the stages are draws and checks.
         self._bursts_s = {"solution": 0.0, "reference": 0.0}
         evidence["bursts_s"] = self._bursts_s
+        self._own_s = 0.0
+        """Seconds in which its own code was waited for: imported and called."""
 
     def _left_s(self) -> float:
         return max(1.0, self._deadline - time.perf_counter())
 
     def _time_was_over(self, words: str) -> Failure:
-        """The time for all its calls and checks being over, `words` say how: a timeout where its own calls took a good
+        """The time for all its calls and checks being over, `words` say how: a timeout where its own code took a good
         part of that, and no verdict where it were the harness's draws and checks."""
-        limit_s, calls_s = self._config.solution_timeout_s, self._bursts_s["solution"]
+        limit_s = self._config.solution_timeout_s
         limit = f"the {limit_s:.4g} s for all its calls and checks"
-        if calls_s >= OWN_SHARE * limit_s:
+        if self._own_s >= OWN_SHARE * limit_s:
             return Failure(status=Status.timeout, reason=f"{limit} {words}")
         return Failure(
             status=Status.harness_error,
             reason=(
-                f"{limit} were over (--solution-timeout), of which its calls took {calls_s:.3g} s: drawing and "
+                f"{limit} were over (--solution-timeout), of which its code took {self._own_s:.3g} s: drawing and "
                 "checking takes too long here at these sizes; allow more time, or take a smaller --workload"
             ),
         )
@@ -115,10 +117,12 @@ class Conversation:
             state=bench.state_slots,
             seed=bench.model_seed,
         )
+        begin = time.perf_counter()
         try:
             loaded = self._guest.load(request, min(config.load_timeout_s, self._left_s()))
         except GuestFailed as error:
             raise self._explained(error) from error
+        self._own_s += time.perf_counter() - begin
         if not {*loaded.unmatched, *loaded.copied} <= set(bench.state_slots):
             raise GuestFailed(OTHER_STATE)
         self._unmatched = loaded.unmatched
@@ -187,12 +191,13 @@ class Conversation:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
                 raise self._explained(error) from error
             # What was left is no limit that anybody set: what came before took the rest.
-            self._bursts_s["solution"] += left_s
+            self._own_s += left_s
             words = "were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
             failure = self._time_was_over(words)
             late = replace(error.failure, status=failure.status, reason=failure.reason)
             raise self._explained(GuestFailed(late, error.reports, error.recording)) from error
         self._bursts_s["solution"] += wall_s
+        self._own_s += wall_s
         if done.peak_bytes is not None:
             self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
         return self._placed(done), wall_s

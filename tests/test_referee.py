@@ -388,7 +388,7 @@ def test_a_timing_cut_short_before_each_variant_had_its_turn_is_no_pass(
     cut = judge(referee, right, tmp_path, timed=True)
     # Nor is it the solution's fault, whose calls took next to nothing of its time.
     assert (cut.status, cut.speedup) == (Status.harness_error, None), cut
-    assert "the 120 s for all its calls and checks were over (--solution-timeout), of which its calls" in cut.reason
+    assert "the 120 s for all its calls and checks were over (--solution-timeout), of which its code" in cut.reason
     assert (cut.evidence["rounds"], cut.evidence["failed_while"]) == (1, "timing")
     assert cut.evidence["timed_calls_verified"] > 0
     alone = problem(rules=InputRules(variants=()))
