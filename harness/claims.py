@@ -32,14 +32,14 @@ the rules are, in this order:
    (warm-up, latency) may take for launches. Else the work of several calls was done in one of them (all inputs of a
    burst lie in memory when it begins), and every call is charged the mean.
 
-6. **Back to back.** For calls of less than some milliseconds the flushes and pauses of a burst leave room for lies. So
-   N more calls are made over other fresh inputs with no flush, no pause and no message between them. Where the code
-   allows it they are *queued*: all of them submitted behind a gate on the stream while the process runs, which is then
-   stopped; only then the inputs come, and W is the referee's clock from opening the gate until the device reports the
-   last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes longer than behind trusted
-   code: it is the contestant's device that reports, and what it still has to do holds the copies up. With c the same
-   per call for code that the referee trusts, s its spread, and d the median of the accepted claims, the unexplained
-   time a call, W / N - c - d, is at most
+6. **Back to back.** For calls of less than ten milliseconds the flushes and pauses of a burst leave room for lies. So N
+   more calls (`quiet.sets_without_pause`) are made over other fresh inputs with no flush, no pause and no message
+   between them. Where the code allows it they are *queued*: all of them submitted behind a gate on the stream while the
+   process runs, which is then stopped; only then the inputs come, and W is the referee's clock from opening the gate
+   until the device reports the last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes
+   longer than behind trusted code: it is the contestant's device that reports, and what it still has to do holds the
+   copies up. With c the same per call for code that the referee trusts, s its spread, and d the median of the accepted
+   claims, the unexplained time a call, W / N - c - d, is at most
 
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 

@@ -28,7 +28,7 @@ from harness.gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
 from harness.model import Failure, Status, one_line
-from harness.quiet import NONSTOP_BELOW_S, QUEUE_TRIES, SHORT_S, Known, graphable
+from harness.quiet import QUEUE_TRIES, SHORT_S, Known, graphable, proves_more
 from harness.turns import Turn, calls_of
 from harness.verify import Finding
 
@@ -247,7 +247,7 @@ class Nonstops:
 
         `claimed_s` is the median of the accepted device times, `latencies_s` are claims too.
         """
-        if claimed_s >= NONSTOP_BELOW_S or not self._indices:
+        if not proves_more(claimed_s, len(self._indices)):
             return None
         latency_s = statistics.median(latencies_s) if latencies_s else None
         manner = Manner.QUEUED

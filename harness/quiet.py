@@ -49,17 +49,30 @@ by is 0.03 % of a longer one, and 1 % of a solution's that is thirty times as fa
 NONSTOP_SETS = 16
 """Sets over which calls are made back to back, where they are small (`bench.SMALL_SET_BYTES`)."""
 
-LEAST_NONSTOP_SETS = 3
+FEW_NONSTOP_SETS = 3
+"""As many of them as there is memory for where sets are large, if need be a single one: what a burst of queued calls is
+granted is some ten microseconds, and one of which bursts with pauses leave half a millisecond open takes milliseconds.
+"""
 
 QUEUE_TRIES = 3
 """How often calls are queued, a solution's or the reference's, before it is believed that they wait for the device.
 Where the reference's do, solutions that wait are granted the latency that they claim."""
 
-NONSTOP_BELOW_S = 5e-3
-"""Device time of a call from which calls back to back prove no more than bursts with pauses do."""
+NONSTOP_TOGETHER_S = 80e-3
+"""Device time of calls back to back from which they are not made: there is no pause in which the device could cool."""
+
+NONSTOP_BELOW_S = 10e-3
+"""Device time of a call from which calls back to back prove little more than bursts with pauses do."""
 
 NONSTOP_BYTES = 4 * 2**30
-"""Most that the sets of calls back to back take: there are copies of them."""
+"""Most that more than a few sets of calls back to back take: there are copies of them."""
+
+COPIES_SHARE = 1 / 8
+"""Part of the device's memory that copies of a few sets may take."""
+
+SPARED_SHARE = 1 / 8
+SPARED_SETS = 2
+"""What they have to leave free for solutions: so large a part of it, and what so many sets take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +151,13 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
     aa = speedup_interval(*halves(bursts))
     reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
     measured, least = noise_floor(aa).log_width, least_width(reference_s)
-    count = min(len(bench.sets), NONSTOP_BYTES // max(bench.set_bytes, 1))
+    count = min(len(bench.sets), sets_without_pause(bench))
     held: dict[str, Any] = {}
-    if count >= LEAST_NONSTOP_SETS:
+    if count > 0:
         for index in range(sets, count):
             bench.draw(index)
         bench.device.synchronize()
-        own = range(so_many(count, reference_s, least=LEAST_NONSTOP_SETS))
+        own = range(so_many(count, reference_s, least=FEW_NONSTOP_SETS))
         held = {"nonstop_sets": count, **_nonstop(bench, runner, own, short=reference_s < SHORT_S)}
     to_compare = bench.device.kind is DeviceKind.CUDA and reference_s < EMPTY_BELOW_S
     return Quiet(
@@ -156,6 +169,24 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
         empty_calls=empty.of(bench.device).own() if to_compare else {},
         **held,
     )
+
+
+def sets_without_pause(bench: Bench) -> int:
+    """Over how many sets calls may be made back to back, 0 where copies of not even one may be had."""
+    set_bytes = max(bench.set_bytes, 1)
+    if (many := NONSTOP_BYTES // set_bytes) >= FEW_NONSTOP_SETS:
+        return many
+    memory, taken = bench.device.memory_bytes(), bench.device.taken_bytes()
+    if memory is None or taken is None:
+        return 0
+    spared = max(SPARED_SHARE * memory, SPARED_SETS * set_bytes)
+    room = min(COPIES_SHARE * memory, memory - taken - spared)
+    return max(0, min(FEW_NONSTOP_SETS, int(room) // set_bytes))
+
+
+def proves_more(call_s: float, sets: int) -> bool:
+    """Whether calls of this device time back to back over so many sets prove more than bursts with pauses do."""
+    return sets > 0 and call_s < min(NONSTOP_BELOW_S, NONSTOP_TOGETHER_S / sets)
 
 
 def so_many(count: int, call_s: float, *, least: int) -> int:

@@ -19,7 +19,7 @@ from harness.measure import LONG_SETS, Round, Rounds
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
 from harness.nonstop import Figures
-from harness.quiet import NONSTOP_BELOW_S, PROCESS_BIAS, Known, halves
+from harness.quiet import PROCESS_BIAS, Known, halves, proves_more
 from harness.roofline import SpeedOfLight, TrustFloor
 from harness.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
 from harness.stopping import Stopping
@@ -357,7 +357,8 @@ def doubt(rounds: Rounds, device: DeviceKind, known: Known | None) -> str | None
         calibrations = _known_calibrations([held], known)
         if known is None or calibrations is None:
             return None
-        if known.nonstop and statistics.median(claim.device_s for claim in held.solution.claims) < NONSTOP_BELOW_S:
+        claimed_s = statistics.median(claim.device_s for claim in held.solution.claims)
+        if known.nonstop and proves_more(claimed_s, known.quiet.nonstop_sets):
             return None
         calibration = calibrations[0]
     verdict = _judge_round(held, calibration, None, tolerance)

@@ -7,6 +7,8 @@ import random
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -16,13 +18,17 @@ from harness.measure import ReferenceRunner
 from harness.messages import Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.quiet import (
+    FEW_NONSTOP_SETS,
     LEAST_BURSTS,
     MOST_BURSTS,
+    NONSTOP_BELOW_S,
     PROCESS_BIAS,
     QUEUE_TRIES,
     enough,
     least_width,
     measure_quiet,
+    proves_more,
+    sets_without_pause,
     so_many,
 )
 
@@ -79,13 +85,50 @@ def test_few_long_calls_are_enough() -> None:
     assert enough([burst[:count] for burst, count in zip(bursts(4, 1e-4), (10, 6, 6, 6), strict=True)], MOST_BURSTS)
 
 
-def make_bench() -> Bench:
-    text = textwrap.dedent(PROBLEM)
+@pytest.mark.parametrize(
+    ("set_gib", "memory_gib", "taken_gib", "sets"),
+    [
+        (0.25, 80, 70, 16),  # many small ones are made whatever there is
+        (1.3, 80, 70, 3),
+        (2, 140, 40, 3),
+        (2, 80, 40, 3),
+        (8, 140, 60, 2),
+        (12, 140, 90, 1),
+        (12, 140, 105, 0),  # what two calls take is left to the solution
+        (8, 80, 45, 1),
+        (12, 80, 30, 0),  # copies would take more than an eighth
+        (2, 140, 118, 2),
+        (2, 140, 122, 0),  # an eighth is left to the solution
+    ],
+)
+def test_of_large_sets_as_many_are_called_back_to_back_as_there_is_memory_for(
+    set_gib: float, memory_gib: int, taken_gib: int, sets: int
+) -> None:
+    device = SimpleNamespace(memory_bytes=lambda: memory_gib * 2**30, taken_bytes=lambda: taken_gib * 2**30)
+    bench = cast(Bench, SimpleNamespace(set_bytes=int(set_gib * 2**30), device=device))
+    assert sets_without_pause(bench) == sets
+
+
+def test_memory_that_is_no_device_s_own_is_left_alone() -> None:
+    device = SimpleNamespace(memory_bytes=lambda: None, taken_bytes=lambda: None)
+    assert sets_without_pause(cast(Bench, SimpleNamespace(set_bytes=2**31, device=device))) == 0
+
+
+def test_calls_are_made_back_to_back_where_they_are_short_and_all_of_them_too() -> None:
+    assert not proves_more(1e-3, 0)
+    assert proves_more(0.99 * NONSTOP_BELOW_S, 1)
+    assert not proves_more(1.01 * NONSTOP_BELOW_S, 1)
+    assert proves_more(4.9e-3, 16)
+    assert not proves_more(5.1e-3, 16)
+
+
+def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Bench:
+    text = textwrap.dedent(text)
     problem = Problem(id="level1/23", name="test", path=Path("23_test.py"), source=text, digest=digest_text(text))
     return Bench(
         problem,
         Workload(name="small"),
-        open_device(DeviceKind.HOST),
+        open_device(device),
         sets_wanted=6,
         secret=random.Random(1),
     )
@@ -123,3 +166,15 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
     assert asked == min(fails + 1, QUEUE_TRIES)
     assert (quiet.queued_s is not None) is queued
     assert ("queued" in quiet.refused) is not queued
+
+
+@pytest.mark.gpu
+@pytest.mark.exclusive_gpu
+def test_few_calls_on_large_inputs_are_queued() -> None:
+    bench = make_bench(DeviceKind.CUDA, PROBLEM.replace("torch.rand(64, 256)", "torch.rand(2**14, 2**14)"))
+    assert bench.set_bytes == 2**31
+    quiet = measure_quiet(bench, sets=6)
+    assert quiet.nonstop_sets == FEW_NONSTOP_SETS
+    assert quiet.queued_s is not None
+    assert 0.5 * quiet.reference_s < quiet.queued_s < 1.5 * quiet.reference_s
+    bench.close()

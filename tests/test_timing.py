@@ -443,7 +443,10 @@ def test_few_calls_are_held_against_bursts_of_few_calls(once_s: float, explained
 def test_calls_that_are_made_back_to_back_too_are_not_doubted_before() -> None:
     made = few(rounds(2.7e-3, 4e-3), 20e-3)
     assert doubt(made, DeviceKind.CUDA, LONG_KNOWN) is not None
-    assert doubt(made, DeviceKind.CUDA, replace(LONG_KNOWN, nonstop=KNOWN.nonstop)) is None
+    queued = replace(LONG_KNOWN, nonstop=KNOWN.nonstop, quiet=replace(LONG_KNOWN.quiet, nonstop_sets=3))
+    assert doubt(made, DeviceKind.CUDA, queued) is None
+    many = replace(queued, quiet=replace(queued.quiet, nonstop_sets=30))
+    assert doubt(made, DeviceKind.CUDA, many) is not None, "so many calls of 4 ms are not made without a pause"
 
 
 def test_where_nothing_is_known_nothing_is_doubted() -> None:

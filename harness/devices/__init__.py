@@ -184,6 +184,10 @@ class Device(Protocol):
         """Device memory that no process could have now, by the driver's count; None: not known."""
         ...
 
+    def memory_bytes(self) -> int | None:
+        """All memory that the device has, by the driver's count; None where it is no device's own."""
+        ...
+
 
 def open_device(kind: DeviceKind, index: int = 0) -> Device:
     """The device of this kind. Raises `DeviceError` with what to do where the machine lacks it."""

@@ -350,3 +350,6 @@ class CudaDevice:
     def taken_bytes(self) -> int | None:
         free, total = torch.cuda.mem_get_info(self.index)
         return int(total - free)
+
+    def memory_bytes(self) -> int | None:
+        return int(torch.cuda.mem_get_info(self.index)[1])

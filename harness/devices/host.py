@@ -175,6 +175,9 @@ class HostDevice:
     def taken_bytes(self) -> int | None:
         return None
 
+    def memory_bytes(self) -> int | None:
+        return None
+
 
 def last_level_cache_bytes() -> int:
     """Size of the largest CPU cache of the first core, in bytes, up to `_LARGEST_CACHE_BYTES`."""

@@ -2,17 +2,19 @@
 
     python -m tests.benchmarks.bench_lies --out results/lies-h200.md
 
-Needs a GPU, about a minute; the file is written anew after each row. A submission does what the reference does and
+Needs a GPU, about two minutes; the file is written anew after each row. A submission does what the reference does and
 takes as long, but replaces the harness's clock in its own process so that every call claims X microseconds less. Caught
 is a lie that is charged to the calls (`unexplained_time`) or disqualified, or where claims do not decide. The second
 kind of liar also waits for the device in its forward, so that its calls can't be queued, and claims that all of that is
-launching: all of its calls count by the referee's clock, whatever they claim.
+launching: all of its calls count by the referee's clock, whatever they claim. Of calls on large tensors (`--large` asks
+for those alone) few can be queued, or none, since there are copies of what they take and return.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -24,7 +26,14 @@ from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee,
 
 LENGTHS_S = (2e-6, 20e-6, 200e-6, 1e-3, 4e-3)
 
+LARGE_GIB = (2, 8, 12)
+"""GiB that the input and the output of one call take together."""
+
 LIES_S = tuple(1e-6 * value for value in (1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1280))
+
+LARGE_LENGTH_S = 300e-6
+
+LARGE_LIES_S = tuple(1e-6 * value for value in (20, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280))
 
 LIAR = """
 
@@ -63,17 +72,20 @@ def caught(outcome: Outcome) -> bool:
     return "claimed_samples_s" in held.get("solution", {})
 
 
-def row(held: Referee, length_s: float, hz: float, *, waits: bool) -> str:
-    problem, cycles = problem_of(SPIN, "spin"), round(length_s * hz)
-    honest = judge(held, problem, liar(cycles, 0.0, waits=waits), CYCLES=cycles)
+def row(
+    held: Referee, length_s: float, hz: float, *, waits: bool, count: int = 4096, lies: Sequence[float] = LIES_S
+) -> str:
+    """What is found out about calls that spin so long, over `count` numbers."""
+    problem, sizes = problem_of(SPIN, "spin"), {"CYCLES": round(length_s * hz), "COUNT": count}
+    honest = judge(held, problem, liar(sizes["CYCLES"], 0.0, waits=waits), **sizes)
     if honest.timing is None or honest.speedup is None:
         return f"| {length_s * 1e6:g} | {honest.status}: {honest.reason} |"
     proof = honest.timing.get("back_to_back") or {}
     found, speedup, how = None, honest.speedup, ""
-    for lie_s in LIES_S:
+    for lie_s in lies:
         if lie_s >= honest.timing["solution"]["device"]["median_s"]:
             break
-        outcome = judge(held, problem, liar(cycles, lie_s, waits=waits), CYCLES=cycles)
+        outcome = judge(held, problem, liar(sizes["CYCLES"], lie_s, waits=waits), **sizes)
         if caught(outcome):
             found, how = lie_s, outcome.status.value if outcome.status.value != "passed" else "charged"
             after = outcome.speedup
@@ -93,6 +105,7 @@ def row(held: Referee, length_s: float, hz: float, *, waits: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="Markdown file to write")
+    parser.add_argument("--large", action="store_true", help="only calls on large tensors")
     given = parser.parse_args()
     begin, hz = time.perf_counter(), rate_hz()
     lines = [
@@ -110,11 +123,15 @@ def main() -> None:
             given.out.write_text("\n".join(lines) + "\n")
 
     with referee(min_samples=8, budget_s=0.1, relative_half_width=0.05) as held:
-        for length_s in LENGTHS_S:
-            add(row(held, length_s, hz, waits=False))
-        add("", "The same where the forward waits for the device, and so can't be queued:", "", *HEAD)
-        for length_s in LENGTHS_S[:3]:
-            add(row(held, length_s, hz, waits=True))
+        if not given.large:
+            for length_s in LENGTHS_S:
+                add(row(held, length_s, hz, waits=False))
+            add("", "The same where the forward waits for the device, and so can't be queued:", "", *HEAD)
+            for length_s in LENGTHS_S[:3]:
+                add(row(held, length_s, hz, waits=True))
+        for size in LARGE_GIB:
+            add("", f"Inputs and outputs of a call take {size} GiB:", "", *HEAD)
+            add(row(held, LARGE_LENGTH_S, hz, waits=False, count=size * 2**27, lies=LARGE_LIES_S))
     add("", f"All of it took {time.perf_counter() - begin:.0f} s.")
     print("\n".join(lines))
 
