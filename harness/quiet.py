@@ -71,8 +71,9 @@ COPIES_SHARE = 1 / 8
 """Part of the device's memory that copies of a few sets may take."""
 
 SPARED_SHARE = 1 / 8
-SPARED_SETS = 2
-"""What they have to leave free for solutions: so large a part of it, and what so many sets take."""
+SPARED_CALLS = 2
+"""What they have to leave free for solutions: so large a part of it, and so many times what a call's inputs and outputs
+take, or what the reference takes beside its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,7 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
     aa = speedup_interval(*halves(bursts))
     reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
     measured, least = noise_floor(aa).log_width, least_width(reference_s)
-    count = min(len(bench.sets), sets_without_pause(bench))
+    count = min(len(bench.sets), sets_without_pause(bench, peak_bytes or 0))
     held: dict[str, Any] = {}
     if count > 0:
         for index in range(sets, count):
@@ -171,15 +172,16 @@ def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
     )
 
 
-def sets_without_pause(bench: Bench) -> int:
-    """Over how many sets calls may be made back to back, 0 where copies of not even one may be had."""
+def sets_without_pause(bench: Bench, peak_bytes: int) -> int:
+    """Over how many sets calls may be made back to back, 0 where copies of not even one may be had. The reference takes
+    `peak_bytes` beside its inputs."""
     set_bytes = max(bench.set_bytes, 1)
     if (many := NONSTOP_BYTES // set_bytes) >= FEW_NONSTOP_SETS:
         return many
     memory, taken = bench.device.memory_bytes(), bench.device.taken_bytes()
     if memory is None or taken is None:
         return 0
-    spared = max(SPARED_SHARE * memory, SPARED_SETS * set_bytes)
+    spared = max(SPARED_SHARE * memory, SPARED_CALLS * max(set_bytes, peak_bytes))
     room = min(COPIES_SHARE * memory, memory - taken - spared)
     return max(0, min(FEW_NONSTOP_SETS, int(room) // set_bytes))
 

@@ -86,32 +86,33 @@ def test_few_long_calls_are_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("set_gib", "memory_gib", "taken_gib", "sets"),
+    ("set_gib", "memory_gib", "taken_gib", "peak_gib", "sets"),
     [
-        (0.25, 80, 70, 16),  # many small ones are made whatever there is
-        (1.3, 80, 70, 3),
-        (2, 140, 40, 3),
-        (2, 80, 40, 3),
-        (8, 140, 60, 2),
-        (12, 140, 90, 1),
-        (12, 140, 105, 0),  # what two calls take is left to the solution
-        (8, 80, 45, 1),
-        (12, 80, 30, 0),  # copies would take more than an eighth
-        (2, 140, 118, 2),
-        (2, 140, 122, 0),  # an eighth is left to the solution
+        (0.25, 80, 70, 1, 16),  # many small ones are made whatever there is
+        (1.3, 80, 70, 1, 3),
+        (2, 140, 40, 1, 3),
+        (2, 80, 40, 1, 3),
+        (8, 140, 60, 4, 2),
+        (12, 140, 90, 6, 1),
+        (12, 140, 105, 6, 0),  # what two calls take is left to the solution
+        (8, 140, 60, 40, 0),  # or twice what the reference takes
+        (8, 80, 45, 4, 1),
+        (12, 80, 30, 6, 0),  # copies would take more than an eighth
+        (2, 140, 118, 1, 2),
+        (2, 140, 122, 1, 0),  # an eighth is left to the solution
     ],
 )
 def test_of_large_sets_as_many_are_called_back_to_back_as_there_is_memory_for(
-    set_gib: float, memory_gib: int, taken_gib: int, sets: int
+    set_gib: float, memory_gib: int, taken_gib: int, peak_gib: int, sets: int
 ) -> None:
     device = SimpleNamespace(memory_bytes=lambda: memory_gib * 2**30, taken_bytes=lambda: taken_gib * 2**30)
     bench = cast(Bench, SimpleNamespace(set_bytes=int(set_gib * 2**30), device=device))
-    assert sets_without_pause(bench) == sets
+    assert sets_without_pause(bench, peak_gib * 2**30) == sets
 
 
 def test_memory_that_is_no_device_s_own_is_left_alone() -> None:
     device = SimpleNamespace(memory_bytes=lambda: None, taken_bytes=lambda: None)
-    assert sets_without_pause(cast(Bench, SimpleNamespace(set_bytes=2**31, device=device))) == 0
+    assert sets_without_pause(cast(Bench, SimpleNamespace(set_bytes=2**31, device=device)), 0) == 0
 
 
 def test_calls_are_made_back_to_back_where_they_are_short_and_all_of_them_too() -> None:
