@@ -177,5 +177,5 @@ def test_few_calls_on_large_inputs_are_queued() -> None:
     quiet = measure_quiet(bench, sets=6)
     assert quiet.nonstop_sets == FEW_NONSTOP_SETS
     assert quiet.queued_s is not None
-    assert 0.5 * quiet.reference_s < quiet.queued_s < 1.5 * quiet.reference_s
+    assert quiet.reference_s < quiet.queued_s < 3 * quiet.reference_s, "outputs are copied behind each call"
     bench.close()
