@@ -426,6 +426,26 @@ def test_what_a_comment_says_needs_no_full_headers(headers: build.PreparedHeader
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
 
 
+def test_where_nobody_defines_a_module_no_full_headers_are_read(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    """A call of `load_inline` without functions: it compiles, as it does there, and can't be imported."""
+    spec = Spec(name="m", cuda_sources=(KERNEL + "torch::Tensor f(torch::Tensor x) { return x; }\n",))
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert code == 0, log
+    assert not (tmp_path / "main_unit.cpp").exists()
+    assert b"PyInit_" not in build.module_path(spec, tmp_path).read_bytes()
+
+
+def test_a_module_by_python_s_own_interface_is_compiled_with_the_full_headers(
+    monkeypatch: pytest.MonkeyPatch, headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(compiling, "_compile", lambda job, unit, *, lean, begun=None: (asked.append(lean), (1, ""))[1])
+    spec = Spec(name="m", cuda_sources=('extern "C" void* PyInit_m() { return nullptr; }\n',))
+    build.prepare(spec, tmp_path, checked=False, headers=headers)
+    assert compiling.main(tmp_path) == 1
+    assert set(asked) == {False}
+
+
 TORCH_S_HALVES = """
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

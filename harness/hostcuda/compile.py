@@ -53,6 +53,9 @@ MOST_FRAMES = 50_000
 _OWN = "lean"
 """Folder of the header that is a lean unit's own."""
 
+_ENTRY = "PyInit_"
+"""Of whoever defines a module without pybind11."""
+
 _MISSING = re.compile(r"fatal error: (.+): No such file or directory")
 
 _OF_THE_STANDARD_LIBRARY = re.compile(
@@ -232,9 +235,12 @@ def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:
 
 
 def _bound(job: dict[str, Any], texts: dict[str, str]) -> Definition | None:
-    """What to bind without pybind11: the functions that were listed, or a module definition that only lists some."""
+    """What to bind without pybind11: the functions that were listed, a module definition that only lists some, or
+    nothing where nobody defines a module, which shows when it is imported."""
     if job["functions"] is not None:
         return Definition(text="", functions={name: name for name in job["functions"]})
+    if not any(binds(text) or _ENTRY in text for text in (*texts.values(), *job["own_headers"])):
+        return Definition(text="", functions={})
     found = [held for text in texts.values() if (held := module_definition(text)) is not None]
     return found[0] if len(found) == 1 else None
 
@@ -274,6 +280,8 @@ def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
 
 
 def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, ...]) -> str:
+    if not functions:
+        return _registration(job, lines)
     methods = "".join(f"    HOSTCUDA_METHOD({function}, {json.dumps(name)}),\n" for name, function in functions.items())
     return (
         _registration(job, lines)
