@@ -291,6 +291,7 @@ class Trial:
         (folder / "headers").mkdir()
         (folder / "headers" / "torch.h").write_text("void known_name(int);")
         (folder / "try.sh").write_text(try_lean([folder / "headers"]))
+        (folder / "x.cu").write_text("#include <torch/extension.h>\n\nauto y = known_name(1);\n")
 
     def __call__(self, lean: str, full: str = "echo full > x.o") -> subprocess.CompletedProcess[str]:
         compiler = self.folder / "compiler"
@@ -323,7 +324,9 @@ def test_full_where_lean_lacks_something(trial: Trial) -> None:
 
 
 def test_what_the_full_headers_say_counts(trial: Trial) -> None:
-    done = trial("echo 'x.cu(3): error: expected a \";\"'; exit 1", "echo 'x.cu(9): error: real'; exit 2")
+    done = trial(
+        "echo 'x.cu(3): error: known_name is not what you think'; exit 1", "echo 'x.cu(9): error: real'; exit 2"
+    )
     assert (done.returncode, trial.built) == (2, None)
     assert "x.cu(9): error: real" in done.stdout
 
@@ -332,6 +335,7 @@ def test_what_the_full_headers_say_counts(trial: Trial) -> None:
     "message",
     [
         'x.cu(3): error: identifier "nobodys_name" is undefined',
+        'x.cu(3): error: expected a ";"',
         'x.cu(3): error: namespace "torch" has no member "nobodys_name"',
         "x.cu:3:5: error: 'nobodys_name' was not declared in this scope; did you mean 'x'?",
         "x.cu:3:5: error: 'nobodys_name' does not name a type",

@@ -330,22 +330,6 @@ def test_a_member_that_no_tensor_has_is_not_looked_for_in_the_full_headers(
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit was enough to say so"
 
 
-@pytest.mark.parametrize(
-    ("errors", "known"),
-    [
-        (["‘class at::Tensor’ has no member named ‘to_contiguous’; did you mean ‘is_contiguous’?"], True),
-        (["‘using Tensor = class at::Tensor’ {aka ‘class at::Tensor’} has no member named ‘missing’"], True),
-        (["‘const class at::Tensor’ has no member named ‘logaddexp’"], False),
-        (["‘class at::Tensor’ has no member named ‘missing’", "‘g’ is not a member of ‘torch’"], False),
-        (["‘class c10::IValue’ has no member named ‘missing’"], False),
-        ([], False),
-    ],
-)
-def test_which_members_no_tensor_has(headers: build.PreparedHeaders, errors: list[str], known: bool) -> None:
-    log = "".join(f"cuda.cu:{n}:5: error: {error}\n    3 |  x\n" for n, error in enumerate(errors, 1))
-    assert compiling._has_no_such_member(log, headers.torch_include) is known
-
-
 def test_a_header_that_is_nowhere_is_not_looked_for_among_the_full_ones(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "there.h").touch()

@@ -26,6 +26,9 @@ from harness.zygote import ZygoteError
 FORMAT = 2
 """Version of what an entry of the cache says about a build; part of its key."""
 
+REFUSAL_FORMAT = 2
+"""Version of when a build has failed for good (`harness.mending`); part of the key of its log."""
+
 _COMPILERS = frozenset({"g++", "nvcc", "nvlink", "ptxas"})
 _MAX_REMEMBERED_CHARS = 200_000
 MAX_MODULES_BYTES = 4 * 2**30
@@ -229,7 +232,7 @@ def _not_emulated(spec: ExtensionSpec, diagnostics: Diagnostics) -> Tried:
 
 def _refusal(key: str) -> str:
     """The key under which the log of a build that failed is remembered."""
-    return digest_text("refusal", key)
+    return digest_text("refusal", str(REFUSAL_FORMAT), key)
 
 
 def _is_final(ended: Ended, error: CompilerError | None) -> bool:

@@ -7,14 +7,17 @@ sandbox reads them as torch's does: `["-O3 -march=native"]` is two flags, and a 
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from harness import mending
 from harness.build.diagnostics import NOTE
 from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED
 from harness.build.units import Unit
+from harness.mending import OWN_FAULT
 
 OWN = ".harness"
 """Folder of the harness's own files in a build; no source file's name begins with a dot."""
@@ -24,8 +27,7 @@ SCRIPT = f"{OWN}/try_lean.sh"
 
 _TRY_LEAN = f"""\
 # Compile with lean headers, and where that fails, with the full ones, whose messages are the ones that count:
-# unless the failure is surely the author's: it comes after the front end (ptxas), or a header is missing that is
-# in no folder of headers, or a name that stands in no header at all.
+# unless the failure is surely the author's (mending.py).
 export LC_ALL=C
 source=$1 object=$2 lean=$3 compiler=$4
 log=$object.lean.log
@@ -35,32 +37,11 @@ if "$compiler" "$lean" "$@" > "$log" 2>&1; then
   exit 0
 fi
 rm -f "$object"
-if grep -q '^ptxas .*\\(error\\|fatal\\)' "$log"; then
+{{python}} -I {{mending}} "$log" "$source" {{folders}}
+if [ $? -eq {OWN_FAULT} ]; then
   cat "$log"
   exit 1
 fi
-for header in $(sed -n 's/.*fatal error: \\([^ :]*\\): No such file or directory.*/\\1/p' "$log" | head -n 1); do
-  there=
-  for folder in {{folders}}; do
-    if [ -e "$folder/$header" ]; then there=1; fi
-  done
-  if [ -z "$there" ]; then
-    cat "$log"
-    exit 1
-  fi
-done
-for name in $(sed -n \\
-    -e 's/.*error: identifier "\\([A-Za-z0-9_]*\\)" is undefined.*/\\1/p' \\
-    -e 's/.*error: .* has no member "\\([A-Za-z0-9_]*\\)".*/\\1/p' \\
-    -e "s/.*error: '\\([A-Za-z0-9_]*\\)' \\(was not declared\\|has not been declared\\|does not name\\).*/\\1/p" \\
-    -e "s/.*error: '\\([A-Za-z0-9_]*\\)' is not a member of .*/\\1/p" \\
-    -e "s/.*error: '.*' has no member named '\\([A-Za-z0-9_]*\\)'.*/\\1/p" "$log" | sort -u | head -n 8)
-do
-  if ! grep -rqwF -e "$name" {{folders}}; then
-    cat "$log"
-    exit 1
-  fi
-done
 echo "{LEAN_FAILED} $source, which starts over with the full ones; the first error was:"
 grep -m 1 -i error "$log" | sed "s/^/{NOTE}   /"
 exec "$compiler" "$@"
@@ -81,7 +62,11 @@ def _escaped(path: str) -> str:
 
 def try_lean(headers: Sequence[Path]) -> str:
     """The text of `SCRIPT`. `headers` are the folders in which every name that a header could bring is found."""
-    return _TRY_LEAN.format(folders=" ".join(shlex.quote(str(folder)) for folder in headers))
+    return _TRY_LEAN.format(
+        python=shlex.quote(sys.executable),
+        mending=shlex.quote(mending.__file__),
+        folders=" ".join(shlex.quote(str(folder)) for folder in headers),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 has put `job.json`.
 
 Charter: run inside the builder's sandbox. Untrusted side: reads the solution's sources. Imports the rewriter
-and `spaces`; starts g++.
+and `spaces`, `harness.lean` and `harness.mending`; starts g++.
 
 First everything is compiled as one lean unit without pybind11 (`harness.lean`). A source that needs more of torch than
 the lean headers have, or that binds by itself, is compiled again as torch does it: two units, the full headers,
@@ -36,6 +36,7 @@ from harness.hostcuda.rewrite import rewrite
 from harness.hostcuda.spaces import Spaces, spaces
 from harness.hostcuda.tokens import words
 from harness.lean import DEFINE, UNIT, LeanHeaders
+from harness.mending import first_error, own_fault, searched
 
 _LEAN_IS_TO_BLAME = re.compile(
     r"/torch/include/[^\n]*error:|/"
@@ -69,11 +70,6 @@ _ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
 """In the text, since what is precompiled goes with no other flags than its own."""
 
 _ARRAY = re.compile(r"^cuda\.cu:(\d+):(\d+): warning: .*\[-Wvla\]$", re.M)
-
-_ERROR = re.compile(r"^[^\s|][^\n]*?:\d+(?::\d+)?: (?:fatal )?error: (.*)$", re.M)
-_NO_MEMBER = re.compile(r"['‘][^'’]*\b(?:at|torch)::Tensor['’].* has no member named ['‘](\w+)['’].*")
-_MEMBERS = ("ATen/core/TensorBody.h", "ATen/core/TensorBase.h")
-"""What torch's class of tensors has, whether the lean headers have its body or not."""
 
 _OWN_LINE = re.compile(r"Traceback \(most recent call last\):|[\w.]+:\d+: note: not emulated:")
 
@@ -183,7 +179,7 @@ def _build(
         elif (
             not _may_be_mended(log, job["headers"]["include_flags"])
             or any(in_log(log))
-            or _has_no_such_member(log, Path(job["headers"]["torch_include"]))
+            or _is_own_fault(log, texts, job["headers"]["include_flags"])
         ):
             return code, log
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
@@ -212,17 +208,14 @@ def _lean_header(job: dict[str, Any], texts: list[str]) -> str | None:
     return LeanHeaders(include).unit("\n".join([*texts, *job["own_headers"]]))
 
 
-def _has_no_such_member(log: str, include: Path) -> bool:
-    """Whether every error is a member that a tensor of torch's does not have, by what its own headers say."""
-    errors = _ERROR.findall(log)
-    names = [match[1] for error in errors if (match := _NO_MEMBER.fullmatch(error)) is not None]
-    if not names or len(names) < len(errors):
-        return False
-    try:
-        texts = [(include / part).read_text(errors="replace") for part in _MEMBERS]
-    except OSError:
-        return False
-    return not any(re.search(rf"\b{name}\b", text) for name in names for text in texts)
+def _is_own_fault(log: str, texts: dict[str, str], include_flags: Iterable[str]) -> bool:
+    """Whether the first error would be there with the full headers, too."""
+    folders = [flag.removeprefix("-isystem") for flag in include_flags if flag.startswith("-isystem")]
+    stands, macro = searched(folders)
+    error = first_error(log)
+    return error is not None and (
+        error.file in texts and own_fault(log, error.file, texts[error.file], stands=stands, macro=macro)
+    )
 
 
 def _may_be_mended(log: str, include_flags: Iterable[str]) -> bool:

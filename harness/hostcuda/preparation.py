@@ -117,6 +117,7 @@ def _libraries_key() -> str:
 
 
 _SOURCES_THAT_DECIDE = (
+    "../mending.py",
     "bindings.py",
     "build.py",
     "compile.py",
