@@ -20,6 +20,8 @@ from harness.build import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpe
 from harness.build import headers as headers_module
 from harness.build.diagnostics import kernel_resources
 from harness.build.headers import SharedHeaders, variant_for
+from harness.build.recipe import SCRIPT
+from harness.build.toolchain import LEAN_FAILED
 from harness.build.torchinfo import find_torch, python_include
 from harness.environment import MachineError, find_gxx, find_nvcc
 from harness.lean import DEFINE, SHADOWED, UNIT, LeanHeaders
@@ -365,6 +367,32 @@ def test_nvcc_takes_the_stand_ins_and_reports_resources(tmp_path: Path, quick: t
     assert {(kernel.kernel, kernel.arch) for kernel in kernels} == {("scale", "sm_90")}
     assert {kernel.shared_bytes for kernel in kernels} == {128, 256}
     assert all(kernel.registers > 0 and kernel.spill_stores_bytes == 0 for kernel in kernels)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
+@pytest.mark.parametrize(
+    ("old", "new", "goes_on"),
+    [
+        ("threadIdx.x;", "threadIdx.x", False),
+        ("y[i] =", "y[idx] =", False),
+        ("auto y", 'torch::OrderedDict<std::string, int64_t> my_lengths; my_lengths.insert("n", 1);\n  auto y', True),
+    ],
+    ids=["semicolon", "variable", "a class that lean headers lack"],
+)
+def test_by_what_nvcc_says_the_full_headers_are_tried_or_not(tmp_path: Path, old: str, new: str, goes_on: bool) -> None:
+    toolchain = NvccToolchain([(9, 0)], tmp_path / "cache", quick_ways=())
+    folder = tmp_path / "build"
+    folder.mkdir()
+    source = CUDA.replace(old, new, 1)
+    plan = toolchain.prepare(ExtensionSpec(name="ext", cpp_sources=("",), cuda_sources=(source,)), folder)
+    script = folder / SCRIPT
+    full = 'exec "$compiler" "$@"'
+    assert full in script.read_text()
+    script.write_text(script.read_text().replace(full, "exit 77"))  # that would take a minute
+    ninja = [*plan.commands[0], "cuda.cuda.o"]
+    done = subprocess.run(ninja, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert (LEAN_FAILED in done.stdout) is goes_on, done.stdout
 
 
 @pytest.mark.parametrize("text", ["a<" * 50_000, "a" + " " * 100_000, "std::" * 20_000])
