@@ -84,7 +84,28 @@ _TYPES = re.compile(r"\b(?:operand|argument|object) types? (?:are|is): ")
 
 _TORCHS = re.compile(r"\b(?:at|torch|c10|caffe2|pybind11|py)::")
 _THEIRS = re.compile(rf"{_TORCHS.pattern}|\b(?:std|thrust|cub|cuda)::|<error-type>")
-_TENSOR = re.compile(r"\b(?:at|torch)::Tensor\b(?!::)")
+_KNOWN = re.compile(
+    r"\b(?:at|torch)::Tensor\b(?!::)"
+    r"|\bc10::(?:ScalarType|Scalar|DeviceType|Device|TensorOptions|Layout|MemoryFormat)\b(?!::)"
+    r"|\bc10::ArrayRef<(?:int64_t|long)>(?!::)|\bstd::nullptr_t\b"
+    r"|\bstd::(?:vector|initializer_list)<(?:int64_t|long|int|float|double|bool)(?:, std::allocator<\w+>)?>"
+)
+"""Types that lean headers have all of: what tensors are made and asked with."""
+
+_NO_OVERLOAD = re.compile(
+    r"no instance of overloaded function \"(?:at|torch)::(\w+)\" matches the argument list"
+    r"|no matching function for call to '(\w+)\("
+)
+_NO_METHOD = re.compile(
+    r"no instance of overloaded function \"at::Tensor(?:Base)?::\w+\" matches the argument list"
+    r"|no matching function for call to 'at::Tensor(?:Base)?::\w+\("
+)
+_IN_MORE_HEADERS = re.compile(
+    "conj|from_blob|is_(?:complex|conj|floating_point|inference|neg|signed)|numel|size|std|std_mean|stride|tensor|var"
+    "|var_mean"
+)
+"""Operators that have overloads elsewhere than in their own header, which lean units include."""
+
 _MACRO = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
 
 
@@ -137,13 +158,19 @@ def own_fault(log: str, name: str, text: str, *, stands: Callable[[str], bool], 
     for pattern in _NO_MEMBER:
         if (found := pattern.match(error.message)) is not None:
             return not stands(found["name"]) or _WHOLE.fullmatch(found["owner"]) is not None
-    if not _is_own(error, log):
+    if (found := _NO_OVERLOAD.match(error.message)) is not None:
+        called = found[1] or found[2]
+        if _IN_MORE_HEADERS.fullmatch(called) or (stands(called) and not stands(f"ATen/ops/{called}.h")):
+            return False
+    elif not _NO_METHOD.match(error.message) and not _is_own(error, log):
+        return False
+    if not _leaves_torch_out(error):
         return False
     return not any(macro(word) for word in _macros(error, text))
 
 
 def _is_own(error: Error, log: str) -> bool:
-    """Whether the kind of the error, and the types that it names, leave torch out."""
+    """Whether an error is of a kind that declarations have no part in, but for those of the types that it names."""
     if _SYNTAX.match(error.message) or _TWICE.match(error.message):
         return True
     if "redefinition of '" in error.message:
@@ -151,14 +178,22 @@ def _is_own(error: Error, log: str) -> bool:
         return above is not None and above["file"] == error.file
     if _CALLS.match(error.message):
         return _TORCHS.search(error.message) is None
-    named = [error.message]
-    if _COUNTS.match(error.message):
-        named += error.details
-    elif _TYPED.match(error.message):
-        named += (line for line in error.details if _TYPES.search(line))
-    else:
-        return False
-    return not any(_THEIRS.search(_TENSOR.sub("Tensor", line)) for line in named)
+    return _COUNTS.match(error.message) is not None or _TYPED.match(error.message) is not None
+
+
+def _leaves_torch_out(error: Error) -> bool:
+    """Whether the types that an error is about are the language's, the author's, or such that lean headers have all
+    of; of some kinds its line may not name others, either."""
+    named: list[str] = []
+    if any(kind.match(error.message) for kind in (_NO_OVERLOAD, _NO_METHOD, _TYPED)):
+        message = re.sub(r"(?<=function \")\w+::(?:Tensor(?:Base)?::)?|(?<=')at::Tensor(?:Base)?::", "", error.message)
+        types = [line for line in error.details if _TYPES.search(line)]
+        if message.startswith(("no instance of ", 'no operator "')) and not types:
+            return False
+        named = [message, *types]
+    elif _COUNTS.match(error.message):
+        named = [error.message, *error.details]
+    return not any(_THEIRS.search(_KNOWN.sub("T", line)) for line in named)
 
 
 def _macros(error: Error, text: str) -> list[str]:
