@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any
 
+from harness.conducting import Kind, Listener, Work
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, Order, Slot, SlotLost
@@ -28,7 +28,6 @@ from harness.judging import (
     where_unjudged,
 )
 from harness.model import Record, Status, one_line
-from harness.planning import Job
 from harness.schedule import Foreseen, Ready, Schedule
 from harness.signature import Signatures
 from harness.tasks import Outcome, Task
@@ -48,52 +47,6 @@ POLL_S = 0.05
 
 MAX_SLOTS_LOST = 2
 """Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
-
-Kind = Literal["build", "open", "judge"]
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class Work:
-    """One solution on its way. `log_path` is its own; `losses` counts the slots that were lost with it."""
-
-    job: Job
-    log_path: Path
-    losses: int = 0
-
-    @property
-    def place(self) -> Hashable:
-        """What a referee keeps ready: solutions to the same go together."""
-        workload = self.job.workload
-        return self.job.problem.digest, workload.name, str(sorted(workload.sizes.items()))
-
-
-class Listener(Protocol):
-    """Is told what becomes of each solution, from the conductor's threads: several at once."""
-
-    def wanted(self, work: Work) -> bool:
-        """Asked when its build is about to begin: whether anybody waits for it still."""
-        ...
-
-    def built(self, work: Work, built: Built) -> None:
-        """Its build is over; where it failed, `finished` comes next."""
-        ...
-
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
-        """Its record, and what judged it; None where nothing did."""
-        ...
-
-    def failed(self, work: Work | None, error: BaseException) -> None:
-        """No record can be had for this reason, which is not the solution's; None where it is no single one's."""
-        ...
-
-    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
-        """A slot is out of service; where nobody could expect why, with the `cause`. What it was at went back, or was
-        told of before."""
-        ...
-
-    def left(self, kind: Kind) -> None:
-        """The last word of a thread of this kind."""
-        ...
 
 
 class Conductor:
@@ -125,6 +78,11 @@ class Conductor:
             for kind, target, arguments in lives
         )
         """All of them, by kind; `left` is told as often."""
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """Of its threads."""
+        return [kind for kind, _ in self.threads]
 
     @property
     def judging(self) -> int:
@@ -185,8 +143,8 @@ class Conductor:
                 continue
             if built is None:
                 self._schedule.settled(place, work)
-            else:
-                self._schedule.built(Ready(job=work, problem=place, built=built))
+            elif not self._schedule.built(Ready(job=work, problem=place, built=built)):
+                built.release()
 
     def _build(self, work: Work) -> Built | None:
         """What is to be judged; None where that is settled."""

@@ -11,13 +11,13 @@ import errno
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.catalog import find_authors
-from harness.conductor import AHEAD, Conductor, Kind, Work
+from harness.conducting import Conduct, Conducting, Kind, Listener, Work
 from harness.config import RunConfig
 from harness.disk import FULL_OR_BROKEN
 from harness.environment import Environment
@@ -25,11 +25,9 @@ from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFini
 from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.faults import EVIDENCE
-from harness.executors.opening import open_executor
 from harness.model import Record
 from harness.planning import Job, identity_of, is_done, plan
 from harness.runs import StoreUnavailable
-from harness.schedule import Schedule, dealt
 from harness.store import RunStore, removed
 
 GRACE_S = 20.0
@@ -55,6 +53,7 @@ def evaluate_run(
     on_event: Callable[[Event], None] = lambda event: None,
     executor: Executor | None = None,
     ahead: Ahead | None = None,
+    conduct: Conduct | None = None,
 ) -> RunSummary:
     """Evaluate everything that `config` names and append the records to its run folder.
 
@@ -88,24 +87,48 @@ def evaluate_run(
         finished = store.finished() if config.resume else {}
         pending = [job for job in jobs if not is_done(job, config, finished)]
         del finished
-        on_event(RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending)))
-        for finding in unread:
-            on_event(Noted(message=f"what an author says is left out: {finding}"))
+        began = RunStarted(run_dir=config.run_dir, total=len(pending), skipped=len(jobs) - len(pending))
+        first: list[Event] = [
+            began,
+            *(Noted(message=f"what an author says is left out: {finding}") for finding in unread),
+        ]
         if pending:
             logs = store.folder / "logs"
             with ExitStack() as stack:
                 try:
-                    used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
+                    if conduct is None:
+                        from harness.executors.opening import open_executor
+
+                        used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
+                        conduct = _conductor(config, environment, used)
                 except BaseException:
                     if not resumed:  # the same call, once that is mended, is no second run
                         store.withdraw()
                     raise
-                _Run(config, environment, store, on_event, used, pending).run()
+                _Run(config, store, on_event, pending, conduct).run(first)
+        else:
+            for event in first:
+                on_event(event)
         wanted = {job.solution.label for job in pending}
         records = tuple(record for record in store.records() if record.solution in wanted)
         wall_s = time.perf_counter() - begin
         store.note_session({"evaluated": len(pending), "skipped": len(jobs) - len(pending), "wall_s": wall_s})
     return RunSummary(run_dir=config.run_dir, records=records, skipped=len(jobs) - len(pending), wall_s=wall_s)
+
+
+def _conductor(config: RunConfig, environment: Environment, executor: Executor) -> Conduct:
+    """A run's own conductor, over this executor."""
+    # Not at the top: where others build and judge, none of that is needed.
+    from harness.conductor import AHEAD, Conductor
+    from harness.schedule import Schedule, dealt
+
+    def conduct(listener: Listener, works: Sequence[Work]) -> Conducting:
+        builders = max(1, min(executor.builders, len(works)))
+        ordered = dealt(((work.place, work) for work in works), len(executor.slots))
+        schedule: Schedule[Work, Built] = Schedule(ordered, ahead=AHEAD + builders)
+        return Conductor(executor, config, environment, schedule, listener, builders=builders)
+
+    return conduct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +150,10 @@ class _Run:
     def __init__(
         self,
         config: RunConfig,
-        environment: Environment,
         store: RunStore,
         on_event: Callable[[Event], None],
-        executor: Executor,
         jobs: list[Job],
+        conduct: Conduct,
     ) -> None:
         self._config = config
         self._store = store
@@ -141,17 +163,16 @@ class _Run:
         self._total = len(jobs)
         self._left = Counter(job.problem.digest for job in jobs)
         self._faults_told: set[str | None] = set()
-        builders = max(1, min(executor.builders, len(jobs)))
         works = [Work(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
-        ordered = dealt(((work.place, work) for work in works), len(executor.slots))
-        schedule: Schedule[Work, Built] = Schedule(ordered, ahead=AHEAD + builders)
-        self._conductor = Conductor(executor, config, environment, schedule, self, builders=builders)
+        self._conductor = conduct(self, works)
 
-    def run(self) -> None:
-        """Everything to its record. Raises what ends the run."""
-        running = Counter(kind for kind, _ in self._conductor.threads)
+    def run(self, first: Sequence[Event]) -> None:
+        """Everything to its record; these events come before all others. Raises what ends the run."""
+        running = Counter(self._conductor.kinds)
         self._conductor.start()
         try:
+            for event in first:  # whoever shows them may first have to import how
+                self._on_event(event)
             while running["build"] or running["judge"]:
                 self._heed(self._messages.get(), running)
         except KeyboardInterrupt:
@@ -238,3 +259,6 @@ class _Run:
 
     def left(self, kind: Kind) -> None:
         self._messages.put(_Message(left=kind))
+
+    def noted(self, message: str) -> None:
+        self._messages.put(_Message(event=Noted(message=message)))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -103,6 +103,8 @@ class Schedule(Generic[J, B]):
         """How often others were built before what has waited for longest, and may be built."""
         self._ready: deque[Ready[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
+        self._withdrawn: list[J] = []
+        """Of those being built."""
         self._passed_over = 0
         """How often others were taken before the one that is ready for longest."""
         self._judging = 0
@@ -160,18 +162,42 @@ class Schedule(Generic[J, B]):
             return new[0]
         return min(others, key=lambda number: built[self._waiting[number][0]])
 
-    def built(self, ready: Ready[J, B]) -> None:
-        """A build that `next_build` gave out has succeeded."""
+    def built(self, ready: Ready[J, B]) -> bool:
+        """A build that `next_build` gave out has succeeded. False where it was withdrawn meanwhile."""
         with self._changed:
             self._building.remove((ready.problem, ready.job))
-            self._ready.append(ready)
+            wanted = not self._is_withdrawn(ready.job)
+            if wanted:
+                self._ready.append(ready)
             self._changed.notify_all()
+            return wanted
 
     def settled(self, problem: Hashable, job: J) -> None:
         """A build that `next_build` gave out has failed, and nothing is left to judge of it."""
         with self._changed:
             self._building.remove((problem, job))
+            self._is_withdrawn(job)
             self._changed.notify_all()
+
+    def withdraw(self, unwanted: Callable[[J], bool]) -> tuple[list[J], list[Ready[J, B]]]:
+        """Take back all of these jobs that no slot was given: they are returned, and those that were built besides."""
+        with self._changed:
+            waiting = [job for _, job in self._waiting if unwanted(job)]
+            self._waiting = deque(each for each in self._waiting if not unwanted(each[1]))
+            ready = [held for held in self._ready if unwanted(held.job)]
+            self._ready = deque(held for held in self._ready if not unwanted(held.job))
+            building = [
+                job for _, job in self._building if unwanted(job) and not any(job is w for w in self._withdrawn)
+            ]
+            self._withdrawn += building
+            self._changed.notify_all()
+            return [*waiting, *(held.job for held in ready), *building], ready
+
+    def _is_withdrawn(self, job: J) -> bool:
+        """Whether this job, whose build is over, was withdrawn meanwhile; forgets that."""
+        before = len(self._withdrawn)
+        self._withdrawn = [other for other in self._withdrawn if other is not job]
+        return len(self._withdrawn) < before
 
     def open(self, slot: str) -> None:
         """The slot can begin: from now on `take` gives it something."""

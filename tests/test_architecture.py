@@ -31,8 +31,8 @@ LAYERS = {
     "patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session sidebench "
     "sidecheck signature snapshot standby symboliser tally tasks timing tracing turns values verification verify "
     "walls zygote",
-    "control": "athand conductor events executors lint judging pipeline planning referee schedule",
-    "outside": "api ci cli doctor feedback profile rehearsal report transcripts __main__",
+    "control": "athand conducting conductor events executors lint judging pipeline planning referee schedule sharing",
+    "outside": "api ci cli doctor feedback profile rehearsal report service transcripts __main__",
 }
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
 

@@ -192,6 +192,8 @@ NOT_RUN = {
     "python -m tests.exploits": "minutes; tests/test_exploits.py runs what needs no GPU",
     "python -m tests.exploits --device host --only A1": "minutes; tests/test_exploits.py runs what needs no GPU",
     "python -m tests.exploits --table results/exploits.md": "minutes; tests/test_exploits.py runs what needs no GPU",
+    "harness serve &": "stays; tests/test_service.py starts and ends servers",
+    "harness eval solutions/ --server auto": "needs that server; tests/test_service.py calls it",
     "harness eval --allow-degenerate": "the name of an option; tests/test_degenerate.py evaluates with it",
     "harness show RUN SOLUTION --feedback": "the form of `harness show results/<run> ... --feedback`, which is run",
 }

@@ -480,3 +480,30 @@ def test_the_problem_with_most_left_for_each_slot_is_shared() -> None:
     assert choose(waiting, None, ["a", "b"]) == "a"
     assert choose(waiting, None, ["a", "a", "b"]) == "b"
     assert choose(waiting, None, ["a", "b"], {"b": 2}) == "b", "what is not built yet counts too"
+
+
+def test_what_is_withdrawn_is_given_to_nobody() -> None:
+    schedule = planned("a1", "a2", "b1", "b2")
+    building = [schedule.next_build() for _ in range(2)]
+    finish(schedule, "a1")
+    assert [job for _, job in filter(None, building)] == ["a1", "a2"]
+    dropped, built = schedule.withdraw(lambda job: job[0] == "a" or job == "b2")
+    assert sorted(dropped) == ["a1", "a2", "b2"]
+    assert [ready.built for ready in built] == ["built a1"]
+    assert not schedule.built(Ready(job="a2", problem="a", built="built a2"))
+    assert schedule.withdraw(lambda job: job[0] == "a") == ([], [])
+    assert schedule.next_build() == ("b", "b1")
+    finish(schedule, "b1")
+    assert take(schedule, "x") == "b1"
+    schedule.judged()
+    assert take(schedule, "x") is None
+
+
+def test_a_build_that_fails_after_it_was_withdrawn_leaves_no_trace() -> None:
+    schedule = planned("a1", "a2")
+    assert schedule.next_build() == ("a", "a1")
+    assert schedule.withdraw(lambda job: job == "a1") == (["a1"], [])
+    schedule.settled("a", "a1")
+    assert schedule.next_build() == ("a", "a2")
+    assert schedule.built(Ready(job="a2", problem="a", built="built a2"))
+    assert take(schedule, "x") == "a2"

@@ -11,7 +11,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from harness.api.result import Result
-from harness.conductor import AHEAD, Conductor, Kind, Work
+from harness.conducting import Kind, Work
+from harness.conductor import AHEAD, Conductor
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
@@ -116,6 +117,9 @@ class Flow:
 
     def left(self, kind: Kind) -> None:
         """A thread that ends tells nobody anything: `failed` did."""
+
+    def noted(self, message: str) -> None:
+        """Nobody watches."""
 
     def _claimed(self, work: Work) -> Future[Result] | None:
         """The future, for the one who settles it, or says that it is cancelled; None where somebody else does."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.api.result import Result
 from harness.catalog import CatalogError, find_authors
-from harness.conductor import Work
+from harness.conducting import Work
 from harness.config import RunConfig
 from harness.disk import replace_whole
 from harness.environment import Environment

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "eval": Lazy(
         module="evaluate", function="eval_command", summary="Evaluate solutions: build, verify, time, record."
     ),
+    "serve": Lazy(module="serve", function="serve_command", summary="Keep processes for the runs to come."),
     "extract": Lazy(module="files", function="extract_command", summary="Take solutions out of raw model responses."),
     "screen": Lazy(module="screen", function="screen_command", summary="List what a reviewer may want to look at."),
     "show": Lazy(module="results", function="show_command", summary="Show a run or a solution; write its feedback."),

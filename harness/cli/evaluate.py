@@ -7,10 +7,12 @@ beside that is imported meanwhile: so the imports at the top are those that sett
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -30,16 +32,19 @@ from harness.cli.output import (
     put,
     say,
 )
-from harness.config import RunConfig, resolve
+from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.executors.ahead import Ahead, start_ahead
 from harness.model import DeviceKind, Record, Status
 from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
+from harness.service import ServiceError
 from harness.store import RunStore, other_settings
 from harness.writable import ready_cache
 
 if TYPE_CHECKING:
     from harness.cli.shown import Shown
+    from harness.events import Event
+    from harness.pipeline import RunSummary
 
 
 CLOSING_ROWS = 30
@@ -70,15 +75,41 @@ class Ran:
 Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 
-def evaluate(config: RunConfig, found: Environment, view: View, ahead: Ahead | None = None) -> Ran:
-    """Run the pipeline, its events told to `view`, with what was started `ahead` for it. The machine's faults are
-    `MachineError`."""
-    # Not at the top, since help should answer at once, and referees start. None of these imports torch.
+def _evaluate_here(
+    config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Ahead | None
+) -> RunSummary:
+    """With builders and referees of the run's own. The machine's faults are `MachineError`, or as `evaluate_run` raises
+    them."""
     from harness.build import CacheError
-    from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
-    from harness.executors import ExecutorError
     from harness.pipeline import evaluate_run
     from harness.sandbox import SandboxUnavailable
+
+    try:
+        return evaluate_run(config, environment=found, on_event=tell, ahead=ahead)
+    except (CacheError, SandboxUnavailable) as error:
+        raise MachineError(str(error)) from error
+
+
+SERVER = "HARNESS_SERVER"
+"""The variable that names the server to use, where no option does."""
+
+
+def server_at(given: Path | None) -> Path:
+    """The socket of the server that is meant: the one in the folder of caches where none is named, or `auto`."""
+    from harness.service.place import default_socket
+
+    return default_socket() if given is None or str(given) == "auto" else given
+
+
+def evaluate(
+    config: RunConfig, found: Environment, view: View, ahead: Ahead | None = None, server: Path | None = None
+) -> Ran:
+    """Run the pipeline, its events told to `view`, with what was started `ahead` for it, or let a `server` build and
+    judge. The machine's faults are `MachineError`."""
+    # Not at the top, since help should answer at once, and referees start. None of these imports torch.
+    from harness.events import BuildFinished, Noted, RunStarted, SolutionFinished
+    from harness.executors import ExecutorError
+    from harness.pipeline import evaluate_run
 
     def tell(event: Event) -> None:
         match event:
@@ -92,8 +123,14 @@ def evaluate(config: RunConfig, found: Environment, view: View, ahead: Ahead | N
                 view.noted(event.message)
 
     try:
-        done = evaluate_run(config, environment=found, on_event=tell, ahead=ahead)
-    except (CacheError, ExecutorError, SandboxUnavailable, StoreUnavailable) as error:
+        if server is not None:
+            from harness.service.client import conducted_by
+
+            conduct = conducted_by(server, config)
+            done = evaluate_run(config, environment=found, on_event=tell, conduct=conduct)
+        else:
+            done = _evaluate_here(config, found, tell, ahead)
+    except (ExecutorError, ServiceError, StoreUnavailable) as error:
         raise MachineError(str(error)) from error
     return Ran(records=done.records, skipped=done.skipped, wall_s=done.wall_s)
 
@@ -151,6 +188,10 @@ def eval_command(
     accelerator_type: Annotated[
         str | None, option("--accelerator-type", "On Ray: only GPUs of this model, as Ray calls it (H200).")
     ] = None,
+    server: Annotated[
+        Path | None,
+        option("--server", "Let `harness serve` build and judge: auto, or its socket.  [$HARNESS_SERVER, or none]"),
+    ] = None,
     shard: Annotated[str | None, option("--shard", "Only the i-th of n parts: 2/8. See harness merge.")] = None,
     cache: Annotated[
         Path | None, option("--cache", "Folder of built modules.  [$HARNESS_CACHE, or ~/.cache/kernel-harness]")
@@ -171,6 +212,7 @@ def eval_command(
       harness eval solutions/ --resume
       harness eval solutions/ --shard 2/8 --run-id part-2
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
+      harness serve &  harness eval solutions/ --server auto
     """
     options = {
         "paths": paths or None,
@@ -210,10 +252,22 @@ def eval_command(
     found = environment.collect()
     settled = settle(found, config, options)
     show = _show_json if as_json else _show_summary
-    done = carry_out(context.obj, settled, found, quiet_stdout=as_json, resumable=True, then=show)
+    run = context.obj or _at_server(server, settled)
+    done = carry_out(run, settled, found, quiet_stdout=as_json, resumable=True, then=show)
     if ours := sum(item.status is Status.harness_error for item in done.records):
         again = f"--resume --run-id {settled.run_id} tries again"
         fail(f"{ours} could not be judged, through no fault of theirs; once that is mended, {again}", UNABLE)
+
+
+def _at_server(given: Path | None, settled: RunConfig) -> Evaluate | None:
+    """What lets the server do it that the option or the environment names; None where neither does. Of those two only
+    an option can be at odds with another executor."""
+    if settled.executor != "local":
+        if given is not None:
+            raise ConfigError(f"--server judges on this machine, and the executor is {settled.executor}: leave out one")
+        return None
+    named = given or (Path(held) if (held := os.environ.get(SERVER)) else None)
+    return functools.partial(evaluate, server=server_at(named)) if named is not None else None
 
 
 def _show_json(settled: RunConfig, done: Ran) -> None:
@@ -253,15 +307,11 @@ def carry_out(
     """Evaluate with `run` (by default the pipeline), shown as it goes, `then` show what came of it while the referees'
     processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
     number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then."""
-    view: Shown | None = None
+    view = _Later(quiet_stdout=quiet_stdout)
     done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
-            # Not at the top: it takes as long as all before, while the referees import torch.
-            from harness.cli.shown import Shown
-
-            view = Shown(quiet_stdout=quiet_stdout)
-            with view.progress:
+            with view:
                 done = evaluate(settled, found, view, ahead) if run is None else run(settled, found, view)
             then(settled, done)
             return done
@@ -277,7 +327,7 @@ def carry_out(
             say(f"harness: {why}; {_left(settled, view, resumable)}")
         raise typer.Exit(code) from None
     except OSError:
-        if view is not None and view.began and done is None:
+        if view.began and done is None:
             say(f"harness: the run ends; {_left(settled, view, resumable)}")
         raise
 
@@ -287,11 +337,40 @@ def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> Abst
     return start_ahead(settled, found) if run is None else nullcontext()
 
 
-def _left(settled: RunConfig, view: Shown | None, resumable: bool) -> str:
+class _Later(ExitStack):
+    """A `Shown` that is made once there is something to show: its imports take as long as all before, and what builds
+    and judges has begun by then."""
+
+    def __init__(self, *, quiet_stdout: bool) -> None:
+        super().__init__()
+        self._quiet_stdout = quiet_stdout
+        self._shown: Shown | None = None
+        self.began = False
+
+    def started(self, run_dir: Path, total: int, skipped: int) -> None:
+        self.began = True
+        from harness.cli.shown import Shown
+
+        self._shown = Shown(quiet_stdout=self._quiet_stdout)
+        self.enter_context(self._shown.progress)
+        self._shown.started(run_dir, total, skipped)
+
+    def built(self) -> None:
+        if self._shown is not None:
+            self._shown.built()
+
+    def finished(self, record: Record, slot: str | None = None) -> None:
+        if self._shown is not None:
+            self._shown.finished(record, slot)
+
+    def noted(self, message: str) -> None:
+        say(f"harness: {message}")
+
+
+def _left(settled: RunConfig, view: _Later, resumable: bool) -> str:
     """What a run that was ended leaves, and how to go on."""
-    began = view is not None and view.began
     # What stands at its place may be another run, which this call would have refused to write to.
-    if not is_run(settled.run_dir) or not (began or settled.resume):
+    if not is_run(settled.run_dir) or not (view.began or settled.resume):
         return "nothing was finished, and the same call starts anew"
     records = settled.run_dir / "records.jsonl"
     some = records.is_file() and records.stat().st_size > 0

@@ -39,10 +39,8 @@ class Shown:
         self._task = self.progress.add_task("evaluating", total=None, pace="")
         self._pace = Pace(0, time.monotonic())
         self._told_s = time.monotonic()
-        self.began = False
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
-        self.began = True
         self._pace = Pace(total, time.monotonic())
         self._update()
         already = f", {skipped} already there" if skipped else ""

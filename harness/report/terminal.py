@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -18,12 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.authors import Author, authors_in
-from harness.doctor import Diagnosis
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.report import format as show
 from harness.report.details import details
 from harness.report.narrow import Fitting
 from harness.scoring import EAGER, entries_of, main_baseline
+
+if TYPE_CHECKING:
+    from harness.doctor import Diagnosis
 
 STATUS_WIDTH = max(len(item.value) for item in Status)
 

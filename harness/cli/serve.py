@@ -1,0 +1,69 @@
+"""`harness serve`: keep builders and referees for the runs to come.
+
+Outside layer; trusted side.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import environment
+from harness.cli.evaluate import server_at, settle
+from harness.cli.output import INTERRUPTED, ended_by_signals, option, say
+from harness.config import ConfigError
+from harness.environment import MachineError
+from harness.service import ServiceError
+
+
+def serve_command(
+    socket: Annotated[Path | None, option("--socket", "Where to listen.  [server/socket in the cache]")] = None,
+    config: Annotated[Path | None, option("--config", "YAML file of settings to be ready for.")] = None,
+    device: Annotated[str | None, option("--device", "Be ready for auto, cuda or host.  [auto]")] = None,
+    workers: Annotated[int | None, option("--workers", "Be ready for so many at once.  [as eval]")] = None,
+    idle: Annotated[float, option("--idle", "Seconds without a run after which processes end.  [1800]")] = 1800.0,
+) -> None:
+    """Keep builders, referees and what they know of problems for runs to come.
+
+    harness eval --server auto then begins at once: no process is started, no problem learnt again. Several runs may
+    be under way at the same time. Runs with other settings than the ones before wait for those, and start processes
+    anew. Ends with Ctrl-C.
+
+    \b
+    Examples:
+      harness serve &
+      harness eval solutions/ --server auto
+      HARNESS_SERVER=auto harness eval solutions/
+    """
+    if not idle > 0.0:
+        raise ConfigError(f"--idle: must be a number of seconds above 0, not {idle:g}")
+    settled = settle(environment.collect(), config, {"paths": [Path()], "device": device, "workers": workers})
+    if settled.executor != "local":
+        raise ConfigError("a server judges on this machine: on a Ray cluster, processes stay with the cluster")
+    # Not at the top: help should answer at once.
+    from harness.service.server import Server
+    from harness.service.words import shared_settings
+
+    try:
+        server = Server(server_at(socket), idle_s=idle, tell=_tell)
+        server.open()
+    except ServiceError as error:
+        raise MachineError(str(error)) from error
+    try:
+        with ended_by_signals():
+            _tell(f"ready at {server.path}, device {settled.device.value} (process {os.getpid()})")
+            server.warm(shared_settings(settled))
+            server.serve()
+    except KeyboardInterrupt:
+        say("harness: interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        server.close()
+
+
+def _tell(line: str) -> None:
+    say(f"{datetime.now():%H:%M:%S} {line}")

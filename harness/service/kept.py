@@ -1,0 +1,117 @@
+"""What a server keeps between runs: the builders and referees of one set of settings at a time.
+
+Outside layer; trusted side. Runs with the same settings share them; one with others waits until nobody does, and so
+does whoever comes behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.environment import MachineError, collect, cuda_unusable, machine
+from harness.executors.local import LocalExecutor
+from harness.model import DeviceKind
+from harness.service import ServiceError
+from harness.service.words import config_of
+from harness.sharing import Shared
+
+POLL_S = 0.1
+"""How often whoever waits asks whether it still has to."""
+
+
+class Kept:
+    """Safe for threads."""
+
+    def __init__(self, logs: Path, *, idle_s: float) -> None:
+        """`logs` is the folder for what these processes say. After `idle_s` seconds in which nobody used them, they are
+        ended (`tidy`)."""
+        self._logs = logs
+        self._idle_s = idle_s
+        self._changed = threading.Condition()
+        self._queue: deque[object] = deque()
+        self._shared: Shared | None = None
+        self._key = ""
+        self._users = 0
+        self._used_s = time.monotonic()
+        self._closed = False
+
+    def enter(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        gave_up: Callable[[], bool] = lambda: False,
+        waits: Callable[[], None] = lambda: None,
+    ) -> Shared | None:
+        """What runs with these settings share, opened where it is not yet; `leave` gives it back. None once the caller
+        `gave_up`; `waits` is called where others have to end first. Raises what opening raises, and `ServiceError`
+        after `close`."""
+        key, ticket, told = json.dumps(settings, sort_keys=True), object(), False
+        with self._changed:
+            self._queue.append(ticket)
+            try:
+                while not (self._queue[0] is ticket and (self._fits(key) or not self._users)):
+                    if not told:
+                        waits()
+                        told = True
+                    if gave_up():
+                        return None
+                    self._changed.wait(POLL_S)
+                if self._closed:
+                    raise ServiceError("the server is being ended")
+                if not self._fits(key):
+                    self._shut()
+                    self._shared, self._key = self._opened(settings), key
+                self._users += 1
+                return self._shared
+            finally:
+                self._queue.remove(ticket)
+                self._changed.notify_all()
+
+    def leave(self) -> None:
+        """Whoever entered needs it no more."""
+        with self._changed:
+            self._users -= 1
+            self._used_s = time.monotonic()
+            self._changed.notify_all()
+
+    def tidy(self) -> bool:
+        """End the processes where they were of no use for long. Whether they were ended."""
+        with self._changed:
+            idle = not self._users and not self._queue and time.monotonic() - self._used_s > self._idle_s
+            if not idle or self._shared is None:
+                return False
+            self._shut()
+            return True
+
+    def close(self) -> None:
+        """End every process, also of what is under way."""
+        with self._changed:
+            self._closed = True
+            self._shut()
+            self._changed.notify_all()
+
+    def _fits(self, key: str) -> bool:
+        return self._shared is not None and self._key == key and self._shared.usable
+
+    def _shut(self) -> None:
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.close()
+
+    def _opened(self, settings: Mapping[str, Any]) -> Shared:
+        environment = collect()
+        config = config_of(settings, machine(environment))
+        if config.device is DeviceKind.CUDA and (why := cuda_unusable(environment)):
+            raise MachineError(f"{why} (so the server finds)")
+        executor = LocalExecutor(config, environment, self._logs)
+        try:
+            return Shared(executor, config, environment)
+        except BaseException:
+            executor.close()
+            raise

@@ -1,0 +1,189 @@
+"""Several runs behind one conductor, with an executor whose verdicts and losses come when a test says so."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.conducting import Kind, Work
+from harness.config import Machine, resolve
+from harness.environment import Environment, collect
+from harness.executors import Built, ExecutorError, Slot, SlotLost
+from harness.model import DeviceKind, Problem, Record, Solution, Workload, digest_text
+from harness.planning import Job
+from harness.sharing import Share, Shared
+from tests.scripted import PROBLEM, SOON_S, Scripted
+
+
+class Run:
+    """A run: its works, and what it is told."""
+
+    def __init__(self, folder: Path, name: str, *sources: str) -> None:
+        self.name = name
+        self.works = [self._work(folder, source) for source in sources]
+        self.told: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self.share: Share | None = None
+
+    def _work(self, folder: Path, source: str) -> Work:
+        problem = Problem(id="local/a", name="a", path=Path("a.py"), source=PROBLEM, digest=digest_text(PROBLEM))
+        label = f"{self.name}/{source}.py"
+        solution = Solution(problem_id=problem.id, author=self.name, label=label, path=Path(label), source=source)
+        job = Job(solution=solution, problem=problem, workload=Workload(name="full"))
+        return Work(job=job, log_path=folder / f"{self.name}-{source}.log")
+
+    def begin(self, shared: Shared) -> Run:
+        self.share = shared.share(self, self.works)
+        self.share.start()
+        return self
+
+    def until_left(self) -> list[tuple[str, str]]:
+        """All that it is told until nothing more comes, less the builds."""
+        told: list[tuple[str, str]] = []
+        while [what for what, _ in told].count("left") < len(Share.kinds):
+            told.append(self.told.get(timeout=SOON_S))
+        assert self.told.empty()
+        return [each for each in told if each[0] not in ("left", "built")]
+
+    def wanted(self, work: Work) -> bool:
+        return True
+
+    def built(self, work: Work, built: Built) -> None:
+        self.told.put(("built", work.job.solution.source))
+
+    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+        assert record.author == self.name
+        self.told.put(("finished", work.job.solution.source))
+
+    def failed(self, work: Work | None, error: BaseException) -> None:
+        self.told.put(("failed", str(error)))
+
+    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
+        self.told.put(("lost", str(lost)))
+
+    def left(self, kind: Kind) -> None:
+        self.told.put(("left", kind))
+
+    def noted(self, message: str) -> None:
+        self.told.put(("noted", message))
+
+
+@pytest.fixture(scope="module")
+def here() -> Environment:
+    return collect()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@contextmanager
+def sharing(executor: Scripted, here: Environment, cache: Path) -> Iterator[Shared]:
+    machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
+    config = resolve(machine=machine, run_id="run", options={"paths": [Path()], "cache_dir": cache})
+    shared = Shared(executor, config, here)
+    try:
+        yield shared
+    finally:
+        shared.close()
+
+
+def finished(*sources: str) -> list[tuple[str, str]]:
+    return [("finished", source) for source in sources]
+
+
+def test_each_run_gets_its_own(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor = Scripted(slots=2)
+    with sharing(executor, here, cache) as shared:
+        runs = [Run(tmp_path, name, *(f"{name}{n}" for n in range(5))).begin(shared) for name in ("ann", "bob", "cy")]
+        for run in runs:
+            assert sorted(run.until_left()) == finished(*(f"{run.name}{n}" for n in range(5)))
+        assert Run(tmp_path, "later", "x").begin(shared).until_left() == finished("x")
+        assert Run(tmp_path, "empty").begin(shared).until_left() == []
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_run_that_stops_gets_what_is_being_judged_and_the_others_go_on(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    executor, judging, go_on = Scripted(), threading.Event(), threading.Event()
+
+    def judge(slot: Slot, source: str) -> None:
+        if source == "a0":
+            judging.set()
+            assert go_on.wait(SOON_S)
+
+    executor.judging = judge
+    with sharing(executor, here, cache) as shared:
+        stopped = Run(tmp_path, "ann", *(f"a{n}" for n in range(6))).begin(shared)
+        assert judging.wait(SOON_S)
+        other = Run(tmp_path, "bob", "b0", "b1").begin(shared)
+        assert stopped.share is not None
+        stopped.share.stop()
+        assert stopped.share.judging == 1
+        go_on.set()
+        assert stopped.until_left() == finished("a0")
+        stopped.share.close()
+        assert sorted(other.until_left()) == finished("b0", "b1")
+    assert {source for what, source in executor.told if what == "judged"} == {"a0", "b0", "b1"}
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_nobody_listens_for_a_run_that_is_closed(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, judging, go_on = Scripted(), threading.Event(), threading.Event()
+
+    def judge(slot: Slot, source: str) -> None:
+        if source == "a0":
+            judging.set()
+            assert go_on.wait(SOON_S)
+
+    executor.judging = judge
+    with sharing(executor, here, cache) as shared:
+        gone = Run(tmp_path, "ann", "a0", "a1").begin(shared)
+        assert judging.wait(SOON_S)
+        assert gone.share is not None
+        gone.share.close()
+        go_on.set()
+        assert Run(tmp_path, "bob", "b0").begin(shared).until_left() == finished("b0")
+        assert ("finished", "a0") not in [gone.told.get() for _ in range(gone.told.qsize())]
+    assert all(made.released == 1 for made in executor.made)
+
+
+def test_a_lost_slot_is_told_to_all_and_the_last_one_ends_them(tmp_path: Path, here: Environment, cache: Path) -> None:
+    executor, both = Scripted(), threading.Barrier(2)
+
+    def judge(slot: Slot, source: str) -> None:
+        both.wait(SOON_S)
+        raise SlotLost("gone")
+
+    executor.judging = judge
+    with sharing(executor, here, cache) as shared:
+        runs = [Run(tmp_path, name, f"{name}0").begin(shared) for name in ("ann", "bob")]
+        both.wait(SOON_S)
+        for run in runs:
+            assert run.until_left() == [("lost", "gone")]
+            assert run.share is not None
+            assert run.share.lost == "gone"
+        assert not shared.usable
+        assert Run(tmp_path, "late", "x").begin(shared).until_left() == []
+
+
+def test_what_can_not_be_had_is_told_to_the_run_that_it_belongs_to(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    executor = Scripted()
+
+    def build(source: str) -> None:
+        if source == "a0":
+            raise ExecutorError("no builder")
+
+    executor.building = build
+    with sharing(executor, here, cache) as shared:
+        ann, bob = (Run(tmp_path, name, f"{name[0]}0", f"{name[0]}1").begin(shared) for name in ("ann", "bob"))
+        assert sorted(ann.until_left()) == [("failed", "no builder"), ("finished", "a1")]
+        assert sorted(bob.until_left()) == finished("b0", "b1")
