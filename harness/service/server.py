@@ -105,7 +105,15 @@ class Server:
                 if self.kept.tidy():
                     self._tell("nothing came for long: processes are ended until something does")
                 continue
-            threading.Thread(target=self._answer, args=(connection,), name="call", daemon=True).start()
+            except OSError as error:  # no descriptor is left, or who called is gone again
+                self._tell(f"a call can't be answered: {error.strerror or error}")
+                time.sleep(TIDY_S)
+                continue
+            try:
+                threading.Thread(target=self._answer, args=(connection,), name="call", daemon=True).start()
+            except RuntimeError as error:  # no thread is left
+                connection.close()
+                self._tell(f"a call can't be answered: {error}")
 
     def close(self) -> None:
         """Take no more calls, tell those that wait, end every process. Idempotent."""
