@@ -356,13 +356,25 @@ def test_a_module_that_only_names_functions_needs_no_pybind11(headers: build.Pre
     assert subprocess.check_output(command, text=True) == "[0.0, 2.0, 4.0, 6.0]\n"
 
 
-def test_a_source_that_needs_more_of_torch_is_compiled_with_the_full_headers(tmp_path: Path) -> None:
-    headers = build.prepare_headers()
-    line = "c10::List<int64_t> sizes; sizes.push_back(x.numel()); return torch::ones({sizes.get(0)});"
-    source = f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {line} }}\n"
-    spec = Spec(name="m", cuda_sources=(source,), cpp_sources=("torch::Tensor f(torch::Tensor x);",), functions=("f",))
+def test_a_source_that_needs_more_of_torch_or_pybind11_is_compiled_with_the_full_headers(
+    headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    """One for both, since it takes most of a minute. That it needs pybind11, only a header of its own says: so it is
+    compiled with the lean headers first, as one is that only needs more of torch."""
+    (tmp_path / "named.h").write_text("#include <torch/extension.h>\nusing Named = py::dict;\n")
+    line = f"{LAUNCH} c10::List<int64_t> sizes; sizes.push_back(d.size()); return torch::ones({{sizes.get(0)}});"
+    source = f'#include "named.h"\n{KERNEL}torch::Tensor f(torch::Tensor x, Named d) {{ {line} }}\n'
+    spec = Spec(
+        name="m",
+        cuda_sources=(source,),
+        cpp_sources=('#include "named.h"\ntorch::Tensor f(torch::Tensor x, Named d);',),
+        functions=("f",),
+        extra_include_paths=(str(tmp_path),),
+    )
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
     assert code == 0, log
+    assert build.module_path(spec, tmp_path).exists()
+    assert (tmp_path / "unit.cpp").exists()
     assert (tmp_path / "main_unit.cpp").exists()
 
 
@@ -384,22 +396,6 @@ def test_where_the_cuda_unit_fails_the_other_one_is_not_waited_for(
     assert time.monotonic() - begun < 60
 
 
-def test_a_source_with_pybind11_is_compiled_with_the_full_headers(tmp_path: Path) -> None:
-    headers = build.prepare_headers()
-    source = (
-        "#include <torch/extension.h>\n"
-        + KERNEL
-        + f"int f(torch::Tensor x, py::dict d) {{ {LAUNCH} return py::len(d); }}\n"
-    )
-    spec = Spec(
-        name="m", cuda_sources=(source,), cpp_sources=("int f(torch::Tensor x, py::dict d);",), functions=("f",)
-    )
-    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
-    assert code == 0, log
-    assert build.module_path(spec, tmp_path).exists()
-    assert (tmp_path / "main_unit.cpp").exists()
-
-
 def test_what_a_comment_says_needs_no_full_headers(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     source = (
         "// As torch::nn::ReLU, without PYBIND11_MODULE: an input tensor (float), an output tensor (float)\n" + KERNEL
@@ -419,12 +415,24 @@ def test_where_nobody_defines_a_module_no_full_headers_are_read(headers: build.P
     assert b"PyInit_" not in build.module_path(spec, tmp_path).read_bytes()
 
 
-def test_a_module_by_python_s_own_interface_is_compiled_with_the_full_headers(
-    monkeypatch: pytest.MonkeyPatch, headers: build.PreparedHeaders, tmp_path: Path
+@pytest.mark.parametrize(
+    ("source", "functions"),
+    [
+        ('extern "C" void* PyInit_m() { return nullptr; }\n', None),
+        ("int f(torch::Tensor x, py::dict d) { return py::len(d); }\n", ("f",)),
+    ],
+    ids=["a module by Python's own interface", "pybind11"],
+)
+def test_what_the_lean_headers_lack_for_sure_is_not_tried_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+    headers: build.PreparedHeaders,
+    tmp_path: Path,
+    source: str,
+    functions: tuple[str, ...] | None,
 ) -> None:
     asked: list[bool] = []
     monkeypatch.setattr(compiling, "_compile", lambda job, unit, *, lean, begun=None: (asked.append(lean), (1, ""))[1])
-    spec = Spec(name="m", cuda_sources=('extern "C" void* PyInit_m() { return nullptr; }\n',))
+    spec = Spec(name="m", cuda_sources=(source,), functions=functions or ())
     build.prepare(spec, tmp_path, checked=False, headers=headers)
     assert compiling.main(tmp_path) == 1
     assert set(asked) == {False}
