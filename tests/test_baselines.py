@@ -11,6 +11,7 @@ import io
 import json
 import random
 import resource
+import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -629,27 +630,44 @@ class TestFiles:
 PROBLEM_FILE = textwrap.dedent(LINEAR)
 
 
+def with_problems(root: Path) -> Path:
+    folder = root / "problems" / "level1"
+    folder.mkdir(parents=True)
+    for number in (1, 2):
+        (folder / f"{number}_test.py").write_text(PROBLEM_FILE + f"# {number}\n")
+    return root
+
+
+def call(root: Path, *more: str) -> int:
+    settled = ["--problems", str(root / "problems"), "--device", "host", "--workload", "full"]
+    return main(["baseline", *settled, "--cache", str(root / "cache"), "--baseline", "eager", *more])
+
+
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the first of two problems was measured, into `out`."""
+    root = with_problems(tmp_path_factory.mktemp("half"))
+    assert call(root, "level1/1", "--out", str(root / "out")) == 0
+    return root
+
+
 class TestTheCommand:
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
-        folder = tmp_path / "problems" / "level1"
-        folder.mkdir(parents=True)
-        for number in (1, 2):
-            (folder / f"{number}_test.py").write_text(PROBLEM_FILE + f"# {number}\n")
-        return tmp_path
+        return with_problems(tmp_path)
 
-    def call(self, root: Path, *more: str) -> int:
-        settled = ["--problems", str(root / "problems"), "--device", "host", "--workload", "full"]
-        return main(["baseline", *settled, "--cache", str(root / "cache"), "--baseline", "eager", *more])
+    @pytest.fixture
+    def begun(self, half_done: Path, tmp_path: Path) -> Path:
+        """A copy of `half_done` that a test may change."""
+        return Path(shutil.copytree(half_done, tmp_path / "begun"))
 
-    def test_measures_writes_and_resumes(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        out = root / "out"
-        assert self.call(root, "level1/1", "--out", str(out)) == 0
+    def test_measures_writes_and_resumes(self, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        root, out = begun, begun / "out"
         (first,) = pages.from_csv((out / "baselines.csv").read_text())
         assert first["outcome"] == "measured"
-        assert self.call(root, "--out", str(out)) == 2
+        assert call(root, "--out", str(out)) == 2
         assert "--resume" in capsys.readouterr().err
-        assert self.call(root, "--out", str(out), "--resume", "--json") == 0
+        assert call(root, "--out", str(out), "--resume", "--json") == 0
         printed = capsys.readouterr()
         told = json.loads(printed.out)
         assert [row["problem"] for row in told["rows"]] == ["level1/2"]
@@ -661,7 +679,7 @@ class TestTheCommand:
 
     def test_one_time_of_eager_is_told(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Beside itself eager has two, and the table told another than the line before it."""
-        assert self.call(root, "level1/1") == 0
+        assert call(root, "level1/1") == 0
         printed = capsys.readouterr()
         (row,) = [line.split() for line in printed.out.splitlines() if line.strip().startswith("level1/1 ")]
         assert f"eager {row[2]} {row[3]};" in printed.err
@@ -670,21 +688,20 @@ class TestTheCommand:
         solution = root / "solutions" / "ann" / "level1" / "2_mine.py"
         solution.parent.mkdir(parents=True)
         solution.write_text("class ModelNew: ...\n")
-        assert self.call(root, "level1/1", "--solved", str(root / "solutions")) == 2
+        assert call(root, "level1/1", "--solved", str(root / "solutions")) == 2
         assert "no solution there is of a problem that was asked for" in capsys.readouterr().err
 
     def test_what_the_budget_left_is_measured_as_the_message_says(
         self, root: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert self.call(root, "--budget-s", "0.001") == 0
+        assert call(root, "--budget-s", "0.001") == 0
         assert "problems; call again" in capsys.readouterr().err
-        assert self.call(root) == 0
-        assert self.call(root, "--out", str(root / "out"), "--budget-s", "0.001", "--refresh") == 0
+        assert call(root) == 0
+        assert call(root, "--out", str(root / "out"), "--budget-s", "0.001", "--refresh") == 0
         assert "problems; --resume continues" in capsys.readouterr().err
 
-    def test_a_full_disk_leaves_the_files_as_they_were_and_no_part(self, root: Path) -> None:
-        out = root / "out"
-        assert self.call(root, "level1/1", "--out", str(out)) == 0
+    def test_a_full_disk_leaves_the_files_as_they_were_and_no_part(self, begun: Path) -> None:
+        out = begun / "out"
         before = (out / "baselines.csv").read_bytes()
         files = _Files(out, collect(), DeviceKind.HOST, (), resume=True)
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -697,13 +714,12 @@ class TestTheCommand:
         assert (out / "baselines.csv").read_bytes() == before
         assert sorted(item.name for item in out.iterdir()) == ["baselines.csv", "environment.json"]
 
-    def test_a_file_of_another_machine_is_not_continued(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        out = root / "out"
-        assert self.call(root, "level1/1", "--out", str(out)) == 0
+    def test_a_file_of_another_machine_is_not_continued(self, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out = begun / "out"
         held = json.loads((out / "environment.json").read_text())
         held["environment"]["torch"] = "0.4"
         (out / "environment.json").write_text(json.dumps(held))
-        assert self.call(root, "--out", str(out), "--resume") == 2
+        assert call(begun, "--out", str(out), "--resume") == 2
         assert "another machine (torch differ)" in capsys.readouterr().err
 
     def test_gpus_of_the_first_ones_model_measure(self) -> None:
@@ -747,7 +763,7 @@ class TestTheCommand:
     def test_wrong_calls_are_refused(
         self, root: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
     ) -> None:
-        assert self.call(root, *more) == 2
+        assert call(root, *more) == 2
         assert said in capsys.readouterr().err
 
     def test_a_baseline_that_takes_too_long_is_a_row_and_the_others_are_measured(
@@ -756,7 +772,7 @@ class TestTheCommand:
         limits = {(Baseline.EAGER,): 100.0, (Baseline.COMPILE,): 0.05, (Baseline.EAGER, Baseline.COMPILE): 0.1}
         monkeypatch.setattr(Request, "timeout_s", property(lambda held: limits[tuple(held.baselines)]))
         out = root / "out"
-        assert self.call(root, "level1/1", "--baseline", "eager,compile", "--out", str(out)) == 0
+        assert call(root, "level1/1", "--baseline", "eager,compile", "--out", str(out)) == 0
         eager, compiled = sorted(
             pages.from_csv((out / "baselines.csv").read_text()), key=lambda row: row["baseline"], reverse=True
         )
@@ -772,13 +788,13 @@ class TestTheCommand:
             yield Measured(request=held, entries=[entries_of.failed_entry(Baseline.EAGER, held.problem, "too slow")])
 
         monkeypatch.setattr(Pool, "run", run)
-        assert self.call(root, "level1/1", "--baseline", "eager,compile", "--budget-s", "1") == 0
+        assert call(root, "level1/1", "--baseline", "eager,compile", "--budget-s", "1") == 0
         assert "not begun within the budget: 1 problem" in capsys.readouterr().err
 
     def test_a_problem_that_fails_is_a_row_and_exit_code_3(self, root: Path) -> None:
         (root / "problems" / "level1" / "2_test.py").write_text(PROBLEM_FILE.replace("29, 33", "29, 34"))
         out = root / "out"
-        assert self.call(root, "--out", str(out)) == 3
+        assert call(root, "--out", str(out)) == 3
         good, bad = pages.from_csv((out / "baselines.csv").read_text())
         assert (good["outcome"], bad["outcome"]) == ("measured", "lost")
         assert "forward failed" in bad["reason"]
