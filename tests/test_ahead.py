@@ -28,6 +28,7 @@ from harness.pipeline import evaluate_run
 ROOT = Path(__file__).parent.parent
 WORKER, ZYGOTE = "harness.executors.worker", "harness.zygote"
 LIMIT_S = 300.0
+QUICK = ("--min-samples", "4", "--timing-budget", "0.5")
 
 NOTES = """
 import os, sys
@@ -154,11 +155,11 @@ def test_a_wrong_call_says_so_and_leaves_no_process(
 
 
 def test_a_resumed_run_with_nothing_left_to_do_leaves_no_process(place: Place) -> None:
-    code, err = place.run("solutions", "--run-id", "r", "--unchecked")
+    code, err = place.run("solutions", "--run-id", "r", "--unchecked", *QUICK)
     assert code == 0, err
     assert place.started(WORKER) == 1  # the one that was started ahead, and no other
     assert place.left(WORKER) == []
-    code, err = place.run("solutions", "--run-id", "r", "--unchecked", "--resume")
+    code, err = place.run("solutions", "--run-id", "r", "--unchecked", "--resume", *QUICK)
     assert code == 0, err
     assert "0 to evaluate, 1 already there" in err
     assert place.left(WORKER) == []
@@ -210,7 +211,7 @@ def test_an_interrupt_ends_with_its_own_code_whatever_it_met(tmp_path: Path) -> 
 def test_each_slot_takes_the_process_that_was_started_for_it(place: Place) -> None:
     for name in "bcd":
         (place.folder / "solutions" / "ann" / "level1" / f"19_{name}.py").write_text(SOLUTION + f"# {name}\n")
-    code, err = place.run("solutions", "--workers", "2", "--run-id", "r", "--unchecked", "--timing-budget", "1")
+    code, err = place.run("solutions", "--workers", "2", "--run-id", "r", "--unchecked", *QUICK)
     assert code == 0, err
     records = [json.loads(line) for line in (place.folder / "results/r/records.jsonl").read_text().splitlines()]
     assert [record["status"] for record in records] == ["passed"] * 4

@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Path:
     (script,) = re.findall(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", GUIDE.read_text(), re.DOTALL)
     assert "--array=1-8" in script
     asked = script.replace("/8", f"/{PARTS}").replace(
-        "--device cuda", "--device host --workload full --min-samples 4 --timing-budget 0.6"
+        "--device cuda", "--device host --workload full --config settings.yaml"
     )
     (tmp_path / "job.sh").write_text(asked)
     command = tmp_path / "bin" / "harness"

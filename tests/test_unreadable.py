@@ -85,7 +85,8 @@ def records(run: Path) -> dict[str, Record]:
     return {Path(item.solution).stem: item for item in RunStore.open(run).records()}
 
 
-EVAL = ("--device", "host", "--workload", "full", "--run-id", "r", "--timing-budget", "0.5", "--cache", default_root())
+QUICK = ("--device", "host", "--workload", "full", "--min-samples", "4", "--timing-budget", "0.5")
+EVAL = (*QUICK, "--run-id", "r", "--cache", default_root())
 
 
 def test_each_gets_its_record_and_the_others_are_judged(place: Path, call: Call) -> None:
