@@ -80,12 +80,12 @@ def test_sizes_of_the_suite_are_in_no_source() -> None:
         assert not large & set(re.findall(r"\b\d+\b", body))
 
 
-@pytest.mark.parametrize("label", ["tuned/level1/23_slices_meet.py", "tuned/level1/112_group_maxima.py"])
-def test_two_of_them_pass_on_the_host_device(label: str) -> None:
+def test_two_of_them_pass_on_the_host_device() -> None:
     """One whose blocks wait for each other, one that sorts in shared memory."""
     with Harness(device="host") as harness:
-        result = harness.evaluate(TUNED[label].problem_id, TUNED[label].path)
-    assert result.status is Status.passed, result.reason
+        chosen = [TUNED[f"tuned/level1/{name}.py"] for name in ("23_slices_meet", "112_group_maxima")]
+        results = [future.result(600) for future in [harness.submit(held.problem_id, held.path) for held in chosen]]
+    assert [(result.status, result.reason) for result in results if result.status is not Status.passed] == []
 
 
 class TestTheCommittedRun:
