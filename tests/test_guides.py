@@ -54,11 +54,17 @@ class As:
 
 
 EXAMPLE = f"results/{RUN}"
+QUICKLY = "--config quick.yaml"
+"""Added where a solution is timed: how long for is what other tests are about."""
 RUNS: dict[str, As] = {
     "harness doctor": As(said="--device"),
     "harness eval solutions/ --device cuda --out results/": As(gpu=True, said="passed"),
-    "harness eval one_solution.py --problem level1/16": As(said="passed"),
-    "harness eval solutions/": As(lines=("harness eval solutions/ --run-id RUN",), said="1 solution, 1 passed"),
+    "harness eval one_solution.py --problem level1/16": As(
+        lines=(f"harness eval one_solution.py --problem level1/16 {QUICKLY}",), said="passed"
+    ),
+    "harness eval solutions/": As(
+        lines=(f"harness eval solutions/ --run-id RUN {QUICKLY}",), said="1 solution, 1 passed"
+    ),
     "harness eval solutions/ --resume --run-id RUN": As(said="RUN", needs="harness eval solutions/"),
     "harness timeline results/RUN": As(said="host", needs="harness eval solutions/"),
     "harness eval --config results/<run>/run.yaml": As(
@@ -91,13 +97,16 @@ RUNS: dict[str, As] = {
     "harness plot results/* --out figures --format pdf": As(said="figures/"),
     "harness compare results/yesterday results/today": As(said="same"),
     # Two ways to write one product: which is faster on this machine's CPU is not for a test to say.
-    "harness compare mine_v1.py mine_v2.py --problem level1/16": As(codes=(0, 1), said="level1/16"),
+    "harness compare mine_v1.py mine_v2.py --problem level1/16": As(
+        lines=(f"harness compare mine_v1.py mine_v2.py --problem level1/16 {QUICKLY}",),
+        codes=(0, 1),
+        said="level1/16",
+    ),
     "harness problems list | show | lint": As(
-        lines=("harness problems list", "harness problems show level1/16", "harness problems lint level1/19")
+        lines=("harness problems list", "harness problems show level1/16", "harness problems lint level1/19"),
+        said="matmul",
     ),
-    "harness problems list [level1 ...]": As(
-        lines=("harness problems list", "harness problems list level1 level2"), said="matmul"
-    ),
+    "harness problems list [level1 ...]": As(lines=("harness problems list level1 level2",), said="matmul"),
     "harness problems lint": As(said="11 checked, none breaks a rule"),
     "harness problems lint level1/16 my_problems/ --json": As(said='"problem": "level1/7"'),
     "harness problems lint --rules": As(said="dropped_operation"),
@@ -114,10 +123,12 @@ RUNS: dict[str, As] = {
         lines=("harness baseline level1/19 --baseline eager,compile",), said="compile"
     ),
     "harness eval --baseline eager,compile": As(
-        lines=("harness eval solution.py --problem level1/19 --baseline eager,compile --run-id compiled",),
+        lines=(f"harness eval solution.py --problem level1/19 --baseline eager,compile --run-id compiled {QUICKLY}",),
         said="1 passed",
     ),
-    "harness eval solution.py --problem level1/19 --baseline eager,compile": As(said="1 passed"),
+    "harness eval solution.py --problem level1/19 --baseline eager,compile": As(
+        lines=(f"harness eval solution.py --problem level1/19 --baseline eager,compile {QUICKLY}",), said="1 passed"
+    ),
     "harness leaderboard --baseline compile": As(
         lines=("harness leaderboard results/compiled --baseline compile",),
         said="compile",
@@ -134,12 +145,17 @@ RUNS: dict[str, As] = {
     "harness problems show level1/7 --problems my_problems": As(said="row_scale"),
     "harness problems show level1/19": As(said="relu"),
     "harness eval solution.py --problem level1/7 --problems my_problems": As(
-        lines=("harness eval row_scale.py --problem level1/7 --problems my_problems",), said="passed"
+        lines=(f"harness eval row_scale.py --problem level1/7 --problems my_problems {QUICKLY}",), said="passed"
     ),
-    "harness eval solution.py --problem level1/19 --timing-budget 30": As(said="passed"),
-    "harness eval solutions/mine/level1/19_vectorised.py": As(said="passed"),
+    "harness eval solution.py --problem level1/19 --timing-budget 30": As(
+        lines=(f"harness eval solution.py --problem level1/19 --timing-budget 30 {QUICKLY}",), said="passed"
+    ),
+    "harness eval solutions/mine/level1/19_vectorised.py": As(
+        lines=(f"harness eval solutions/mine/level1/19_vectorised.py {QUICKLY}",), said="passed"
+    ),
     "harness eval solutions/mine/level1/19_vectorised.py --device host": As(
-        lines=("harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine",), said="passed"
+        lines=(f"harness eval solutions/mine/level1/19_vectorised.py --device host --run-id mine {QUICKLY}",),
+        said="passed",
     ),
     "harness show results/<run> 19_vectorised --feedback": As(
         lines=("harness show results/mine 19_vectorised --feedback",),
@@ -152,7 +168,10 @@ RUNS: dict[str, As] = {
     "harness screen solution.py": As(),
     "harness screen FILE...": As(lines=("harness screen solution.py one_solution.py solutions/",)),
     "harness eval runs/my_model --problems ../KernelBench/KernelBench": As(
-        lines=("harness eval runs/my_model --problems ../KernelBench/KernelBench --workload full --run-id bench",),
+        lines=(
+            "harness eval runs/my_model --problems ../KernelBench/KernelBench --workload full --run-id bench "
+            f"{QUICKLY}",
+        ),
         said="passed",
     ),
     "harness export kernelbench results/<run> --out runs/my_model": As(
@@ -171,9 +190,13 @@ RUNS: dict[str, As] = {
     ),
     "git worktree add --detach ../base origin/main": As(),
     "make -C ../base warmup": As(needs="git worktree add --detach ../base origin/main"),
-    "harness ci --base origin/main": As(said="verdict: passed"),
+    "harness ci --base origin/main": As(
+        lines=("harness ci --base origin/main --timing-budget 0.5",), said="verdict: passed"
+    ),
     "../base/.venv/bin/harness ci --base origin/main --head HEAD": As(
-        said="verdict: passed", needs="make -C ../base warmup"
+        lines=("../base/.venv/bin/harness ci --base origin/main --head HEAD --timing-budget 0.5",),
+        said="verdict: passed",
+        needs="make -C ../base warmup",
     ),
 }
 """Command as shown -> what is run. In order: later ones use what earlier ones made."""
@@ -302,6 +325,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write = {
         "solutions/mine/level1/19_vectorised.py": code_in("writing_a_solution.md", "python")[0],
         "solution.py": TORCH.format("x", "torch.relu(x)"),
+        "quick.yaml": "timing: {min_samples: 4, sets_per_burst: 3, relative_half_width: 0.9, budget_s: 0.5}\n",
         "halves/mine/level1/25_swish.py": TORCH.format("x", "torch.nn.functional.silu(x)"),
         "one_solution.py": TORCH.format("A, B", "A.T @ B"),
         "mine_v1.py": TORCH.format("A, B", "A.T @ B"),
