@@ -476,7 +476,7 @@ def referee(zygote: Zygote, opening: Open) -> Iterator[Referee]:
         min_samples=8,
         sets_per_burst=4,
         relative_half_width=0.5,
-        budget_s=30.0,
+        budget_s=4.0 if opening.host_runtime else 30.0,
         memory_limit_bytes=(4 if opening.host_runtime else 32) * 2**30,
     )
     with Referee(config, zygote) as held:

@@ -91,7 +91,7 @@ def config(device: DeviceKind, **changes: object) -> RefereeConfig:
         "min_samples": 8,
         "sets_per_burst": 4,
         "relative_half_width": 0.5,
-        "budget_s": 30.0,
+        "budget_s": 4.0 if device is DeviceKind.HOST else 30.0,
         "memory_limit_bytes": 4 * 2**30 if device is DeviceKind.HOST else 32 * 2**30,
     }
     return RefereeConfig(**{**held, **changes})  # type: ignore[arg-type]

@@ -137,7 +137,7 @@ def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
         min_samples=8,
         sets_per_burst=4,
         relative_half_width=0.5,
-        budget_s=30.0,
+        budget_s=4.0,
         memory_limit_bytes=4 * 2**30,
         host_runtime=str(prepare_headers().folder),
     )
