@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("test_hostcuda_device")
+"""One worker runs all of it: the tests share two runs."""
+
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE / "hostcuda_device.py"
 SOURCE = (HERE / "hostcuda_device.cu").read_text().splitlines()

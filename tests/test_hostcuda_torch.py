@@ -19,7 +19,11 @@ from harness.breakage import REFUSAL
 
 ROOT = Path(__file__).resolve().parent.parent
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("g++") is None, reason="the host device needs g++"),
+    pytest.mark.xdist_group("test_hostcuda_torch"),
+]
+"""One worker runs all of it: every test asks for the same run."""
 
 WORKS = {
     "torch.empty(3, device=0)": "cuda:0 torch.float32",
