@@ -109,7 +109,7 @@ def evaluated(folder: Path, device: DeviceKind, size: int, **options: Any) -> di
     settings = {
         "paths": [folder / "solutions"], "problems": folder / "problems", "out": folder / "results",
         "device": device.value, "workload": "full", "cache_dir": default_root(), "audit": "never", "seeds": 1,
-        "min_samples": 4, "relative_half_width": 0.9, "budget_s": 2.0, "allow_degenerate": True,
+        "min_samples": 4, "sets_per_burst": 3, "relative_half_width": 0.9, "budget_s": 2.0, "allow_degenerate": True,
     }  # fmt: skip
     environment = collect()
     config = resolve(machine=machine(environment), run_id="run", options={**settings, **options})

@@ -148,6 +148,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
             "workload": "full",
             "cache_dir": default_root(),
             "min_samples": 4,
+            "sets_per_burst": 3,
             "relative_half_width": 0.9,
             "budget_s": 2.0,
         },
