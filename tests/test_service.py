@@ -401,6 +401,28 @@ def test_processes_that_nobody_needs_are_ended(tmp_path: Path) -> None:
     assert "processes are ended until something does" in ended(child)[1]
 
 
+@pytest.mark.gpu
+def test_a_server_times_on_the_gpu_and_leaves_nothing_on_it(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    child = place.call("serve", "--socket", str(place.socket), "--device", "cuda")
+    wait_until(place.listens, "the server's socket")
+    arguments = ("--server", str(place.socket), "--workload", "full", "--timing-budget", "0.3")
+    begun = [place.call("eval", "solutions/ann", "--run-id", name, *arguments) for name in ("one", "two")]
+    for call in begun:
+        code, out = ended(call)
+        assert code == 0, out
+    for name in ("one", "two"):
+        assert place.statuses(name) == EXPECTED
+        (timed,) = [held for held in RunStore.open(tmp_path / "results" / name).records() if held.speedup is not None]
+        assert timed.device is DeviceKind.CUDA
+        assert timed.environment["gpu_uuid"] is not None
+    workers = workers_of(child)
+    assert len(workers) >= 1
+    child.terminate()
+    assert ended(child)[0] == 128 + signal.SIGTERM
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
 def a_config(**options: object) -> RunConfig:
     return resolve(machine=MACHINE, run_id="x", options={"paths": [Path("here")], **options})
 
