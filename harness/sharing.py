@@ -27,6 +27,8 @@ class Shared:
         self._owners: dict[Work, Share] = {}
         self._shares: list[Share] = []
         self._failed = False
+        self.whole = True
+        """Whether no slot was lost."""
         builders = max(1, executor.builders)
         self._schedule: Schedule[Work, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
@@ -101,6 +103,7 @@ class Shared:
             share.listener.failed(None, error)
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
+        self.whole = False
         for share in self._all():
             share.listener.lost(lost, cause)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from harness.environment import Environment, collect
 from harness.executors import Built, ExecutorError, Slot, SlotLost
 from harness.model import DeviceKind, Problem, Record, Solution, Workload, digest_text
 from harness.planning import Job
+from harness.service import ServiceError
+from harness.service.kept import Kept
 from harness.sharing import Share, Shared
 from tests.scripted import PROBLEM, SOON_S, Scripted
 
@@ -171,6 +174,83 @@ def test_a_lost_slot_is_told_to_all_and_the_last_one_ends_them(tmp_path: Path, h
             assert run.share.lost == "gone"
         assert not shared.usable
         assert Run(tmp_path, "late", "x").begin(shared).until_left() == []
+
+
+class Rooms(Kept):
+    """What keeps executors of the tests' own; those that were opened are in `opened`."""
+
+    def __init__(self, folder: Path, here: Environment, cache: Path) -> None:
+        super().__init__(folder, idle_s=1e9)
+        self._here, self._cache = here, cache
+        self.opened: list[Scripted] = []
+
+    def _opened(self, settings: Mapping[str, Any]) -> Shared:
+        machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
+        config = resolve(machine=machine, run_id="run", options={"paths": [Path()], "cache_dir": self._cache})
+        self.opened.append(Scripted(slots=2))
+        return Shared(self.opened[-1], config, self._here)
+
+
+def test_what_lost_a_slot_is_used_to_the_end_and_then_opened_anew(
+    tmp_path: Path, here: Environment, cache: Path
+) -> None:
+    rooms = Rooms(tmp_path, here, cache)
+    try:
+        shared = rooms.enter({"seeds": 1})
+        assert shared is not None
+        (executor,) = rooms.opened
+        lost = threading.Event()
+
+        def judge(slot: Slot, source: str) -> None:
+            if not lost.is_set():
+                lost.set()
+                raise SlotLost("gone")
+
+        executor.judging = judge
+        run = Run(tmp_path, "ann", "a0", "a1").begin(shared)
+        assert sorted(run.until_left()) == [*finished("a0", "a1"), ("lost", "gone")]
+        assert rooms.enter({"seeds": 1}) is shared
+        rooms.leave()
+        rooms.leave()
+        assert rooms.enter({"seeds": 1}) is not shared
+        assert len(rooms.opened) == 2
+    finally:
+        rooms.close()
+
+
+def test_other_settings_wait_and_nobody_overtakes_them(tmp_path: Path, here: Environment, cache: Path) -> None:
+    rooms = Rooms(tmp_path, here, cache)
+    entered: queue.SimpleQueue[str] = queue.SimpleQueue()
+    waiting = {name: threading.Event() for name in ("other", "behind", "gave up")}
+    gave_up = threading.Event()
+
+    def enter(name: str, seeds: int) -> threading.Thread:
+        def live() -> None:
+            given = gave_up.is_set if name == "gave up" else lambda: False
+            if rooms.enter({"seeds": seeds}, gave_up=given, waits=waiting[name].set) is not None:
+                entered.put(name)
+                rooms.leave()
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        assert waiting[name].wait(SOON_S)
+        return thread
+
+    try:
+        assert rooms.enter({"seeds": 1}) is not None
+        threads = [enter("gave up", 3), enter("other", 2), enter("behind", 1)]
+        gave_up.set()
+        threads[0].join(SOON_S)
+        assert entered.empty()
+        rooms.leave()
+        assert [entered.get(timeout=SOON_S) for _ in range(2)] == ["other", "behind"]
+        for thread in threads:
+            thread.join(SOON_S)
+        assert len(rooms.opened) == 3
+    finally:
+        rooms.close()
+    with pytest.raises(ServiceError, match="being ended"):
+        rooms.enter({"seeds": 1})
 
 
 def test_what_can_not_be_had_is_told_to_the_run_that_it_belongs_to(

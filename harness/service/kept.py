@@ -97,7 +97,12 @@ class Kept:
             self._changed.notify_all()
 
     def _fits(self, key: str) -> bool:
-        return self._shared is not None and self._key == key and self._shared.usable
+        """Whether runs with these settings can have what is there. What lost a slot is opened anew once nobody uses it:
+        whatever was wrong with a device may be mended."""
+        shared = self._shared
+        if shared is None or self._key != key or not shared.usable:
+            return False
+        return shared.whole or self._users > 0
 
     def _shut(self) -> None:
         shared, self._shared = self._shared, None
