@@ -82,7 +82,7 @@ class Place:
         for name, body in bodies.items():
             (place / f"{name}.py").write_text(textwrap.dedent(SOLUTION).format(body=body))
 
-    def call(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    def call(self, *arguments: str, stderr: int = subprocess.STDOUT, **variables: str) -> subprocess.Popen[str]:
         """`harness` with these arguments, in this folder."""
         return subprocess.Popen(
             [sys.executable, "-m", "harness", *arguments],
@@ -90,7 +90,7 @@ class Place:
             env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000", **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
         )
 
@@ -399,6 +399,20 @@ def test_processes_that_nobody_needs_are_ended(tmp_path: Path) -> None:
     assert place.statuses("late") == EXPECTED
     child.terminate()
     assert "processes are ended until something does" in ended(child)[1]
+
+
+def test_a_program_is_told_when_the_server_listens(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    arguments = ("serve", "--socket", "its socket", "--device", "host", "--json")
+    child = place.call(*arguments, stderr=subprocess.DEVNULL)
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(5)]
+    told = json.loads("".join(lines))
+    assert told == {"socket": str(tmp_path / "its socket"), "pid": child.pid, "device": "host"}
+    place.socket = tmp_path / "its socket"
+    assert place.listens()
+    child.terminate()
+    assert ended(child) == (128 + signal.SIGTERM, "")
 
 
 @pytest.mark.gpu

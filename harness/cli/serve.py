@@ -6,6 +6,7 @@ Outside layer; trusted side.
 from __future__ import annotations
 
 import os
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ import typer
 
 from harness import environment
 from harness.cli.evaluate import server_at, settle
-from harness.cli.output import INTERRUPTED, ended_by_signals, option, say
+from harness.cli.output import INTERRUPTED, Json, ended_by_signals, option, print_json, say
 from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.service import ServiceError
@@ -26,12 +27,13 @@ def serve_command(
     device: Annotated[str | None, option("--device", "Be ready for auto, cuda or host.  [auto]")] = None,
     workers: Annotated[int | None, option("--workers", "Be ready for so many at once.  [as eval]")] = None,
     idle: Annotated[float, option("--idle", "Seconds without a run after which processes end.  [1800]")] = 1800.0,
+    as_json: Json = False,
 ) -> None:
     """Keep builders, referees and what they know of problems for runs to come.
 
     harness eval --server auto then begins at once: no process is started, no problem learnt again. Several runs may
     be under way at the same time. Runs with other settings than the ones before wait for those, and start processes
-    anew. Ends with Ctrl-C.
+    anew. Ends with Ctrl-C. With --json it prints its socket and process once it listens.
 
     \b
     Examples:
@@ -56,6 +58,9 @@ def serve_command(
     try:
         with ended_by_signals():
             _tell(f"ready at {server.path}, device {settled.device.value} (process {os.getpid()})")
+            if as_json:
+                print_json({"socket": str(server.path), "pid": os.getpid(), "device": settled.device.value})
+                sys.stdout.flush()
             server.warm(shared_settings(settled))
             server.serve()
     except KeyboardInterrupt:
