@@ -93,7 +93,7 @@ def evaluate_run(
             *(Noted(message=f"what an author says is left out: {finding}") for finding in unread),
         ]
         if pending:
-            logs = store.folder / "logs"
+            logs, elsewhere = store.folder / "logs", conduct is not None
             with ExitStack() as stack:
                 try:
                     if conduct is None:
@@ -105,7 +105,12 @@ def evaluate_run(
                     if not resumed:  # the same call, once that is mended, is no second run
                         store.withdraw()
                     raise
-                _Run(config, store, on_event, pending, conduct).run(first)
+                try:
+                    _Run(config, store, on_event, pending, conduct).run(first)
+                except Exception:
+                    if not resumed and elsewhere and not store.records():  # as above: it could not begin there
+                        store.withdraw()
+                    raise
         else:
             for event in first:
                 on_event(event)

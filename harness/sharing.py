@@ -14,6 +14,7 @@ from harness.conductor import AHEAD, Conductor
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, Slot, SlotLost
+from harness.executors.faults import EVIDENCE
 from harness.model import Record
 from harness.schedule import Schedule, dealt
 
@@ -28,7 +29,7 @@ class Shared:
         self._shares: list[Share] = []
         self._failed = False
         self.whole = True
-        """Whether no slot was lost."""
+        """Whether no slot was lost, and no problem found at fault: an executor tries neither again."""
         builders = max(1, executor.builders)
         self._schedule: Schedule[Work, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
@@ -58,6 +59,7 @@ class Shared:
         for place, work in dealt(((work.place, work) for work in works), len(self._executor.slots)):
             self._schedule.add(place, work)
         if not self.usable:  # lost before: nobody will be told so again
+            share.listener.lost(SlotLost(self.gone or "what judged failed"), None)
             share.end()
 
     def withdraw(self, share: Share) -> None:
@@ -92,6 +94,7 @@ class Shared:
         self._tell(work, lambda listener: listener.built(work, built))
 
     def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+        self.whole = self.whole and EVIDENCE not in record.evidence
         self._tell(work, lambda listener: listener.finished(work, record, slot), over=True)
 
     def failed(self, work: Work | None, error: BaseException) -> None:
@@ -106,12 +109,17 @@ class Shared:
         self.whole = False
         for share in self._all():
             share.listener.lost(lost, cause)
+        if self.gone:  # not before: a run that has heard that nothing comes any more listens no longer
+            self._end_all()
 
     def left(self, kind: Kind) -> None:
-        """Of its threads. Where no slot is left, the shares are told before what they still have to wait for."""
-        if not self.usable:
-            for share in self._all():
-                share.end()
+        """Of its threads. Where one failed, nothing of what the shares still wait for is sure to come."""
+        if self._failed:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        for share in self._all():
+            share.end()
 
     def noted(self, message: str) -> None:
         for share in self._all():

@@ -216,7 +216,7 @@ def test_runs_at_once_share_processes_and_one_with_other_settings_waits(
     for child in (slow, same, other):
         code, out = ended(child)
         assert code == 0, out
-        assert ("waiting for runs with other settings to end" in out) == (child is other)
+        assert ("waiting for other runs to end" in out) == (child is other)
     assert place.statuses("slow") == {f"19_slow{n}": Status.passed for n in range(3)}
     assert place.statuses("same") == place.statuses("other") == EXPECTED
     assert len(workers_of(server)) == 1
@@ -250,6 +250,20 @@ def test_a_run_that_is_killed_keeps_nobody(place: Place, server: subprocess.Pope
     code, out = place.run("ann", "after")
     assert code == 0, out
     assert place.statuses("after") == EXPECTED
+
+
+def test_a_call_that_stands_still_keeps_nobody(place: Place, server: subprocess.Popen[str]) -> None:
+    child = place.begin("ann", "still")
+    records = place.folder / "results" / "still" / "records.jsonl"
+    wait_until(lambda: records.exists() and b"\n" in records.read_bytes(), "the first record")
+    child.send_signal(signal.SIGSTOP)
+    code, out = place.run("ann", "beside", "--seeds", "2")
+    assert code == 0, out
+    assert place.statuses("beside") == EXPECTED
+    child.send_signal(signal.SIGCONT)
+    code, out = ended(child)
+    assert code == 0, out
+    assert place.statuses("still") == EXPECTED
 
 
 def test_a_solution_can_not_reach_the_server(place: Place, server: subprocess.Popen[str]) -> None:
@@ -349,6 +363,7 @@ def test_there_is_one_server_at_a_place(place: Place, server: subprocess.Popen[s
         (("serve", "--idle", "0"), 2, "--idle: must be a number of seconds above 0"),
         (("serve", "--device", "host", "--socket", "x" * 120), 3, f"at most {MAX_ADDRESS_BYTES} bytes"),
         (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py/x"), 3, "can't listen there"),
+        (("serve", "--device", "host", "--socket", "problems/level1/19_relu.py"), 3, "is there already and no socket"),
         (("serve", "--device", "gpu"), 2, "must be one of auto, cuda, host"),
         (("eval", "solutions/ann", *QUICK, "--server", "gone"), 3, "no server answers there"),
         (("eval", "solutions/ann", *QUICK, "--server", "auto", "--executor", "ray"), 2, "leave out one"),

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -20,6 +20,7 @@ import typer
 
 from harness import environment
 from harness.authors import authors_in
+from harness.cli.later import Later
 from harness.cli.output import (
     INTERRUPTED,
     UNABLE,
@@ -42,7 +43,6 @@ from harness.store import RunStore, other_settings
 from harness.writable import ready_cache
 
 if TYPE_CHECKING:
-    from harness.cli.shown import Shown
     from harness.events import Event
     from harness.pipeline import RunSummary
 
@@ -212,7 +212,7 @@ def eval_command(
       harness eval solutions/ --resume
       harness eval solutions/ --shard 2/8 --run-id part-2
       harness eval solutions/ --device cuda --ray-address auto --accelerator-type H200
-      harness serve &  harness eval solutions/ --server auto
+      harness eval solutions/ --server auto
     """
     options = {
         "paths": paths or None,
@@ -307,7 +307,7 @@ def carry_out(
     """Evaluate with `run` (by default the pipeline), shown as it goes, `then` show what came of it while the referees'
     processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
     number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then."""
-    view = _Later(quiet_stdout=quiet_stdout)
+    view = Later(quiet_stdout=quiet_stdout)
     done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
@@ -337,37 +337,7 @@ def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> Abst
     return start_ahead(settled, found) if run is None else nullcontext()
 
 
-class _Later(ExitStack):
-    """A `Shown` that is made once there is something to show: its imports take as long as all before, and what builds
-    and judges has begun by then."""
-
-    def __init__(self, *, quiet_stdout: bool) -> None:
-        super().__init__()
-        self._quiet_stdout = quiet_stdout
-        self._shown: Shown | None = None
-        self.began = False
-
-    def started(self, run_dir: Path, total: int, skipped: int) -> None:
-        self.began = True
-        from harness.cli.shown import Shown
-
-        self._shown = Shown(quiet_stdout=self._quiet_stdout)
-        self.enter_context(self._shown.progress)
-        self._shown.started(run_dir, total, skipped)
-
-    def built(self) -> None:
-        if self._shown is not None:
-            self._shown.built()
-
-    def finished(self, record: Record, slot: str | None = None) -> None:
-        if self._shown is not None:
-            self._shown.finished(record, slot)
-
-    def noted(self, message: str) -> None:
-        say(f"harness: {message}")
-
-
-def _left(settled: RunConfig, view: _Later, resumable: bool) -> str:
+def _left(settled: RunConfig, view: Later, resumable: bool) -> str:
     """What a run that was ended leaves, and how to go on."""
     # What stands at its place may be another run, which this call would have refused to write to.
     if not is_run(settled.run_dir) or not (view.began or settled.resume):

@@ -37,7 +37,7 @@ def serve_command(
 
     \b
     Examples:
-      harness serve &
+      harness serve &                            # says when it is ready
       harness eval solutions/ --server auto
       HARNESS_SERVER=auto harness eval solutions/
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,9 @@ def _connected(path: Path) -> Channel:
     channel = Channel(made, max_frame_bytes=MAX_TASK_BYTES, takes_fds=False)
     try:
         made.connect(str(path))
+        _, uid, _ = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid != os.getuid():
+            raise ServiceError(f"{path}: that server is another user's; name another place by --server")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         hello = {"token": read_token(path), "stamp": stamp(), "cuda_visible_devices": visible}
         channel.send({"type": "hello", **hello}, timeout_s=ANSWER_S)

@@ -7,10 +7,13 @@ does whoever comes behind it.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,19 @@ from harness.sharing import Shared
 
 POLL_S = 0.1
 """How often whoever waits asks whether it still has to."""
+
+
+END_S = 10.0
+"""How long what is being opened may take to end, at the server's end."""
+
+
+def _end_children() -> None:
+    """Kill every process that this one has started, with its process group where it leads one."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError, IndexError):
+            pid = int(entry.name)
+            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
 
 
 class Kept:
@@ -39,7 +55,7 @@ class Kept:
         self._key = ""
         self._users = 0
         self._used_s = time.monotonic()
-        self._closed = False
+        self._closed = self._opening = False
 
     def enter(
         self,
@@ -54,7 +70,8 @@ class Kept:
         key, ticket, told = json.dumps(settings, sort_keys=True), object(), False
         with self._changed:
             self._queue.append(ticket)
-            try:
+        try:
+            with self._changed:
                 while not (self._queue[0] is ticket and (self._fits(key) or not self._users)):
                     if not told:
                         waits()
@@ -62,16 +79,39 @@ class Kept:
                     if gave_up():
                         return None
                     self._changed.wait(POLL_S)
-                if self._closed:
-                    raise ServiceError("the server is being ended")
-                if not self._fits(key):
-                    self._shut()
-                    self._shared, self._key = self._opened(settings), key
-                self._users += 1
-                return self._shared
+                self._check_open()
+                if self._fits(key):
+                    return self._entered()
+                old, self._shared = self._shared, None
+            # Nobody else comes this far: this one is the first in the queue. To open takes seconds, or a minute where
+            # headers have to be prepared, in which others are answered, and the server may be ended.
+            if old is not None:
+                old.close()
+            self._opening = True
+            try:
+                made = self._opened(settings)
             finally:
+                self._opening = False
+            with self._changed:
+                self._shared, self._key = made, key
+                if not self._closed:
+                    return self._entered()
+                self._shared = None
+            made.close()
+            self._check_open()
+            raise AssertionError("closed, and open")
+        finally:
+            with self._changed:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
+
+    def _entered(self) -> Shared | None:
+        self._users += 1
+        return self._shared
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ServiceError("the server is being ended")
 
     def leave(self) -> None:
         """Whoever entered needs it no more."""
@@ -86,15 +126,22 @@ class Kept:
             idle = not self._users and not self._queue and time.monotonic() - self._used_s > self._idle_s
             if not idle or self._shared is None:
                 return False
-            self._shut()
-            return True
+            old, self._shared = self._shared, None
+        old.close()
+        return True
 
     def close(self) -> None:
-        """End every process, also of what is under way."""
+        """End every process, also of what is under way or just being opened."""
         with self._changed:
             self._closed = True
-            self._shut()
+            old, self._shared = self._shared, None
             self._changed.notify_all()
+        if old is not None:
+            old.close()
+        deadline = time.monotonic() + END_S
+        while self._opening and time.monotonic() < deadline:
+            _end_children()  # compilers of headers, for whom whoever opens would wait for a minute
+            time.sleep(POLL_S)
 
     def _fits(self, key: str) -> bool:
         """Whether runs with these settings can have what is there. What lost a slot is opened anew once nobody uses it:
@@ -104,16 +151,11 @@ class Kept:
             return False
         return shared.whole or self._users > 0
 
-    def _shut(self) -> None:
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            shared.close()
-
     def _opened(self, settings: Mapping[str, Any]) -> Shared:
         environment = collect()
         config = config_of(settings, machine(environment))
         if config.device is DeviceKind.CUDA and (why := cuda_unusable(environment)):
-            raise MachineError(f"{why} (so the server finds)")
+            raise MachineError(why)
         executor = LocalExecutor(config, environment, self._logs)
         try:
             return Shared(executor, config, environment)

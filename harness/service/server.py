@@ -10,8 +10,8 @@ import fcntl
 import os
 import queue
 import secrets
-import shutil
 import socket
+import stat
 import struct
 import threading
 import time
@@ -36,6 +36,9 @@ HELLO_S = 10.0
 
 SEND_S = 60.0
 """How long a call may leave unread what it is told. Then it counts as gone."""
+
+END_S = 2.0
+"""How long what was said last is given to go out."""
 
 TIDY_S = 1.0
 
@@ -63,11 +66,16 @@ class Server:
         """Listen. Raises `ServiceError` where a server does so already, or the socket can't be made."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._claim = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            self._claim = os.open(
+                self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600
+            )
             fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.lexists(self.path) and not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise ServiceError(f"{self.path}: is there already and no socket; name another place by --socket")
             self.path.unlink(missing_ok=True)  # of a server that was killed: a living one holds the lock
-            shutil.rmtree(self._logs, ignore_errors=True)
-            self._logs.mkdir(mode=0o700)
+            self._logs.mkdir(mode=0o700, exist_ok=True)
+            for old in (*self._logs.glob("_referee*.log"), self._logs / "_builder.log"):
+                old.unlink(missing_ok=True)
             self._token = write_token(self.path)
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
             before = os.umask(0o177)
@@ -142,7 +150,7 @@ class Server:
             if refused is not None:
                 channel.send({"type": "refused", "reason": refused}, timeout_s=HELLO_S)
                 return
-            call = _Call(channel, Channel(connection, max_frame_bytes=MAX_TASK_BYTES), pid, self.kept, self._tell)
+            call = _Call(channel, connection, pid, self.kept, self._tell)
             with self._lock:
                 self._calls.add(call)
             try:
@@ -173,13 +181,15 @@ def _set(value: object) -> str:
 class _Call:
     """One call: the listener of its share."""
 
-    def __init__(self, reads: Channel, writes: Channel, pid: int, kept: Kept, tell: Tell) -> None:
-        self._reads, self._writes, self._kept, self._tell = reads, writes, kept, tell
+    def __init__(self, reads: Channel, connection: socket.socket, pid: int, kept: Kept, tell: Tell) -> None:
+        self._reads, self._connection, self._kept, self._tell = reads, connection, kept, tell
+        self._writes = Channel(connection, max_frame_bytes=MAX_TASK_BYTES)
         self._pid = pid
         self._numbers: dict[Work, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._share: Share | None = None
         self._entered = self._stopped = self._closed = False
+        self._to_come = list(Share.kinds)
         self._finished = 0
         self._begin_s = time.monotonic()
         self._outgoing: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -191,8 +201,8 @@ class _Call:
 
     def listen(self) -> None:
         """Take the run's works, let it begin, and heed what the call says until it is gone. Raises a `WireError`."""
-        begin = self._reads.receive(HELLO_S).message
-        while (message := self._reads.receive(SEND_S).message)["type"] == "work":
+        begin = self._reads.receive().message  # a call plans its run in between, which may take long
+        while (message := self._reads.receive().message)["type"] == "work":
             self._numbers[work_of(message["work"])] = message["number"]
         threading.Thread(target=self._start, args=(begin["settings"],), name="start", daemon=True).start()
         while True:
@@ -206,24 +216,34 @@ class _Call:
             if self._closed:
                 return
             self._closed = True
-            share, entered = self._share, self._entered
+            share = self._share
         if share is not None:
             share.close()
             took_s = time.monotonic() - self._begin_s
             self._tell(f"process {self._pid}: {self._finished} of {len(self._numbers)} judged in {took_s:.1f} s")
+        self._leave()
+        self.say_no_more()
+
+    def _leave(self) -> None:
+        """Others may have what this one shared. Idempotent."""
+        with self._lock:
+            entered, self._entered = self._entered, False
         if entered:
             self._kept.leave()
-        self.say_no_more()
 
     def say_no_more(self) -> None:
         """What was said goes out, and nothing after it."""
         self._outgoing.put(None)
-        self._speaker.join(SEND_S)
+        self._speaker.join(END_S)
 
     def _speak(self) -> None:
-        with suppress(WireError, OSError):
+        try:
             while (message := self._outgoing.get()) is not None:
                 self._writes.send(message, timeout_s=SEND_S)
+        except (WireError, OSError, ValueError) as error:
+            self._tell(f"process {self._pid}: can't be told what became of its solutions: {error}")
+            with suppress(OSError):  # it is noticed on both sides then
+                self._connection.shutdown(socket.SHUT_RDWR)
 
     def _start(self, settings: Mapping[str, Any]) -> None:
         several = "s" if len(self._numbers) != 1 else ""
@@ -231,7 +251,10 @@ class _Call:
         try:
             shared = self._kept.enter(settings, gave_up=lambda: self._stopped, waits=self._waits)
         except Exception as error:
-            self.failed(None, error)
+            told = error_json(error)
+            self.say(
+                {"type": "failed", "number": None, "error": told | {"text": f"{told['text']} (so the server finds)"}}
+            )
             return
         if shared is None:
             return
@@ -247,7 +270,7 @@ class _Call:
                 self._share.start()
 
     def _waits(self) -> None:
-        self.noted("waiting for runs with other settings to end")
+        self.noted("waiting for other runs to end")
 
     def _stop(self) -> int:
         """Begin nothing more. How many are being judged."""
@@ -286,6 +309,11 @@ class _Call:
 
     def left(self, kind: Kind) -> None:
         self.say({"type": "left", "kind": kind})
+        with self._lock:
+            self._to_come.remove(kind)
+            over = not self._to_come
+        if over:  # whether or not the call reads that
+            self._leave()
 
     def noted(self, message: str) -> None:
         self.say({"type": "noted", "message": message})
