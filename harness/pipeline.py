@@ -12,7 +12,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from harness.executors.ahead import Ahead
 from harness.executors.faults import EVIDENCE
 from harness.model import Record
 from harness.planning import Job, identity_of, is_done, plan
-from harness.runs import StoreUnavailable
+from harness.runs import StoreError, StoreUnavailable
 from harness.store import RunStore, removed
 
 GRACE_S = 20.0
@@ -108,8 +108,9 @@ def evaluate_run(
                 try:
                     _Run(config, store, on_event, pending, conduct).run(first)
                 except Exception:
-                    if not resumed and elsewhere and not store.records():  # as above: it could not begin there
-                        store.withdraw()
+                    with suppress(StoreError, OSError):  # the folder may be gone, which is what is raised
+                        if not resumed and elsewhere and not store.records():  # as above: it could not begin there
+                            store.withdraw()
                     raise
         else:
             for event in first:

@@ -28,6 +28,8 @@ POLL_S = 0.1
 """How often whoever waits asks whether it still has to."""
 
 
+ENDED = "the server is being ended"
+
 END_S = 10.0
 """How long what is being opened may take to end, at the server's end."""
 
@@ -79,7 +81,8 @@ class Kept:
                     if gave_up():
                         return None
                     self._changed.wait(POLL_S)
-                self._check_open()
+                if self._is_closed():
+                    raise ServiceError(ENDED)
                 if self._fits(key):
                     return self._entered()
                 old, self._shared = self._shared, None
@@ -94,12 +97,11 @@ class Kept:
                 self._opening = False
             with self._changed:
                 self._shared, self._key = made, key
-                if not self._closed:
+                if not self._is_closed():
                     return self._entered()
                 self._shared = None
             made.close()
-            self._check_open()
-            raise AssertionError("closed, and open")
+            raise ServiceError(ENDED)
         finally:
             with self._changed:
                 self._queue.remove(ticket)
@@ -109,9 +111,9 @@ class Kept:
         self._users += 1
         return self._shared
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ServiceError("the server is being ended")
+    def _is_closed(self) -> bool:
+        """Asked anew each time: another thread closes it."""
+        return self._closed
 
     def leave(self) -> None:
         """Whoever entered needs it no more."""
