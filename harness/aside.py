@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import torch
 
+from harness import rundelay
 from harness.arrival import Arrival
 from harness.bench import Bench
 
@@ -52,9 +53,11 @@ class Aside:
         # The shortest of all solutions', the trusted one's first: nobody can make it longer by keeping the device busy.
         bench.copy_aside_s = min(bench.copy_aside_s, self._copy())
 
-    def take(self) -> float:
-        """Make the copies; the seconds that this took."""
-        return self._copy()
+    def take(self) -> tuple[float, float]:
+        """Make the copies; the seconds that this took, and how many of them this thread waited for a processor."""
+        before_s = rundelay.waited_s()
+        took_s = self._copy()
+        return took_s, min(took_s, rundelay.waited_s() - before_s)
 
     def _copy(self) -> float:
         begin = time.perf_counter()

@@ -41,6 +41,15 @@ class StreamGate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """When the owner did or saw something, by `time.perf_counter`: the gate opened within `loose_s` seconds after
+    `at_s`, the work was done within as many before. A processor that is taken away from the owner makes them many."""
+
+    at_s: float
+    loose_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class OwnGate:
     """Both ends in one process, for work of its own."""
 
@@ -60,6 +69,7 @@ class Gate:
         self._words = memoryview(self._map).cast("I")
         self.number = 0
         self._opened = 0
+        self._looked_s = time.perf_counter()
 
     @property
     def fd(self) -> int:
@@ -71,13 +81,14 @@ class Gate:
         self._words[OPEN_WORD] = self._words[DONE_WORD] = 0
         return self.number
 
-    def open(self) -> float:
-        """Open it; the moment (`time.perf_counter`). What the other end has told so far does not count."""
+    def open(self) -> Moment:
+        """Open it. What the other end has told so far does not count."""
         self._opened = self.number
         self._words[DONE_WORD] = 0
         now_s = time.perf_counter()
         self._words[OPEN_WORD] = self.number
-        return now_s
+        self._looked_s = time.perf_counter()
+        return Moment(at_s=now_s, loose_s=self._looked_s - now_s)
 
     @property
     def is_open(self) -> bool:
@@ -89,16 +100,21 @@ class Gate:
         """Whether the other end says that the work behind the gate is done: a lie while the gate is shut."""
         return self._words[DONE_WORD] == self.number
 
-    def wait_done(self, timeout_s: float) -> float | None:
-        """The moment at which the work behind the gate was seen to be done; None where that takes longer.
+    def wait_done(self, timeout_s: float) -> Moment | None:
+        """When the work behind the gate was seen to be done, for the first time since it was opened; None where that
+        takes longer.
 
         Looks without a pause: what is measured may be microseconds.
         """
         deadline_s = time.perf_counter() + timeout_s
-        while self._words[DONE_WORD] != self.number:
-            if time.perf_counter() > deadline_s:
+        while True:
+            look_s = time.perf_counter()
+            if self._words[DONE_WORD] == self.number:
+                now_s = time.perf_counter()
+                return Moment(at_s=now_s, loose_s=now_s - self._looked_s)
+            if look_s > deadline_s:
                 return None
-        return time.perf_counter()
+            self._looked_s = look_s
 
     def close(self) -> None:
         self._words.release()

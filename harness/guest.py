@@ -117,6 +117,9 @@ class Guest:
         """Whether a context that it opens on a GPU has a single hardware queue."""
         self._exit: ExitReport | None = None
         self._asked_s = self._stopped_s = time.perf_counter()
+        self.in_line_s = 0.0
+        """How long its threads stood in line for a processor while it was last asked something, all together, as the
+        kernel counts it. Threads that it makes get in each other's way, too: that proves no busy machine."""
         self._entered = False
         """Whether code of the submission may be in it."""
 
@@ -263,6 +266,7 @@ class Guest:
     def _ask(self, request: Request, fds: tuple[int, ...], stage: Stage, timeout_s: float) -> Reply:
         self.expect_still()
         self._entered = self._entered or stage is Stage.IMPORT
+        before_s = self._child.in_line_s
         self._asked_s = time.perf_counter()
         try:
             self._child.resume()
@@ -271,6 +275,7 @@ class Guest:
             begin = time.perf_counter()
             self._stopped_s = self._child.pause()
             self.stopping_s += time.perf_counter() - begin
+            self.in_line_s = max(0.0, self._child.in_line_s - before_s)
             reply = parse_reply(received.message)
         except StopError as error:
             self._exit = self._child.kill()

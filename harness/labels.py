@@ -17,6 +17,8 @@ LABELS: Mapping[str, str] = {
     "coerced_device": "an output was brought over by --device-policy coerce",
     "specialised_shape": "right at the sizes asked for, wrong, failing or out of bounds at the problem's small ones",
     "unexplained_time": "the referee's clock did not explain the claimed times, and the conservative ones count",
+    "busy_host": "the host's processors were so busy that its calls were charged for it: run it again when it is "
+    "quieter",
     "waits_for_device": "its forward waits for the GPU to finish, or takes long to submit: the wait counts as its time",
     "not_queued": "its calls failed, were wrong or did not end where they were queued: launching them counts too, "
     "where the reference can be queued",

@@ -44,7 +44,8 @@ class ReferenceBurst:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One reference burst and one solution burst: `turns` are the solution's calls, `reference_turns` the reference's,
-    which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors ran meanwhile."""
+    which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors ran meanwhile,
+    `in_line_s` how long the solution's threads stood in line for one of the host's."""
 
     turns: tuple[Turn, ...]
     reference_turns: tuple[Turn, ...]
@@ -53,24 +54,32 @@ class Round:
     solution_wall_s: float
     reference_first: bool
     solution_hz: float | None = None
+    in_line_s: float = 0.0
 
     @property
     def call_wall_s(self) -> float:
         """The solution's burst by the referee's clock, divided by its calls."""
         return self.solution_wall_s / len(self.turns)
 
+    @property
+    def in_line(self) -> bool:
+        """Whether that was long."""
+        return self.in_line_s > IN_LINE_S
+
 
 @dataclass(slots=True)
 class Rounds:
     """All rounds of one solution, in order. `lacking` is how many rounds with stressed calls are left until there were
     as many as there are variants: each has had as many calls then as a round has stressed ones. `doubted` says why
-    rounds were thrown away whose claims were not explained."""
+    rounds were thrown away whose claims were not explained. Seconds: `spent_s` since the beginning, `thrown_s` of them
+    for those of these rounds in which the solution stood in line for a processor."""
 
     held: list[Round] = field(default_factory=list)
     doubted: list[str] = field(default_factory=list)
     lacking: int = 0
     stopped_by: str = "not started"
     spent_s: float = 0.0
+    thrown_s: float = 0.0
 
     def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
         """Device seconds per round and call of this mode: of the reference, and as the solution claims."""
@@ -230,6 +239,16 @@ MOST_DOUBTED = 4
 """Rounds of one solution that are made again because the referee's clock does not explain what is claimed, which a busy
 machine brings about now and then; then they count, and pay. Who lies in all rounds gains four of them."""
 
+IN_LINE_S = 1e-3
+"""How long a solution's threads may stand in line for a processor in a burst before the machine may be to blame for
+what is not explained: as much as is let pass a burst."""
+
+MOST_THROWN_S = 5.0
+"""Where they did so for longer, doubted rounds are made again until they have taken so long. While builds took all 16
+processors of a machine with an H200, ten of 20 evaluations of calls of 20 ms were charged in rounds that counted, after
+four that were made again; two of 14 with more of them. Threads can be made to stand in each other's way: who does that
+gains more rounds, and pays in each that counts."""
+
 
 def run_rounds(
     bench: Bench,
@@ -243,6 +262,7 @@ def run_rounds(
     secret: random.Random,
     look: Callable[[], Callable[[], bool]],
     doubt: Callable[[Rounds], str | None] = lambda rounds: None,
+    in_line_s: Callable[[], float] = lambda: 0.0,
     call_s: float = 0.0,
     stress: Sequence[tuple[str, int]] = (),
 ) -> Rounds:
@@ -259,7 +279,8 @@ def run_rounds(
     `settled` names the rule by which the samples suffice, or None. `look` is called once both bursts of a round are
     over, and looks at the GPU while outputs are verified: what it returns says in the end whether the round counts.
     False throws it away, because something else disturbed it. `doubt` says why the last round's claims are not
-    explained, or None: up to `MOST_DOUBTED` such rounds are made again, too.
+    explained, or None: up to `MOST_DOUBTED` such rounds are made again, too, and more where `in_line_s`, asked after
+    a burst of the solution, says that its threads stood in line for a processor meanwhile (`MOST_THROWN_S`).
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
     paces = cycles.of(bench.device)
@@ -295,6 +316,7 @@ def run_rounds(
         paces.begin()
         done, wall_s = solution_burst(turns)
         solution_hz = paces.end()
+        waited_s = in_line_s()
         # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
         right = verify(turns, done) if redraw else None
         if reference is None:
@@ -315,10 +337,11 @@ def run_rounds(
                 solution_wall_s=wall_s,
                 reference_first=reference_first,
                 solution_hz=solution_hz,
+                in_line_s=waited_s,
             )
         )
         disturbed = not counts()
-        rounds.spent_s = time.perf_counter() - begin
+        before_s, rounds.spent_s = rounds.spent_s, time.perf_counter() - begin
         if not right:
             rounds.stopped_by = "wrong answer"
             return rounds
@@ -326,8 +349,11 @@ def run_rounds(
         if disturbed and in_time:
             rounds.held.pop()
             continue
-        if in_time and len(rounds.doubted) < MOST_DOUBTED and (why := doubt(rounds)) is not None:
+        in_line = rounds.held[-1].in_line
+        again = len(rounds.doubted) < MOST_DOUBTED or (in_line and rounds.thrown_s < MOST_THROWN_S)
+        if in_time and again and (why := doubt(rounds)) is not None:
             rounds.doubted.append(why)
+            rounds.thrown_s += rounds.spent_s - before_s if in_line else 0.0
             rounds.held.pop()
             continue
         rounds.lacking -= rounds.lacking > 0 and any(turn.mode is CallMode.COLD for turn in turns)

@@ -217,6 +217,7 @@ class Session(Verification):
             secret=self._secret,
             look=watch.look,
             doubt=lambda rounds: doubt(rounds, config.device, self._known),
+            in_line_s=lambda: self._guest.in_line_s if config.device is DeviceKind.CUDA else 0.0,
             call_s=self._call_s,
             stress=[held for held in self._variants if held[0] != OWN],
         )

@@ -35,6 +35,10 @@ NOT_QUEUED = "not_queued"
 """Label: its calls fail, are wrong or do not end where they are queued, so that launching them counts, unless the
 reference can't be queued either; or the memory for the copies of them is taken."""
 
+BUSY_HOST = "busy_host"
+"""Label: the host's processors were busy with other work while calls were timed that are charged for what the referee's
+clock does not explain: it was kept from that clock, or the solution stood in line for a processor."""
+
 WAIT_COUNTS = "its forward waits for the device, so that the wait counts"
 LAUNCHES_COUNT = "its calls can't be queued, so that launching them counts"
 """What a record's reason says where calls count by the referee's clock (`claims`, rule 6)."""
@@ -117,7 +121,8 @@ class Settled:
         reference, solution = rounds.samples(CallMode.COLD)
         if not _usable(reference, solution):
             return None
-        newest_s, self._spent_s = rounds.spent_s - self._spent_s, rounds.spent_s
+        spent_s = rounds.spent_s - rounds.thrown_s
+        newest_s, self._spent_s = spent_s - self._spent_s, spent_s
         rule = self._stopping.add(speedup_interval(reference, solution), newest_s)
         if rule is not None and len(rounds.held) < LEAST_ROUNDS and not self._calibrated:
             median_s = statistics.median(time_s for burst in reference for time_s in burst)
@@ -205,6 +210,7 @@ def judge_times(
         "rounds": len(rounds.held),
         "stopped_by": rounds.stopped_by,
         "spent_s": rounds.spent_s,
+        "in_line_s": [r.in_line_s for r in rounds.held],
         "order": ["AB" if r.reference_first else "BA" for r in rounds.held],
         "burst_wall_s": {
             "reference": [r.reference.wall_s for r in rounds.held],
@@ -245,6 +251,7 @@ def judge_times(
             "data": nonstop.data,
             "refused": {manner.value: refusal.text for manner, refusal in nonstop.refused.items()},
             "waited": nonstop.waited,
+            "late_s": list(nonstop.late_s),
             "copies_s": list(nonstop.copied_s),
             "copies_granted_s": nonstop.copying_s,
         }
@@ -269,6 +276,9 @@ def judge_times(
         timing["solution"]["claimed_samples_s"] = claimed
     if unexplained:
         labels += (UNEXPLAINED,)
+    in_line = any(r.in_line for r, verdict in zip(rounds.held, verdicts, strict=True) if not verdict.accepted)
+    if (nonstop is not None and nonstop.kept_from_clock) or (in_line and not proven):
+        labels += (BUSY_HOST,)
     why = "" if nonstop is None or not raised else "; " + (WAIT_COUNTS if nonstop.waits else LAUNCHES_COUNT)
     return Judged(
         reason=f"right on every input variant; {_in_words(estimate, floor_width)}{why}",

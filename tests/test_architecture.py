@@ -24,7 +24,7 @@ LAYERS = {
     "rewards roofline rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire "
     "work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
-    "lean mending merging peaks recorder reference runs shortage sketch sources split store stublibs texts "
+    "lean mending merging peaks recorder reference rundelay runs shortage sketch sources split store stublibs texts "
     "whereabouts writable",
     "stages": "alongside arrival aside audit auditor backtoback baselines bench build contention contestant "
     "conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "

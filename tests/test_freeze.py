@@ -71,6 +71,28 @@ def busy_ns(pids: list[int]) -> int:
     return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in pids)
 
 
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not count that")
+def test_how_long_threads_stood_in_line_for_a_processor_is_known_where_they_stand() -> None:
+    """Two that never let go of one processor."""
+    spin = (
+        f"import os\nos.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\nprint(flush=True)\nwhile True: pass"
+    )
+    command = ["sh", "-c", '"$0" -c "$1" & "$0" -c "$1"; true', sys.executable, spin]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        assert shell.stdout is not None
+        assert [shell.stdout.readline() for _ in range(2)] == ["\n"] * 2
+        below = freeze.Below(shell.pid)
+        assert below.in_line_s == 0.0, "nothing stands"
+        below.stop()
+        before_s = below.in_line_s
+        assert below.in_line_s == before_s
+        below.go_on()
+        time.sleep(0.2)
+        below.stop()
+        assert below.in_line_s - before_s > 0.02
+        os.killpg(shell.pid, signal.SIGKILL)
+
+
 def test_everything_below_stands_still_until_it_may_go_on(root: int) -> None:
     below = descendants(root)
     assert len(below) == 2

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from harness import measure
 from harness.bench import Bench
 from harness.devices import open_device
 from harness.gate import Gate, OwnGate
-from harness.measure import LONG_S, MOST_DOUBTED, Limits, ReferenceRunner, Rounds, run_rounds
+from harness.measure import IN_LINE_S, LONG_S, MOST_DOUBTED, Limits, ReferenceRunner, Rounds, run_rounds
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.turns import Turn, in_turn, plan_turns, stressed_turns
@@ -107,8 +108,11 @@ def test_who_is_slow_in_one_round_makes_fewer_calls_in_the_next_alone() -> None:
     assert [len(held.turns) for held in rounds.held] == [4, 4, 10, 10, 10, 10]
 
 
-def doubting(doubted: set[int], least: int, stress: Sequence[tuple[str, int]] = ()) -> Rounds:
-    """Rounds of which these are doubted, by their numbers among all that were made; `least` that count are enough."""
+def doubting(
+    doubted: Container[int], least: int, stress: Sequence[tuple[str, int]] = (), in_line_s: float = 0.0
+) -> Rounds:
+    """Rounds of which these are doubted, by their numbers among all that were made; `least` that count are enough. The
+    solution stands in line for a processor for so long in each."""
     bench, made = make_bench(), itertools.count()
     claim = CallClaim(device_s=1e-3, window_s=1e-3, tree={}, leaves=(), state_missing=())
     try:
@@ -123,6 +127,7 @@ def doubting(doubted: set[int], least: int, stress: Sequence[tuple[str, int]] = 
             secret=random.Random(2),
             look=lambda: lambda: True,
             doubt=lambda rounds: "not explained" if next(made) in doubted else None,
+            in_line_s=lambda: in_line_s,
             stress=stress,
         )
     finally:
@@ -136,6 +141,22 @@ def test_a_round_that_is_doubted_is_made_again_some_times(doubted: set[int], aga
     assert rounds.doubted == ["not explained"] * again
     assert len(rounds.held) == 4
     assert [held.reference_first for held in rounds.held] == [True, False, True, False]
+
+
+def test_who_stood_in_line_for_a_processor_gets_more_of_them() -> None:
+    rounds = doubting(range(3 * MOST_DOUBTED), 4, in_line_s=2 * IN_LINE_S)
+    assert rounds.doubted == ["not explained"] * 3 * MOST_DOUBTED
+    assert 0.0 < rounds.thrown_s < rounds.spent_s
+    assert [held.in_line_s for held in rounds.held] == [2 * IN_LINE_S] * 4
+    little = doubting(range(3 * MOST_DOUBTED), 4, in_line_s=IN_LINE_S / 2)
+    assert len(little.doubted) == MOST_DOUBTED
+    assert little.thrown_s == 0.0
+
+
+def test_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads can be made to stand in each other's way. Who does that pays in the end like anybody else."""
+    monkeypatch.setattr(measure, "MOST_THROWN_S", 0.0)
+    assert len(doubting(range(10**9), 4, in_line_s=1.0).doubted) == MOST_DOUBTED
 
 
 def test_stress_inputs_of_a_round_that_was_doubted_are_none_of_those_that_are_asked_for() -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import random
+import subprocess
+import sys
 import textwrap
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +37,12 @@ from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.nonstop import (
     ANSWER_LIMIT_S,
+    ASLEEP,
+    AWAKE,
+    MOST_LATE,
     NO_MEMORY,
     NOT_LAUNCHED,
+    REST_S,
     TRIES,
     WAITS,
     Asker,
@@ -42,8 +50,10 @@ from harness.nonstop import (
     Nonstop,
     Nonstops,
     Refusal,
+    Rest,
     Why,
 )
+from harness.rundelay import waited_s
 from harness.sandbox import SandboxPolicy
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote
@@ -267,17 +277,66 @@ def test_queued_calls_and_graphs_are_right_or_refused(ask: Asked, request: pytes
     assert ask.verdict(again) is None
 
 
+def test_a_thread_that_stands_in_line_for_a_processor_says_how_long() -> None:
+    before_s = waited_s()
+    assert before_s >= 0.0
+    if not Path("/proc/thread-self/schedstat").exists():
+        pytest.skip("this kernel does not count that")
+    only = min(os.sched_getaffinity(0))
+    code = f"import os\nos.sched_setaffinity(0, {{{only}}})\nprint(flush=True)\nwhile True: pass"
+    allowed = os.sched_getaffinity(0)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        try:
+            os.sched_setaffinity(0, {only})
+            begin_s = time.perf_counter()
+            while waited_s() - before_s < 5e-3:
+                assert time.perf_counter() - begin_s < 20.0, "one processor is shared with who never lets go of it"
+        finally:
+            os.sched_setaffinity(0, allowed)
+            other.kill()
+
+
 class TestGate:
+    def test_an_end_that_is_seen_late_says_how_late(self) -> None:
+        gate = Gate()
+        number = gate.begin()
+        gate.open()
+        words = gate._words
+
+        class Held:
+            """The page, whose owner is kept from looking twice before the end is there."""
+
+            looks = 0
+
+            def __getitem__(self, word: int) -> int:
+                self.looks += 1
+                if self.looks == 3:
+                    time.sleep(0.03)
+                    words[16] = number
+                    time.sleep(0.02)
+                return words[word]
+
+        gate._words = Held()  # type: ignore[assignment]
+        end = gate.wait_done(1.0)
+        gate._words = words
+        gate.close()
+        assert end is not None
+        assert 0.05 <= end.loose_s < 0.5
+
     def test_the_other_end_is_seen(self) -> None:
         gate = Gate()
         number = gate.begin()
         assert not gate.is_open
         assert gate.wait_done(0.01) is None
-        begin_s = gate.open()
+        begin = gate.open()
+        assert begin.loose_s < 0.01
         gate._words[16] = number  # what the device does behind the last call
-        end_s = gate.wait_done(1.0)
-        assert end_s is not None
-        assert end_s >= begin_s
+        end = gate.wait_done(1.0)
+        assert end is not None
+        assert end.at_s >= begin.at_s
+        assert end.loose_s < 0.01
         assert gate.begin() == number + 1
         assert not gate.is_open
         assert gate.wait_done(0.01) is None, "the last use's end is not this one's"
@@ -513,27 +572,45 @@ class Scripted(Asker):
 
     outcomes: ClassVar[list[Refusal | None]] = []
 
-    def run(self, indices: Sequence[int], manner: Manner, *, drawn: bool = False) -> Nonstop | Refusal:
+    late_s: ClassVar[list[float]] = []
+    """How late the referee looked at its clock in each burst, by which it took longer; on time once there are none."""
+
+    rests: ClassVar[list[Rest]] = []
+
+    def run(
+        self, indices: Sequence[int], manner: Manner, *, drawn: bool = False, rest: Rest = AWAKE
+    ) -> Nonstop | Refusal:
         if manner is Manner.QUEUED and (outcome := self.outcomes.pop(0)) is not None:
             return outcome
-        return super().run(indices, Manner.LAUNCHED, drawn=drawn)
+        self.rests.append(rest)
+        held = super().run(indices, Manner.LAUNCHED, drawn=drawn, rest=rest)
+        late_s = self.late_s.pop(0) if self.late_s else 0.0
+        return replace(held, wall_s=1e-3 + late_s, late_s=late_s) if isinstance(held, Nonstop) else held
 
 
-def measured(ask: Asked, *outcomes: Refusal | None, reference_queued_s: float | None = 9e-6) -> Figures:
+GENEROUS = Calibration(per_call_s=1.0, spread_s=0.1, bursts=2, least_s=1e-6)
+
+
+def measured(
+    ask: Asked,
+    *outcomes: Refusal | None,
+    reference_queued_s: float | None = 9e-6,
+    calibration: Calibration = GENEROUS,
+    claimed_s: float = 1e-3,
+) -> Figures:
     known = replace(
         KNOWN,
         quiet=replace(KNOWN.quiet, nonstop_sets=SETS, queued_s=reference_queued_s),
-        nonstop=dict.fromkeys(
-            (Manner.LAUNCHED, Manner.QUEUED), Calibration(per_call_s=1.0, spread_s=0.1, bursts=2, least_s=1e-6)
-        ),
+        nonstop=dict.fromkeys((Manner.LAUNCHED, Manner.QUEUED), calibration),
     )
     asker = Scripted(bench=ask.bench, guest=ask.asker.guest, request=ask.request, limit_s=20.0)
     Scripted.outcomes[:] = outcomes
     held = Nonstops(
         asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
-    ).measure(1e-3, [2e-3])
+    ).measure(claimed_s, [2e-3])
     assert held is not None
     assert not Scripted.outcomes
+    assert not Scripted.late_s
     return held
 
 
@@ -651,6 +728,58 @@ class TestWhatIsNotQueued:
         refused = ask.run(Manner.GRAPH)
         assert isinstance(refused, Refusal)
         assert refused.why is Why.FAILS
+
+
+@pytest.mark.parametrize("ask", ["right"], indirect=True)
+class TestWhereTheRefereeIsKeptFromItsClock:
+    """Calls of 200 us, as claimed and as the clock says where it is read in time."""
+
+    TIGHT = Calibration(per_call_s=1e-6, spread_s=0.0, bursts=2, least_s=1e-6)
+
+    def test_bursts_whose_end_was_seen_late_are_made_again_after_a_rest(self, ask: Asked) -> None:
+        Scripted.late_s[:] = late_s = [3e-3, 13e-3, 5e-3, 8e-3, 0.0]
+        Scripted.rests.clear()
+        held = measured(ask, *[None] * 5, calibration=self.TIGHT, claimed_s=200e-6)
+        assert held.proven
+        assert held.verdict.charge_s == 0.0
+        assert list(held.late_s) == late_s
+        assert Scripted.rests[0] == AWAKE
+        for rest in Scripted.rests[1:]:
+            assert rest.before_s == REST_S
+            assert rest.behind_s == pytest.approx(ASLEEP * 1e-3), "of the least that the calls may take"
+        assert not held.kept_from_clock
+
+    def test_that_ends_somewhere_and_the_figures_say_so(self, ask: Asked) -> None:
+        Scripted.late_s[:] = [3e-3] * (TRIES + MOST_LATE)
+        held = measured(ask, *[None] * (TRIES + MOST_LATE), calibration=self.TIGHT, claimed_s=200e-6)
+        assert held.verdict.charge_s == pytest.approx(3e-3 / SETS, rel=0.1)
+        assert held.kept_from_clock
+
+    def test_nor_does_it_take_beyond_reason(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(nonstop, "AGAIN_WITHIN_S", -1.0)
+        Scripted.late_s[:] = [3e-3] * TRIES
+        assert measured(ask, *[None] * TRIES, calibration=self.TIGHT, claimed_s=200e-6).kept_from_clock
+
+    def test_who_takes_longer_than_claimed_while_the_clock_is_read_in_time_gets_no_more_tries(self, ask: Asked) -> None:
+        held = measured(ask, *[None] * TRIES, calibration=self.TIGHT, claimed_s=100e-6)
+        assert held.verdict.charge_s == pytest.approx(99e-6)
+        assert not held.kept_from_clock
+
+    def test_late_tries_are_made_again_for_who_lies_too_and_help_nothing(self, ask: Asked) -> None:
+        Scripted.late_s[:] = [3e-3, 0.0, 3e-3, 0.0, 0.0]
+        held = measured(ask, *[None] * 5, calibration=self.TIGHT, claimed_s=100e-6)
+        assert held.verdict.charge_s == pytest.approx(99e-6)
+        assert not held.kept_from_clock
+
+    def test_a_little_late_is_in_time(self, ask: Asked) -> None:
+        Scripted.late_s[:] = [QUEUED.burst_s / 2] * TRIES
+        assert not measured(ask, *[None] * TRIES, calibration=self.TIGHT, claimed_s=100e-6).kept_from_clock
+
+    def test_launched_calls_are_made_again_as_well(self, ask: Asked) -> None:
+        Scripted.late_s[:] = [2e-3, 0.0, 0.0, 0.0]
+        held = measured(ask, FAILS)
+        assert len(held.verdict.evidence["wall_s"]) == 4
+        assert held.verdict.at_most_s == pytest.approx(1e-3 / SETS)
 
 
 @pytest.mark.gpu

@@ -19,6 +19,7 @@ from harness.nonstop import NO_MEMORY, WAITS, Figures, Refusal, Why
 from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.timing import (
+    BUSY_HOST,
     DISTURBED_FACTOR,
     HOST_BIAS_S,
     LEAST_ROUNDS,
@@ -453,6 +454,32 @@ def test_where_nothing_is_known_nothing_is_doubted() -> None:
     made = few(rounds(2.7e-3, LONG_S), 1.0)
     assert doubt(made, DeviceKind.CUDA, None) is None
     assert doubt(made, DeviceKind.CUDA, replace(LONG_KNOWN, pauses=None)) is None
+
+
+@pytest.mark.parametrize("in_line_s", [0.0, 3e-3])
+def test_who_is_charged_where_it_stood_in_line_for_a_processor_is_told(in_line_s: float) -> None:
+    made = few(rounds(2.7e-3, LONG_S), 10e-3)
+    made.held = [replace(held, in_line_s=in_line_s) for held in made.held]
+    found = judge_times(made, device=DeviceKind.CUDA, known=LONG_KNOWN)
+    assert found.labels == ((UNEXPLAINED, BUSY_HOST) if in_line_s else (UNEXPLAINED,))
+    assert found.timing["in_line_s"] == [in_line_s] * 4
+    right = few(rounds(2.7e-3, LONG_S), 5e-3)
+    right.held = [replace(held, in_line_s=in_line_s) for held in right.held]
+    assert judge_times(right, device=DeviceKind.CUDA, known=LONG_KNOWN).labels == ()
+
+
+def test_rounds_that_were_thrown_away_for_standing_in_line_take_no_time_from_the_rest() -> None:
+    made = rounds(10e-6, 5e-6, 2)
+    assert Settled(target=1e-9, budget_s=1.0)(replace(made, spent_s=1.5)) == "budget"
+    assert Settled(target=1e-9, budget_s=1.0)(replace(made, spent_s=1.5, thrown_s=1.0)) is None
+
+
+def test_who_was_charged_while_the_referee_was_kept_from_its_clock_is_told() -> None:
+    held = rounds(10e-6, 5e-6)
+    late = replace(figures(5e-6, 4.8e-6), kept_from_clock=True, late_s=[3e-3] * 15)
+    found = judge_times(held, device=DeviceKind.CUDA, known=KNOWN, nonstop=late)
+    assert found.labels == (BUSY_HOST,)
+    assert found.timing["back_to_back"]["late_s"] == [3e-3] * 15
 
 
 def test_what_is_not_possible_at_all_is_not_made_again() -> None:

@@ -62,6 +62,7 @@ LABELS = {
     "static_buffer": "every call returns the same memory; a caller who keeps two results sees the second in both",
     "other_layout": "an output's elements lay in another order than the reference's; putting them in order counts",
     "coerced_device": "an output was on another device and was copied over inside the timed call",
+    "busy_host": "the machine was so busy with other work that its calls were charged for it",
     "waits_for_device": "forward waits for the GPU, or takes long to submit, and that wait counts as its time",
     "not_queued": "calls that are all submitted before the first begins fail or are wrong: launching them counts too",
     "unexplained_time": "the claimed times did not explain the harness's own clock; the longer times count",

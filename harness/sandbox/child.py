@@ -90,6 +90,11 @@ class Child:
         with self._life.stopping:
             return self._paused and self._below is not None and self._below.moved()
 
+    @property
+    def in_line_s(self) -> float:
+        """How long its threads have stood in line for a processor so far, as it was last paused (`freeze.Below`)."""
+        return 0.0 if self._below is None else self._below.in_line_s
+
     def resume(self) -> None:
         """Let it go on after a `pause`; not before its zygote is released, if that is held, or itself."""
         with self._life.stopping:

@@ -69,14 +69,15 @@ class StopError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """What /proc says of one thread: its state, whether it is ending, how often it got a processor, for how long, and
-    how far it lets others go first."""
+    """What /proc says of one thread: its state, whether it is ending, how often it got a processor, for how long, how
+    far it lets others go first, and how long it stood in line for a processor."""
 
     state: str
     exiting: bool
     arrivals: int
     ran_ns: int
     nice: int = 0
+    in_line_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,13 @@ class Below:
                 if waiting.waited_s > STARVED_S:
                     raise _too_late(self._still.pids, self._still.threads, self._root)
         return ran
+
+    @property
+    def in_line_s(self) -> float:
+        """How long all threads that stand since the last `stop` have stood in line for a processor so far, together, in
+        seconds; 0 where nothing stands, or the kernel does not count it."""
+        held = self._still.threads.values() if self._still is not None else ()
+        return sum(thread.in_line_ns for threads in held for thread in threads.values()) * 1e-9
 
     def go_on(self) -> None:
         """Let it go on, whether it was stopped or told. Idempotent."""
@@ -318,11 +326,11 @@ def _thread(folder: str) -> _Thread | None:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    ran_ns = arrivals = 0
+    ran_ns = in_line_ns = arrivals = 0
     with suppress(OSError, ValueError), open(f"{folder}/schedstat", "rb") as file:
-        ran_ns, _, arrivals = map(int, file.read().split())  # zeros where the kernel does not count
+        ran_ns, in_line_ns, arrivals = map(int, file.read().split())  # zeros where the kernel does not count
     nice = _IDLE_NICE if int(fields[38]) == os.SCHED_IDLE else int(fields[16])
-    return _Thread(fields[0].decode("ascii"), bool(int(fields[6]) & _EXITING), arrivals, ran_ns, nice)
+    return _Thread(fields[0].decode("ascii"), bool(int(fields[6]) & _EXITING), arrivals, ran_ns, nice, in_line_ns)
 
 
 def _any_has_run(before: Mapping[int, Mapping[int, _Thread]], root: int) -> bool | None:

@@ -5,8 +5,9 @@
 
 An open `Harness` judges the solutions, by turns, beside as many builds at once as `--jobs` says (by default none, half
 of the processors, which is what the harness allows itself on a GPU, and all of them). A process of its own makes them:
-real builds of different solutions, without end. For each solution and number of builds: the median speedup beside that
-with none, how far the runs lie apart, the half width of the interval, rounds, and seconds of measuring.
+real builds of different solutions, without end. Ctrl-C ends it with what was measured until then. For each solution
+and number of builds: the median speedup beside that with none, how far the runs lie apart, how many were charged for
+what the referee's clock did not explain, the half width of the interval, rounds, and seconds of measuring.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from harness.config import cache_root
 from harness.environment import find_nvcc
 from harness.gpus import Capability
 from harness.model import Record, Solution
+from harness.timing import UNEXPLAINED
 from tests.benchmarks.bench_builds import Builders, solutions
 
 ROOT = Path(__file__).parent.parent.parent
@@ -52,6 +54,8 @@ class Timed:
     half_width: float
     rounds: int
     spent_s: float
+    charged: bool
+    """Whether calls were charged for what the referee's clock did not explain (label `unexplained_time`)."""
     load: float
     """Processors that were busy meanwhile, of all of the machine's."""
 
@@ -108,20 +112,23 @@ def timed(record: Record, jobs: int, load: float) -> Timed:
         half_width=(high - low) / 2.0 / record.speedup,
         rounds=len(timing["order"]),
         spent_s=timing["spent_s"],
+        charged=UNEXPLAINED in record.labels,
         load=load,
     )
 
 
 def table(rows: Sequence[Timed], numbers: Sequence[int]) -> str:
     lines = [
-        "| solution | builds beside | processors busy | speedup, median | beside none | apart | half width | rounds "
-        "| measured for |",
-        "|---" * 9 + "|",
+        "| solution | builds beside | processors busy | speedup, median | beside none | apart | charged | half width "
+        "| rounds | measured for |",
+        "|---" * 10 + "|",
     ]
     for solution in dict.fromkeys(row.solution for row in rows):
         alone: float | None = None
         for jobs in numbers:
             held = [row for row in rows if (row.solution, row.jobs) == (solution, jobs)]
+            if not held:
+                continue
             speedups = [row.speedup for row in held]
             median = statistics.median(speedups)
             alone = median if not jobs else alone
@@ -132,6 +139,7 @@ def table(rows: Sequence[Timed], numbers: Sequence[int]) -> str:
                 f"{median:.4g}",
                 "" if alone is None else f"{median / alone - 1.0:+.2%}",
                 f"{(max(speedups) - min(speedups)) / median:.2%}",
+                f"{sum(row.charged for row in held)} of {len(held)}",
                 f"{statistics.median(row.half_width for row in held):.2%}",
                 f"{statistics.mean(row.rounds for row in held):.1f}",
                 f"{statistics.median(row.spent_s for row in held):.2f} s",
@@ -159,7 +167,10 @@ def main(arguments: Sequence[str]) -> int:
     except CatalogError as error:
         parser.error(str(error))
     rows: list[Timed] = []
-    with Harness(problems=ROOT / "problems", device=options.device, timing="full", audit="never") as harness:
+    with (
+        suppress(KeyboardInterrupt),
+        Harness(problems=ROOT / "problems", device=options.device, timing="full", audit="never") as harness,
+    ):
 
         def judged(solution: Solution) -> Record:
             name = solution.path.stem
@@ -176,9 +187,10 @@ def main(arguments: Sequence[str]) -> int:
                         after_s, end_s = busy_processors()
                         rows.append(timed(record, jobs, (after_s - busy_s) / (end_s - begin_s)))
                 print(f"run {run + 1}, beside {jobs} builds: done", file=sys.stderr, flush=True)
+                if options.json is not None:
+                    text = json.dumps([asdict(row) for row in rows], indent=1)
+                    options.json.write_text(text + "\n", encoding="utf-8")
     print(table(rows, options.jobs))
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
     return 0
 
 
