@@ -31,6 +31,7 @@ from harness.runs import StoreUnavailable
 from harness.service import ServiceError
 from harness.service.client import conducted_by
 from harness.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
+from harness.service.surroundings import differing, surroundings
 from harness.service.words import OF_ONE_RUN, config_of, error_json, error_of, shared_settings, work_json, work_of
 from harness.store import RunStore
 from harness.wire import Channel
@@ -294,6 +295,7 @@ def test_a_solution_can_not_reach_the_server(place: Place, server: subprocess.Po
     ("variables", "said"),
     [
         ({"CUDA_VISIBLE_DEVICES": "7"}, "was started with CUDA_VISIBLE_DEVICES=(not set), and this call has 7"),
+        ({"CXX": "c++-elsewhere", "MAX_JOBS": "1"}, "was started with CXX=(not set), and this call has c++-elsewhere"),
         ({"PYTHONPATH": "copy"}, "it runs other code"),
     ],
 )
@@ -310,7 +312,7 @@ def test_a_call_that_would_get_something_else_is_refused(
 
 
 def hello(place: Place, token: str) -> dict[str, object]:
-    return {"type": "hello", "token": token, "stamp": "", "cuda_visible_devices": None}
+    return {"type": "hello", "token": token, "stamp": "", "surroundings": {}}
 
 
 def answer(place: Place, sent: bytes | None, message: dict[str, object] | None = None) -> dict[str, object] | None:
@@ -535,3 +537,54 @@ def test_a_socket_that_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
         conducted_by(path, a_config())
     with pytest.raises(ServiceError, match="bytes"):
         checked(tmp_path / ("x" * 200))
+
+
+class TestSurroundings:
+    def test_they_are_the_same_for_a_call_from_another_folder_with_other_words(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ours = surroundings()
+        monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setenv("SECRET_TOKEN", "never told")
+        theirs = surroundings()
+        assert differing(ours, json.loads(json.dumps(theirs))) is None
+        assert "never told" not in json.dumps(theirs)
+
+    def test_a_compiler_is_told_by_what_lies_where_it_is_found(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = surroundings()
+        mine = tmp_path / "g++"
+        mine.write_text("#!/bin/sh\n")
+        mine.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        first = surroundings()
+        said = differing(before, first)
+        assert said is not None
+        assert "the C++ compiler" in said
+        assert str(mine) in said
+        mine.write_text("#!/bin/sh\n# updated in place\n")
+        assert differing(first, surroundings()) is not None
+
+    def test_packages_are_told_by_their_versions(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "thing-1.0.dist-info").mkdir()
+        monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+        first = surroundings()
+        (tmp_path / "thing").mkdir()
+        assert differing(first, surroundings()) is None
+        (tmp_path / "thing-1.0.dist-info").rename(tmp_path / "thing-1.1.dist-info")
+        said = differing(first, surroundings())
+        assert said is not None
+        assert "other packages" in said
+
+    def test_all_that_differs_is_named_and_nothing_at_length(self) -> None:
+        said = differing({"A": "1", "B": "2" * 10_000, "C": "3"}, {"B": "x", "D": "4", "E": "5", "F": "6"})
+        assert said == ("it was started with A=1, and this call has (not set) (and B, C, D, ... differ, too)")
+        long = differing({"B": "2" * 10_000}, {"B": "1"})
+        assert long is not None
+        assert len(long) < 400
+
+    @pytest.mark.parametrize("theirs", [None, "x", ["CXX"], 3])
+    def test_who_tells_none_is_refused(self, theirs: object) -> None:
+        assert differing(surroundings(), theirs) is not None

@@ -21,6 +21,7 @@ from harness.executors import ExecutorError, Slot, SlotLost
 from harness.model import Failure, Record
 from harness.service import ServiceError
 from harness.service.place import checked, read_token, stamp
+from harness.service.surroundings import surroundings
 from harness.service.words import error_of, shared_settings, work_json
 from harness.tasks import MAX_TASK_BYTES
 from harness.wire import Channel, WireError
@@ -44,8 +45,7 @@ def _connected(path: Path) -> Channel:
         _, uid, _ = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid != os.getuid():
             raise ServiceError(f"{path}: that server is another user's; name another place by --server")
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        hello = {"token": read_token(path), "stamp": stamp(), "cuda_visible_devices": visible}
+        hello = {"token": read_token(path), "stamp": stamp(), "surroundings": surroundings()}
         channel.send({"type": "hello", **hello}, timeout_s=ANSWER_S)
         answer = channel.receive(ANSWER_S).message
     except (OSError, WireError) as error:

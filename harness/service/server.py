@@ -26,6 +26,7 @@ from harness.model import Record
 from harness.service import ServiceError
 from harness.service.kept import Kept
 from harness.service.place import checked, stamp, token_file, write_token
+from harness.service.surroundings import differing, surroundings
 from harness.service.words import error_json, work_of
 from harness.sharing import Share
 from harness.tasks import MAX_TASK_BYTES
@@ -56,7 +57,7 @@ class Server:
         self._logs = self.path.with_name(self.path.name + ".logs")
         self.kept = Kept(self._logs, idle_s=idle_s)
         self._tell = tell
-        self._stamp = stamp()
+        self._stamp, self._surroundings = stamp(), surroundings()
         self._calls: set[_Call] = set()
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
@@ -168,14 +169,7 @@ class Server:
             return "it serves another user, or was started anew meanwhile"
         if hello.get("stamp") != self._stamp:
             return "it runs other code, such as that from before an update: end it, and start it again"
-        ours = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if (theirs := hello.get("cuda_visible_devices")) != ours:
-            return f"it was started with CUDA_VISIBLE_DEVICES={_set(ours)}, and this call has {_set(theirs)}"
-        return None
-
-
-def _set(value: object) -> str:
-    return "(not set)" if value is None else str(value)
+        return differing(self._surroundings, hello.get("surroundings"))
 
 
 class _Call:
