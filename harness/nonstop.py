@@ -81,6 +81,12 @@ class Refusal:
 WAITS = Refusal(Why.WAITS, "they wait for the device, or take long to submit")
 NO_MEMORY = Refusal(Why.NO_MEMORY, "there is no memory for copies of the inputs and outputs")
 
+NOT_RIGHT = {
+    Manner.QUEUED: "not right then",
+    Manner.GRAPH: "not right there, as code is whose launches name no stream, which a graph does not hold",
+}
+"""What is said of wrong answers in a manner in which code need not be right."""
+
 QUEUE_LIMIT_S = 5.0
 """How long queued calls may take, which by all that is known take milliseconds."""
 
@@ -390,7 +396,7 @@ class Nonstops:
             raise GuestFailed(LATE_WRITE)
         wrong = [finding.failure for finding in latest if finding.failure is not None]
         if wrong and manner is not Manner.LAUNCHED:
-            self._refused[manner] = Refusal(Why.FAILS, one_line(f"not right then: {wrong[0].reason}", limit=200))
+            self._refused[manner] = Refusal(Why.FAILS, one_line(f"{NOT_RIGHT[manner]}: {wrong[0].reason}", limit=200))
             return None
         self._findings += latest
         return None if wrong else held

@@ -267,28 +267,36 @@ def test_a_call_that_stands_still_keeps_nobody(place: Place, server: subprocess.
     assert place.statuses("still") == EXPECTED
 
 
+SPY = """
+import socket
+told = []
+try:
+    told.append("token " + open({token!r}).read())
+except OSError as error:
+    told.append("no token: " + type(error).__name__)
+try:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.connect({socket!r})
+    told.append("connected")
+except OSError as error:
+    told.append("no socket: " + type(error).__name__)
+raise RuntimeError("; ".join(told))
+"""
+
+
 def test_a_solution_can_not_reach_the_server(place: Place, server: subprocess.Popen[str]) -> None:
-    body = f"""
-        import socket
-        told = []
-        try:
-            told.append("token " + open({str(token_file(place.socket))!r}).read())
-        except OSError as error:
-            told.append("no token: " + type(error).__name__)
-        try:
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            made.connect({str(place.socket)!r})
-            told.append("connected")
-        except OSError as error:
-            told.append("no socket: " + type(error).__name__)
-        raise RuntimeError("; ".join(told))"""
-    place.solutions("eve", {"19_spy": textwrap.indent(textwrap.dedent(body), " " * 8).strip()})
+    """Neither where its module is run to be built, nor where it is called."""
+    spy = SPY.format(token=str(token_file(place.socket)), socket=str(place.socket))
+    place.solutions("eve", {"19_called": textwrap.indent(spy, " " * 8).strip(), "19_built": "return torch.relu(x)"})
+    path = place.folder / "solutions" / "eve" / "level1" / "19_built.py"
+    path.write_text(spy + path.read_text())
     code, out = place.run("eve", "spy")
     assert code == 0, out
-    (record,) = RunStore.open(place.folder / "results" / "spy").records()
-    assert record.status is Status.runtime_error
-    assert "no token: " in record.reason
-    assert "no socket: " in record.reason
+    records = {record.status: record for record in RunStore.open(place.folder / "results" / "spy").records()}
+    assert records.keys() == {Status.runtime_error, Status.import_error}
+    for record in records.values():
+        assert "no token: " in record.reason
+        assert "no socket: " in record.reason
 
 
 @pytest.mark.parametrize(
