@@ -205,6 +205,8 @@ class Liar:
     def pause(self) -> float:
         return time.perf_counter()
 
+    in_line_s = 0.0
+
     def moved(self) -> bool:
         return False
 
