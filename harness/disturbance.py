@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DISTURBED = "disturbed"
-"""Label: another process worked on the GPU, or it was throttled, while a solution was timed, repeats included."""
+"""Label: another process worked on the GPU, or it was throttled, while a solution was timed, repeats included; or in
+rounds that were thrown away for it, while those that count are charged for what nothing explains."""
 
 MAX_REPEATS = 4
 """Rounds of one solution that are thrown away and made again; then they count, and the label says so."""

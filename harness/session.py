@@ -34,7 +34,7 @@ from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_flo
 from harness.sidecheck import EXPLAINED, SideCheck
 from harness.tally import take_census
 from harness.tasks import Outcome, Task
-from harness.timing import NOT_QUEUED, Settled, doubt, judge_times, peak_memory, with_graph
+from harness.timing import NOT_QUEUED, UNEXPLAINED, Settled, doubt, judge_times, peak_memory, with_graph
 from harness.turns import Turn
 from harness.variants import OWN
 from harness.verification import Terms, Verification
@@ -251,7 +251,9 @@ class Session(Verification):
             None if self._terms.again is None else self._learn_again,
             self._guest.kill,
         )
-        self._labels += [*judged.labels, *((DISTURBED,) if watch.repeats.gave_up else ())]
+        # The driver's samples are few: where only some rounds show who else was at work, others may have been, too.
+        disturbed = watch.repeats.gave_up or (watch.repeats.seen and UNEXPLAINED in judged.labels)
+        self._labels += [*judged.labels, *((DISTURBED,) if disturbed else ())]
         if judged.failure is not None:
             return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
         speedup, timing = judged.speedup, judged.timing
