@@ -106,7 +106,11 @@ def main(folder: Path) -> int:
         _say(lack for lack in in_log(log) if lack not in lacking)
         sys.stdout.write(_quoted(log))
         return code
-    _say(among_symbols(_undefined(Path(job["module"])), texts.items()))
+    if missing := list(among_symbols(_undefined(Path(job["module"])), texts.items())):
+        # It could not be imported; or where torch is built for CUDA, would call libraries that find no GPU.
+        _say(missing)
+        sys.stdout.write("it calls what is not emulated\n")
+        return 1
     return 0
 
 

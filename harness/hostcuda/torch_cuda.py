@@ -230,6 +230,8 @@ def patch(
     # A CUDA build of torch would call cuDNN for layers that have other ways.
     torch.backends.cudnn.enabled = False
     torch.backends.cudnn.is_acceptable = lambda tensor: False
+    # Scripted functions would be fused for a GPU by what a CUDA build of torch has for that, and ask for its driver.
+    torch._C._jit_override_can_fuse_on_gpu(False)
     _patch_compile()
     interpret_triton(triton_launch)
     generator = torch.Generator

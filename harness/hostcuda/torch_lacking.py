@@ -55,7 +55,10 @@ def refuse_absent(note: Callable[[str], None]) -> None:
         owner = importlib.import_module(module)
         for name, construct in names.items():
             if hasattr(owner, name):
-                setattr(owner, name, _refusing(construct, note))
+                refusing = _refusing(construct, note)
+                if (plain := getattr(getattr(owner, name), "__wrapped__", None)) is not None:
+                    refusing.__wrapped__ = plain  # type: ignore[attr-defined]  # torch._dynamo looks behind some
+                setattr(owner, name, refusing)
     _refuse_graphs(note)
     _refuse_backward(note)
     _refuse_dlpack(note)
