@@ -24,7 +24,8 @@ the rules are, in this order:
 
    else the claims are not accepted and every call is charged its share: d_i + U / N, which sums to what the wall
    clock saw. That alone convicts nobody: a busy machine looks the same. So up to four such rounds are made again
-   (`measure.MOST_DOUBTED`) where rule 6 is not to decide: who lies in every round pays all the same.
+   (`measure.MOST_DOUBTED`) where rule 6 is not to decide, more for some seconds where the solution's threads stood in
+   line for a processor (`measure.MOST_THROWN_S`): who lies in every round pays all the same.
 4. **Complete.** W - D is at least 0.5 of N times the least cost that any trusted burst had. Less means that something
    which must be done for each call, the flush or a copy, was left out, and then the d_i were not taken with a cold
    cache. A breach is `disqualified`, if it is one by later calibrations too (see below).
@@ -43,9 +44,10 @@ the rules are, in this order:
 
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 
-   in one of up to three such bursts, else every call is charged the least of it. Where it is less, rules 3 and 5 charge
-   nothing any more: what they found was a busy machine; but no single claim counts for less than W / N - c less what is
-   granted, or two calls in five could be claimed as nothing beside a true median.
+   in one of up to three such bursts, else every call is charged the least of it. One of which the referee read its
+   clock late, as it knows by its last look before, is none of the three (`nonstop.MOST_LATE`). Where it is less, rules
+   3 and 5 charge nothing any more: what they found was a busy machine; but no single claim counts for less than W / N -
+   c less what is granted, or two calls in five could be claimed as nothing beside a true median.
 
    Calls that can't be queued (their forward waits for the device, which is believed at the third time; they fail there,
    or are wrong) are launched one by one, with W from telling the stopped process to begin until it is stopped. Which
