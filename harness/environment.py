@@ -8,6 +8,7 @@ what was asked.
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import importlib.util
 import os
@@ -15,6 +16,7 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -29,6 +31,11 @@ from harness.model import DeviceKind
 
 _COMMAND_TIMEOUT_S = 60.0
 """A `--version` that takes longer than this hangs: what a busy machine has a compiler for must not change with that."""
+
+_TRIES = 3
+_PAUSE_S = 0.5
+_SHORT = (errno.EAGAIN, errno.ENOMEM)
+"""Of memory or processes, for the moment: a program that could not be started for that, or was killed, is there."""
 
 
 class MachineError(Exception):
@@ -293,21 +300,41 @@ def gxx_version(path: Path | None) -> str | None:
 
 def output_of(command: Sequence[str], *, cwd: Path | None = None) -> str | None:
     """Standard output of a short command, or None where it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_COMMAND_TIMEOUT_S,
-            check=True,
-            encoding="utf-8",
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+    said, _ = _answer_of(command, cwd=cwd)
+    return said
+
+
+def _answer_of(command: Sequence[str], *, cwd: Path | None = None) -> tuple[str | None, str]:
+    """Standard output of a short command, or None and why there is none: what it said itself, where it did."""
+    for again in range(_TRIES - 1, -1, -1):
+        try:
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=_COMMAND_TIMEOUT_S,
+                check=False,
+                encoding="utf-8",
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except OSError as error:
+            if error.errno in _SHORT and again:
+                time.sleep(_PAUSE_S)
+                continue
+            return None, error.strerror or str(error)
+        except subprocess.TimeoutExpired:
+            return None, f"no answer within {_COMMAND_TIMEOUT_S:.0f} s"
+        if done.returncode < 0 and again:
+            time.sleep(_PAUSE_S)
+            continue
+        if done.returncode:
+            how = f"ended by signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+            said = (done.stderr.strip().splitlines() or [how])[0]
+            return None, re.sub(r"'/[^']*'|(?<!\S)/\S*", "...", said)  # kept with records: no folder of this machine's
+        return done.stdout, ""
+    raise AssertionError("the last try returns")
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None, str | None]:
@@ -315,12 +342,15 @@ def git_state(folder: Path) -> tuple[str | None, bool | None, str | None]:
     if shutil.which("git") is None:
         return None, None, "git is not installed"
     # An installed copy inside some other project's checkout must not take on that project's revision.
-    if output_of(["git", "ls-files", "--error-unmatch", "model.py"], cwd=folder) is None:
-        return None, None, "not run from a git checkout of the harness"
-    revision = output_of(["git", "rev-parse", "HEAD"], cwd=folder)
-    changes = output_of(["git", "status", "--porcelain", "--untracked-files=no"], cwd=folder)
-    if revision is None or changes is None:
-        return None, None, "git can't read the checkout"
+    held, why = _answer_of(["git", "ls-files", "--error-unmatch", "model.py"], cwd=folder)
+    if held is None:
+        return None, None, f"not run from a git checkout of the harness ({why})"
+    revision, why = _answer_of(["git", "rev-parse", "HEAD"], cwd=folder)
+    if revision is None:
+        return None, None, f"git can't read the checkout ({why})"
+    changes, why = _answer_of(["git", "status", "--porcelain", "--untracked-files=no"], cwd=folder)
+    if changes is None:
+        return None, None, f"git can't read the checkout ({why})"
     return revision.strip(), bool(changes.strip()), None
 
 

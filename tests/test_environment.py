@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -158,7 +159,11 @@ def test_the_revision_is_the_harness_own(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("")
     git(tmp_path, "add", "other.py")
     git(tmp_path, "commit", "-qm", "theirs")
-    assert git_state(package) == (None, None, "not run from a git checkout of the harness")
+    revision, dirty, reason = git_state(package)
+    assert (revision, dirty) == (None, None)
+    assert reason is not None
+    assert reason.startswith("not run from a git checkout of the harness (")
+    assert "did not match any file" in reason
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "ours")
     revision, dirty, reason = git_state(package)
@@ -167,6 +172,39 @@ def test_the_revision_is_the_harness_own(tmp_path: Path) -> None:
     assert (dirty, reason) == (False, None)
     (package / "model.py").write_text("x = 2\n")
     assert git_state(package)[1] is True
+    (tmp_path / ".git" / "index").write_bytes(b"x" * 64)
+    revision, dirty, reason = git_state(package)
+    assert (revision, dirty) == (None, None)
+    assert "bad signature" in (reason or "")
+    (tmp_path / ".git").rename(tmp_path / "moved")
+    (tmp_path / ".git").write_text(f"gitdir: {tmp_path}/nowhere\n")
+    reason = git_state(package)[2]
+    assert reason == "not run from a git checkout of the harness (fatal: not a git repository: ...)"
+
+
+def test_a_program_that_was_killed_or_could_not_be_started_for_the_moment_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, tried = tmp_path / "program", tmp_path / "tried"
+    program.write_text(f"#!/bin/sh\nif [ ! -e {tried} ]; then touch {tried}; kill -9 $$; fi\necho it\n")
+    program.chmod(0o755)
+    assert env.output_of([str(program)]) == "it\n"
+    real, failures = subprocess.run, [errno.EAGAIN, errno.ENOMEM]
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise OSError(failures.pop(), "short of something")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert env.output_of([str(program)]) == "it\n"
+    failures = [errno.ENOMEM] * 3
+    assert env.output_of([str(program)]) is None
+    failures = [errno.ENOENT]
+    assert env.output_of([str(program)]) is None
+    assert not failures
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    assert env.output_of([str(program)]) is None
 
 
 def test_nvcc_is_looked_for_where_torch_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

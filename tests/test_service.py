@@ -187,6 +187,7 @@ def test_runs_get_what_they_would_have_got_and_no_process_is_started_for_the_sec
     for head in heads:
         head["config"].pop("run_id")
     assert heads[0]["config"] == heads[1]["config"]
+    assert heads[0]["environment"] == heads[1]["environment"]
     records = [RunStore.open(place.folder / "results" / name).records() for name in ("second", "alone")]
     for served, own in zip(*(sorted(held, key=lambda each: each.solution) for held in records), strict=True):
         assert served.identity == own.identity
