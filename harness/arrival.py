@@ -1,6 +1,6 @@
 """New inputs for calls back to back: drawn aside, delivered at once, and complete only at the last moment.
 
-Trusted side; used by `nonstop`. A kernel that was left on the device may look out for inputs as they arrive and begin
+Trusted side; used by `asker`. A kernel that was left on the device may look out for inputs as they arrive and begin
 before the clock does. So some of each input is held back once more: all the rest is in place before, and what is held
 back of all sets comes in two short writes. Work that began earlier has used decoys, of two kinds. A few secret words
 are as in other bursts (`holdback`): in floating tensors NaN, which nothing passes over in silence. But who expects that

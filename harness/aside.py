@@ -1,8 +1,8 @@
 """Copies of a burst's outputs, made aside as soon as it is over, and how long they may take.
 
-Trusted side; used by `nonstop`, `learning` and `session`. The copies show what is written later by the difference. And
-what the device still had to do when a contestant's stream told the end of queued calls holds them up: that is seen by
-the referee's own clock, against what copying takes behind calls of trusted code.
+Trusted side; used by `asker`, `nonstop`, `learning` and `session`. The copies show what is written later by the
+difference. And what the device still had to do when a contestant's stream told the end of queued calls holds them up:
+that is seen by the referee's own clock, against what copying takes behind calls of trusted code.
 """
 
 from __future__ import annotations

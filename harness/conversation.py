@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.asker import LATE_WRITE, Asker
 from harness.bench import Bench
 from harness.breakage import explained, standing
 from harness.guest import Guest, GuestFailed
 from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.model import DeviceKind, Failure, Status, one_line
-from harness.nonstop import LATE_WRITE, Asker
 from harness.places import all_placed
 from harness.postmortem import Remains, examine
 from harness.tasks import RefereeConfig, Task

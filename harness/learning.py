@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from harness import empty, idle
 from harness.aside import learn_copying
+from harness.asker import AWAKE, Nonstop, Refusal, Rest
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
 from harness.contention import wait_until_alone
@@ -19,7 +20,7 @@ from harness.guest import GuestFailed
 from harness.measure import LONG_SETS
 from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
-from harness.nonstop import AWAKE, REST_S, TOLERANCES, Nonstop, Refusal, Rest
+from harness.nonstop import REST_S, TOLERANCES
 from harness.quiet import Known, measure_quiet
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby

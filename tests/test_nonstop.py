@@ -22,8 +22,9 @@ import pytest
 import torch
 from test_timing import KNOWN
 
-from harness import nonstop
+from harness import asker, nonstop
 from harness.aside import Aside, copying_s, learn_copying, reserve
+from harness.asker import ANSWER_LIMIT_S, AWAKE, NO_MEMORY, NOT_LAUNCHED, WAITS, Asker, Nonstop, Refusal, Rest, Why
 from harness.bench import Bench
 from harness.build import default_root
 from harness.calibration import Calibration
@@ -35,24 +36,7 @@ from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
-from harness.nonstop import (
-    ANSWER_LIMIT_S,
-    ASLEEP,
-    AWAKE,
-    MOST_LATE,
-    NO_MEMORY,
-    NOT_LAUNCHED,
-    REST_S,
-    TRIES,
-    WAITS,
-    Asker,
-    Figures,
-    Nonstop,
-    Nonstops,
-    Refusal,
-    Rest,
-    Why,
-)
+from harness.nonstop import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
 from harness.rundelay import waited_s
 from harness.sandbox import SandboxPolicy
 from harness.verify import Verifier, overall
@@ -559,7 +543,7 @@ def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: py
     sated = held()
     assert sated.measure(1e-3, []) is not None
     assert not sated.starved
-    monkeypatch.setattr(nonstop, "Arrival", full)
+    monkeypatch.setattr(asker, "Arrival", full)
     starved = held()
     assert starved.measure(1e-3, []) is None
     assert starved.starved
@@ -692,7 +676,7 @@ class TestWhatIsNotQueued:
                 made.append(weakref.ref(self))
                 super().__init__(bench, indices)
 
-        monkeypatch.setattr(nonstop, "Aside", Lone)
+        monkeypatch.setattr(asker, "Aside", Lone)
         measured(ask, WAITS, WAITS, WAITS)
         assert len(made) == TRIES
 

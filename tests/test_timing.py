@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.asker import NO_MEMORY, WAITS, Refusal, Why
 from harness.calibration import Calibration
 from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.devices import CallTime
@@ -15,7 +16,7 @@ from harness.empty import Compared
 from harness.measure import ReferenceBurst, Round, Rounds
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Status
-from harness.nonstop import NO_MEMORY, WAITS, Figures, Refusal, Why
+from harness.nonstop import Figures
 from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.timing import (
