@@ -29,11 +29,12 @@ import harness
 from harness.config import Machine
 from harness.model import DeviceKind
 
-_COMMAND_TIMEOUT_S = 60.0
-"""A `--version` that takes longer than this hangs: what a busy machine has a compiler for must not change with that."""
-
+_COMMAND_TIMEOUT_S = 30.0
 _TRIES = 3
 _PAUSE_S = 0.5
+"""A `--version` that takes longer than this three times hangs: what a busy machine has a compiler for must not change
+with that, nor with a moment in which it stood still."""
+
 _SHORT = (errno.EAGAIN, errno.ENOMEM)
 """Of memory or processes, for the moment: a program that could not be started for that, or was killed, is there."""
 
@@ -325,7 +326,9 @@ def _answer_of(command: Sequence[str], *, cwd: Path | None = None) -> tuple[str 
                 continue
             return None, error.strerror or str(error)
         except subprocess.TimeoutExpired:
-            return None, f"no answer within {_COMMAND_TIMEOUT_S:.0f} s"
+            if again:
+                continue
+            return None, f"no answer within {_COMMAND_TIMEOUT_S:.0f} s, {_TRIES} times"
         if done.returncode < 0 and again:
             time.sleep(_PAUSE_S)
             continue

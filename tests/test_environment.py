@@ -203,6 +203,10 @@ def test_a_program_that_was_killed_or_could_not_be_started_for_the_moment_is_ask
     failures = [errno.ENOENT]
     assert env.output_of([str(program)]) is None
     assert not failures
+    monkeypatch.setattr(env, "_COMMAND_TIMEOUT_S", 0.5)
+    tried.unlink()
+    program.write_text(f"#!/bin/sh\nif [ ! -e {tried} ]; then touch {tried}; exec sleep 60; fi\necho it\n")
+    assert env.output_of([str(program)]) == "it\n"
     program.write_text("#!/bin/sh\nkill -9 $$\n")
     assert env.output_of([str(program)]) is None
 
