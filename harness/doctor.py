@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.auditor import find_sanitizer
-from harness.environment import (
-    Environment,
-    cuda_unusable,
-    find_nvcc,
-    output_of,
-)
+from harness.environment import Environment, cuda_unusable
 from harness.model import DeviceKind
 from harness.profile.ncu import find_ncu
+from harness.programs import find_nvcc, output_of
 from harness.sandbox import SandboxReport
 
 MIN_GXX = (9, 0)

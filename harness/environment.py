@@ -1,23 +1,19 @@
 """What machine this is: GPUs, driver, compilers, library versions, processor, kernel, harness revision.
 
-Edge of the system, trusted side, read only. Imports the vocabulary and `config` (for `Machine`). Asks NVML, never
-CUDA: the conductor must not hold a CUDA context, and neither torch nor any submission is imported here. What is not
-there is `None`, with the reason in `absent`. Also holds `MachineError`, for whoever finds that the machine can't do
-what was asked.
+Edge of the system, trusted side, read only. Imports the vocabulary, `config` (for `Machine`) and `programs`.
+Asks NVML, never CUDA: the conductor must not hold a CUDA context, and neither torch nor any submission is imported
+here. What is not there is `None`, with the reason in `absent`. Also holds `MachineError`, for whoever finds that the
+machine can't do what was asked.
 """
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
 import importlib.util
 import os
 import platform
 import re
-import shutil
-import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,15 +24,7 @@ import pynvml
 import harness
 from harness.config import Machine
 from harness.model import DeviceKind
-
-_COMMAND_TIMEOUT_S = 30.0
-_TRIES = 3
-_PAUSE_S = 0.5
-"""A `--version` that takes longer than this three times hangs: what a busy machine has a compiler for must not change
-with that, nor with a moment in which it stood still."""
-
-_SHORT = (errno.EAGAIN, errno.ENOMEM)
-"""Of memory or processes, for the moment: a program that could not be started for that, or was killed, is there."""
+from harness.programs import find_gxx, find_nvcc, git_state, gxx_version, nvcc_version
 
 
 class MachineError(Exception):
@@ -262,99 +250,6 @@ def _installed(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def find_nvcc() -> Path | None:
-    """The nvcc that torch's extension builder would take: CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda."""
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if home := os.environ.get(variable):
-            return _executable(Path(home) / "bin" / "nvcc")
-    if found := shutil.which("nvcc"):
-        return Path(found)
-    return _executable(Path("/usr/local/cuda/bin/nvcc"))
-
-
-def find_gxx() -> Path | None:
-    """The C++ compiler: what CXX names (without a `ccache` before it: `build.attempt`), else `g++` or `c++` on PATH."""
-    named = os.environ.get("CXX", "")
-    launcher, _, behind = named.partition(" ")
-    if behind.strip() and Path(launcher).name == "ccache":
-        named = behind.strip()
-    names: Sequence[str] = [named] if named else ["g++", "c++"]
-    return next((Path(found) for name in names if (found := shutil.which(name))), None)
-
-
-def _executable(path: Path) -> Path | None:
-    return path if path.is_file() and os.access(path, os.X_OK) else None
-
-
-def nvcc_version(path: Path | None) -> str | None:
-    """`13.0.88`, or None where there is no nvcc or it does not run."""
-    found = re.search(r"\bV(\d+\.\d+\.\d+)", output_of([str(path), "--version"]) or "") if path else None
-    return found[1] if found else None
-
-
-def gxx_version(path: Path | None) -> str | None:
-    """`12.2.0`, or None where there is no C++ compiler or it does not run."""
-    return (output_of([str(path), "-dumpfullversion", "-dumpversion"]) or "").strip() or None if path else None
-
-
-def output_of(command: Sequence[str], *, cwd: Path | None = None) -> str | None:
-    """Standard output of a short command, or None where it is missing, fails or hangs."""
-    said, _ = _answer_of(command, cwd=cwd)
-    return said
-
-
-def _answer_of(command: Sequence[str], *, cwd: Path | None = None) -> tuple[str | None, str]:
-    """Standard output of a short command, or None and why there is none: what it said itself, where it did."""
-    for again in range(_TRIES - 1, -1, -1):
-        try:
-            done = subprocess.run(
-                command,
-                cwd=cwd,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                timeout=_COMMAND_TIMEOUT_S,
-                check=False,
-                encoding="utf-8",
-                errors="replace",
-                env={**os.environ, "LC_ALL": "C"},
-            )
-        except OSError as error:
-            if error.errno in _SHORT and again:
-                time.sleep(_PAUSE_S)
-                continue
-            return None, error.strerror or str(error)
-        except subprocess.TimeoutExpired:
-            if again:
-                continue
-            return None, f"no answer within {_COMMAND_TIMEOUT_S:.0f} s, {_TRIES} times"
-        if done.returncode < 0 and again:
-            time.sleep(_PAUSE_S)
-            continue
-        if done.returncode:
-            how = f"ended by signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-            said = (done.stderr.strip().splitlines() or [how])[0]
-            return None, re.sub(r"'/[^']*'|(?<!\S)/\S*", "...", said)  # kept with records: no folder of this machine's
-        return done.stdout, ""
-    raise AssertionError("the last try returns")
-
-
-def git_state(folder: Path) -> tuple[str | None, bool | None, str | None]:
-    """Revision and whether tracked files differ from it, for the checkout that holds `folder`; else the reason."""
-    if shutil.which("git") is None:
-        return None, None, "git is not installed"
-    # An installed copy inside some other project's checkout must not take on that project's revision.
-    held, why = _answer_of(["git", "ls-files", "--error-unmatch", "model.py"], cwd=folder)
-    if held is None:
-        return None, None, f"not run from a git checkout of the harness ({why})"
-    revision, why = _answer_of(["git", "rev-parse", "HEAD"], cwd=folder)
-    if revision is None:
-        return None, None, f"git can't read the checkout ({why})"
-    changes, why = _answer_of(["git", "status", "--porcelain", "--untracked-files=no"], cwd=folder)
-    if changes is None:
-        return None, None, f"git can't read the checkout ({why})"
-    return revision.strip(), bool(changes.strip()), None
 
 
 def cpu_count() -> int:

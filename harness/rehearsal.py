@@ -23,8 +23,9 @@ from harness.api import Harness
 from harness.auditor import find_sanitizer
 from harness.config import RunConfig
 from harness.disk import replace_whole
-from harness.environment import Environment, cuda_unusable, find_nvcc
+from harness.environment import Environment, cuda_unusable
 from harness.model import DeviceKind, Problem, Status, Workload, digest_text, one_line
+from harness.programs import find_nvcc
 
 STAMP = "rehearsed.json"
 """File in the cache folder: for which start of which machine, and with what, a rehearsal has passed."""

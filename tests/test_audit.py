@@ -11,9 +11,9 @@ import pytest
 from harness.auditor import Auditor, find_sanitizer
 from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
 from harness.devices import open_device
-from harness.environment import find_nvcc
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.model import DeviceKind, Problem, Status, Workload, digest_text
+from harness.programs import find_nvcc
 from harness.referee import Referee
 from harness.sanitizers import Tool
 from harness.tasks import Outcome, RefereeConfig, Task

@@ -34,8 +34,9 @@ from harness.bench import Bench
 from harness.cli import main
 from harness.cli.baseline import _Files, _jobs, _like_gpus
 from harness.devices import open_device
-from harness.environment import Gpu, collect, find_gxx
+from harness.environment import Gpu, collect
 from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
+from harness.programs import find_gxx
 from harness.report import baselines as pages
 from harness.runs import StoreUnavailable
 from harness.stats import SpeedupEstimate

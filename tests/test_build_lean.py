@@ -23,8 +23,9 @@ from harness.build.headers import SharedHeaders, variant_for
 from harness.build.recipe import SCRIPT
 from harness.build.toolchain import LEAN_FAILED
 from harness.build.torchinfo import find_torch, python_include
-from harness.environment import MachineError, find_gxx, find_nvcc
+from harness.environment import MachineError
 from harness.lean import DEFINE, SHADOWED, UNIT, LeanHeaders
+from harness.programs import find_gxx, find_nvcc
 
 TORCH = find_torch()
 

@@ -17,8 +17,9 @@ from harness.build import ExtensionSpec, HostToolchain, NvccToolchain, Plan, Sou
 from harness.build import native as native_module
 from harness.build.recipe import try_lean
 from harness.build.torchinfo import find_torch, nvcc_flags_of, standard_of
-from harness.environment import Gpu, MachineError, find_nvcc
+from harness.environment import Gpu, MachineError
 from harness.model import DeviceKind, Status
+from harness.programs import find_nvcc
 
 CPP = "torch::Tensor f(torch::Tensor x);"
 CUDA = "__global__ void k() {}\ntorch::Tensor f(torch::Tensor x) { k<<<1, 1>>>(); return x; }"

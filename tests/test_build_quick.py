@@ -18,7 +18,7 @@ from harness.build.quick import bound_text
 from harness.build.toolchain import QUICK_FAILED
 from harness.build.units import units_of
 from harness.crew import Crew
-from harness.environment import find_nvcc
+from harness.programs import find_nvcc
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.crew import Crew, CrewEnded
-from harness.environment import find_gxx
+from harness.programs import find_gxx
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.environment import find_gxx
 from harness.posts import Posts
+from harness.programs import find_gxx
 from harness.sandbox import SandboxPolicy, freeze
 from harness.sandbox.limits import descendants
 from harness.sanitizers import Tool

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.environment import find_nvcc
+from harness.programs import find_nvcc
 from harness.split import flags, symbols
 from harness.split.parts import split
 from harness.split.stubs import Unsplittable

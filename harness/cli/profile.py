@@ -13,9 +13,10 @@ import typer
 from harness import environment
 from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
 from harness.config import ConfigError, resolve
-from harness.environment import MachineError, find_nvcc
+from harness.environment import MachineError
 from harness.model import DeviceKind
 from harness.planning import plan
+from harness.programs import find_nvcc
 from harness.runs import new_run_id
 from harness.writable import ready_cache
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.auditor import find_sanitizer
 from harness.build import BuildCache, BuildOutcome, open_toolchain
 from harness.config import RunConfig
-from harness.environment import Environment, find_nvcc
+from harness.environment import Environment
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.building import LocalBuilders, was_killed
@@ -26,6 +26,7 @@ from harness.executors.process import WORKER, RefereeLost, RefereeProcess, Start
 from harness.executors.seats import seats
 from harness.gpus import capabilities_in_use
 from harness.model import DeviceKind, Problem, Status, one_line
+from harness.programs import find_nvcc
 from harness.tasks import DEVICE_INDEX, Outcome, RefereeConfig, Task
 
 TRIES = 2

@@ -30,9 +30,9 @@ from pathlib import Path
 from harness import Harness
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.config import cache_root
-from harness.environment import find_nvcc
 from harness.gpus import Capability
 from harness.model import Record, Solution
+from harness.programs import find_nvcc
 from harness.timing import UNEXPLAINED
 from tests.benchmarks.bench_builds import Builders, solutions
 

@@ -31,10 +31,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness.build import BuildCache, BuildOutcome, NvccToolchain
-from harness.environment import find_nvcc
 from harness.executors import Order
 from harness.executors.building import LocalBuilders
 from harness.gpus import Capability
+from harness.programs import find_nvcc
 
 ROOT = Path(__file__).parent.parent.parent
 
