@@ -29,6 +29,9 @@ from harness import python_syntax
 MAX_SOURCE_CHARS = 2**20
 """Largest block taken for a solution. Real ones have a few kilobytes; the parser is slow on megabytes."""
 
+MAX_PARSED_CHARS = 2 * MAX_SOURCE_CHARS
+"""Of all blocks of one answer together, from the last one on: the parser takes up to 6 s for a megabyte."""
+
 PYTHON_TAGS = frozenset({"", "python", "py", "python3", "py3"})
 """Languages after an opening fence that may hold a solution; the empty one is a fence without a language."""
 
@@ -125,7 +128,12 @@ def _choose(lines: list[str], first: int, stop: int, *, in_reasoning: bool) -> E
     chosen: tuple[int, str] | None = None
     broken = ""
     drafts: list[tuple[int, str]] = []
+    left_chars = MAX_PARSED_CHARS
     for index, source in reversed(usable):
+        left_chars -= len(source)
+        if left_chars < 0:
+            considered[index] = replace(considered[index], verdict="not read: what follows it is too long already")
+            continue
         tree = _parse(source)
         if isinstance(tree, ast.Module) and _defines(tree.body):
             chosen = (index, source)
@@ -188,20 +196,23 @@ def _parse(source: str) -> ast.Module | str:
 
 
 def _defines(body: list[ast.stmt]) -> bool:
-    """Whether these statements, run at the top level, bind `ModelNew`."""
-    for node in body:
+    """Whether these statements, run at the top level, bind `ModelNew`. Each `elif` is one level more, and a file may
+    have as many as the parser takes: so this calls nothing again."""
+    pending = [*body]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
             return True
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == "ModelNew" for target in node.targets
         ):
             return True
-        nested = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
-        nested += [handler.body for handler in getattr(node, "handlers", [])]
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and any(
-            _defines(inner) for inner in nested
-        ):
-            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            pending += getattr(node, name, [])
+        for handler in getattr(node, "handlers", []):
+            pending += handler.body
     return False
 
 

@@ -200,6 +200,22 @@ def test_megabytes_of_one_thing_are_read_once(piece: str) -> None:
     assert found.source is None
 
 
+@pytest.mark.parametrize("levels", [450, 900, 2000])
+def test_a_chain_of_many_branches_ends_nobodys_extraction(levels: int) -> None:
+    """Each `elif` is one level more; one such answer among many once ended the command for all of them."""
+    chain = "if 0: pass\n" + "elif 0: pass\n" * levels
+    assert extract(block(chain + "else:\n    class ModelNew: pass\n")).source is not None
+    assert extract(block(chain + "else:\n    x = '''\nclass ModelNew: pass\n'''\n")).source is None
+
+
+def test_many_large_blocks_that_define_nothing_are_not_all_parsed() -> None:
+    """The parser takes seconds for each of these."""
+    large = "x = '''\nclass ModelNew:\n'''\n" + "a();" * (MAX_SOURCE_CHARS // 5) + "\n"
+    found = extract(block("class ModelNew: pass\n") + block(large) * 8)
+    assert found.source is None
+    assert [held.verdict.startswith("not read") for held in found.considered] == [True] * 7 + [False] * 2
+
+
 FENCES = ["```python\n", "```\n", "~~~py\n", "~~~\n"]
 PIECES = [*FENCES, "</think>", '"""', "'''", "#", "\\", "\r\n", "class ModelNew:\n", "    x = 1\n"]
 
