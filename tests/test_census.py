@@ -376,6 +376,29 @@ def test_no_source_or_name_is_too_odd(source: str, name: str) -> None:
     plain_name(name)
 
 
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("@triton.jit\ndef f(x): pass\ndef g(x): pass\n", {"f"}),
+        ("@triton.autotune(\n    configs=[],\n    key=['n'],\n)\n@triton.jit\n# why\ndef f(\n    x,\n): pass\n", {"f"}),
+        ("@jit(debug=True)\n@other\ndef f(x): pass\n", {"f"}),
+        ("    @ cuda . jit\n    def f(x): pass\n", {"f"}),
+        ("@a.jitter\ndef f(): pass\n@njit\ndef g(): pass\n@jit\nclass A:\n    def h(self): pass\n", set()),
+        ("# @triton.jit\ndef f(): pass\n", set()),
+    ],
+)
+def test_functions_that_are_jitted(source: str, names: set[str]) -> None:
+    assert own_kernel_names(source) == names
+
+
+@pytest.mark.parametrize("piece", ["a();", "@", "@a", "@ ", "@jit\n", "@a.", "def ", " ", "\n", "def a\n"])
+def test_megabytes_of_code_are_not_parsed(piece: str) -> None:
+    """Python's parser took half a minute and 3 GiB of the process in which everybody is judged."""
+    started = time.process_time()
+    own_kernel_names(piece * (4 * 2**20 // len(piece)))
+    assert time.process_time() - started < 5
+
+
 @pytest.mark.parametrize("opening", ["__global__ __launch_bounds__(", "__global__ void __cluster_dims__("])
 def test_a_text_of_openings_alone_is_read_once(opening: str) -> None:
     """The search holds the referee up, and all other solutions with it: once an opening, this text took minutes."""
