@@ -254,8 +254,9 @@ def _labels(owned: Sequence[Owned], sources: Sources, *, known: bool, timed: boo
     if unknown:
         return ()
     if not timed:
-        # Of libraries the host device counts cuBLAS's routines only, and a plain C++ extension needs no kernel.
-        if own or not (library or sources.has_kernels):
+        # Of libraries the host device counts cuBLAS's routines only, and a plain C++ extension needs no kernel. Who
+        # has none, and imports what kernels can be made with, made none.
+        if own or (sources.extensions and not (library or sources.has_kernels)):
             return ()
         return (
             NO_CUSTOM_KERNEL,

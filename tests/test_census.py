@@ -283,6 +283,11 @@ def test_the_host_device_counts_launches() -> None:
     assert concluded(plain_cpp, {"modules": [{"name": "m"}], "kernels": []}, timed=False, limits=None).labels == ()
 
 
+@pytest.mark.parametrize("line", ["import triton", "import cupy", "from torch.utils.cpp_extension import load_inline"])
+def test_who_only_imports_what_kernels_are_made_with_has_none(line: str) -> None:
+    assert concluded(f"{line}\n{TORCH}", None, timed=False, limits=None).labels == (NO_CUSTOM_KERNEL,)
+
+
 def test_the_host_device_counts_calls_of_cublas() -> None:
     called = replace(row("cublasSgemm", "cublasSgemm", total_s=0.0, calls=2), grid=(0, 0, 0), block=(0, 0, 0))
     built = {"modules": [{"name": "m"}], "kernels": []}
