@@ -123,6 +123,10 @@ _ON_MENTION: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\bnative_functions?\b|\bNativeFunctions\b", ("ATen/NativeFunctions.h",)),
 )
 
+MAX_CHARS = 2**18
+"""Of a unit's text; what is longer gets the full headers. Real ones have tens of kilobytes. A search holds the
+interpreter's lock, and four megabytes took 14 s of the process in which everybody's builds are waited for."""
+
 _NEEDS_FULL = re.compile(
     r"\b(torch::(nn|optim|jit|autograd|data|serialize|save|load|fft|linalg|special|sparse|nested|xpu|mps)\b"
     r"|at::native::|at::Functions|register_module|TORCH_MODULE|torch/script\.h|torch/nn|torch/jit|torch/csrc/autograd)"
@@ -167,8 +171,8 @@ def without_comments(text: str) -> str:
 
 
 def needs_full(text: str) -> bool:
-    """Whether a C++ text mentions what no stand-in holds. A comment mentions nothing."""
-    return _NEEDS_FULL.search(without_comments(text)) is not None
+    """Whether a C++ text mentions what no stand-in holds, or is longer than is read. A comment mentions nothing."""
+    return len(text) > MAX_CHARS or _NEEDS_FULL.search(without_comments(text)) is not None
 
 
 class LeanHeaders:
@@ -187,6 +191,8 @@ class LeanHeaders:
         None where only the full headers will do. `python` asks for the conversions to Python whether the text
         mentions them or not. A comment mentions nothing.
         """
+        if len(text) > MAX_CHARS:
+            return None
         text = without_comments(text)
         aliases = self._aliases()
         if aliases is None or needs_full(text):

@@ -14,6 +14,7 @@ from harness.build import BuilderZygotes
 from harness.build.arguments import describe
 from harness.build.harvesting import Harvest, harvest
 from harness.build.packages import is_lacking
+from harness.build.spec import MAX_AHEAD_BYTES
 from harness.model import Status
 from harness.zygote import Zygote
 
@@ -457,6 +458,21 @@ def test_a_forged_failure_is_cut_to_size(run: Harvester) -> None:
 def test_more_extensions_than_are_built_ahead(run: Harvester) -> None:
     found = run(f"for i in range(100):\n    load_inline(f'e{{i}}', f'int f{{i}}();')\n{MODEL}")
     assert (len(found.specs), found.failure, found.complete) == (64, None, True)
+
+
+def test_more_text_than_is_built_ahead(run: Harvester) -> None:
+    """Whatever is sent is read by the process that waits for everybody's builds."""
+    found = run(f"for i in range(9):\n    load_inline(f'e{{i}}', f'int f{{i}}();' + '//' * 2**19)\n{MODEL}")
+    assert (len(found.specs), found.failure, found.complete) == (3, None, True)
+    assert sum(spec.size_bytes for spec in found.specs) <= MAX_AHEAD_BYTES
+
+
+def test_who_sends_more_text_is_disqualified(run: Harvester) -> None:
+    body = "import harness.build.harvest as own\nown.MAX_AHEAD_BYTES = 2**40\n"
+    body += "import gc\nfor held in gc.get_objects():\n    if type(held) is own._Harvest: held._left_bytes = 2**40\n"
+    found = run(f"{body}for i in range(9):\n    load_inline(f'e{{i}}', f'int f{{i}}();' + '//' * 2**19)\n{MODEL}")
+    assert found.failure is not None
+    assert (found.failure.status, found.failure.evidence["rule"]) == (Status.disqualified, "protocol")
 
 
 def test_waiting_for_a_process_with_torch_is_none_of_the_solutions_time(tmp_path: Path) -> None:

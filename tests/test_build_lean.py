@@ -24,7 +24,7 @@ from harness.build.recipe import SCRIPT
 from harness.build.toolchain import LEAN_FAILED
 from harness.build.torchinfo import find_torch, python_include
 from harness.environment import MachineError
-from harness.lean import DEFINE, SHADOWED, UNIT, LeanHeaders
+from harness.lean import DEFINE, MAX_CHARS, SHADOWED, UNIT, LeanHeaders, needs_full
 from harness.programs import find_gxx, find_nvcc
 
 TORCH = find_torch()
@@ -102,7 +102,7 @@ def test_what_stands_behind_comments_and_literals_is_mentioned(lean: LeanHeaders
 @pytest.mark.parametrize("piece", ["/*", '"', "'\\", "/", "//", "/* *", '"\\', "'"])
 def test_a_text_of_any_kind_is_read_in_time(lean: LeanHeaders, piece: str) -> None:
     begin = time.perf_counter()
-    unit(lean, piece * 100_000)
+    unit(lean, piece * (MAX_CHARS // len(piece)))
     assert time.perf_counter() - begin < 20  # quadratic: minutes
 
 
@@ -394,6 +394,14 @@ def test_by_what_nvcc_says_the_full_headers_are_tried_or_not(tmp_path: Path, old
     done = subprocess.run(ninja, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert (LEAN_FAILED in done.stdout) is goes_on, done.stdout
+
+
+def test_what_is_very_long_gets_the_full_headers(lean: LeanHeaders) -> None:
+    """The search holds the interpreter's lock: others' builds would wait for it."""
+    begin = time.process_time()
+    assert lean.unit("a <" * 1_300_000) is None
+    assert needs_full("a <" * 1_300_000)
+    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize("text", ["a<" * 50_000, "a" + " " * 100_000, "std::" * 20_000])

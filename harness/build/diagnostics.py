@@ -131,6 +131,9 @@ class Diagnostics:
         )
 
 
+_TELLING = re.compile(r"error|fatal|undefined reference|multiple definition|cannot find|^/bin/sh: ")
+"""What each of the lines below holds: others, of which a log may have millions, are passed over at once."""
+
 # One error a line, of the compilers and tools that a build runs.
 _PLACED = (
     (
@@ -168,7 +171,7 @@ def first_error(log: str, maps: Sequence[SourceMap], solution: str | None = None
     lines = [line[:MAX_LINE_CHARS] for line in log[:MAX_LOG_CHARS].splitlines()]
     weak: CompilerError | None = None
     for index, line in enumerate(lines):
-        if line.startswith(NOTE):
+        if line.startswith(NOTE) or _TELLING.search(line) is None:
             continue
         for tool, pattern in _PLACED:
             if match := pattern.match(line):

@@ -36,7 +36,7 @@ from harness.build.arguments import restore
 from harness.build.calls import Unforeseen, bind, read_files, read_inline
 from harness.build.packages import FOR_KERNELS
 from harness.build.pretend import Kind, Pretence, pretended_cuda
-from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec
+from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec
 from harness.model import Failure, Status, one_line
 from harness.wire import Channel
 
@@ -78,6 +78,7 @@ class _Harvest:
         self._seed: int = request["seed"]
         self._refused: Mapping[str, str] = request["refused"]
         self._sent: set[str] = set()
+        self._left_bytes = MAX_AHEAD_BYTES
         self._phase = "parse"
         self._pretence = Pretence()
         self.notes: list[str] = []
@@ -176,9 +177,12 @@ class _Harvest:
             if (error := self._refused.get(digest)) is not None:
                 raise _Refused(f"Error building extension '{spec.name}': {error}")
             with self._lock:
-                fresh = digest not in self._sent and len(self._sent) < MAX_EXTENSIONS
+                size_bytes = spec.size_bytes
+                fits = len(self._sent) < MAX_EXTENSIONS and size_bytes <= self._left_bytes
+                fresh = digest not in self._sent and fits
                 if fresh:
                     self._sent.add(digest)
+                    self._left_bytes -= size_bytes
             if fresh:
                 self.send({"type": "extension", "spec": spec.to_json()})
             if not spec.is_python_module:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.build.packages import is_lacking
-from harness.build.spec import MAX_EXTENSIONS, ExtensionSpec, SpecError
+from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec, SpecError
 from harness.model import Failure, Status, one_line
 from harness.sandbox import ExitReport, Mode, SandboxPolicy
 from harness.wire import ChannelClosed, FrameTimeout, WireError
@@ -125,6 +125,7 @@ class _Reader:
         self.complete = False
         self._phase = "parse"
         self._touched = False
+        self._left_bytes = MAX_AHEAD_BYTES
         self._timeout_s = timeout_s
         self._on_extension = on_extension
 
@@ -139,6 +140,9 @@ class _Reader:
             if len(self.specs) >= MAX_EXTENSIONS:
                 raise SpecError(f"more than {MAX_EXTENSIONS} extensions")
             spec = ExtensionSpec.from_json(message.get("spec"))
+            self._left_bytes -= spec.size_bytes
+            if self._left_bytes < 0:
+                raise SpecError(f"more than {MAX_AHEAD_BYTES} bytes of extensions")
             self.specs[spec.digest] = spec
             self._on_extension(spec)
         elif kind == "done":

@@ -43,7 +43,7 @@ def header_name(kind: Precompiled, *, checked: bool) -> str:
 
 def needs_full(text: str) -> bool:
     """Whether a source says that lean headers won't do, beside what it binds by itself. A comment says nothing."""
-    return _NEEDS_FULL.search(lean.without_comments(text)) is not None or lean.needs_full(text)
+    return lean.needs_full(text) or _NEEDS_FULL.search(lean.without_comments(text)) is not None
 
 
 def binds(text: str) -> bool:
