@@ -57,8 +57,36 @@ def read_yaml(path: Path) -> Any:
 
 def parse_yaml(text: str) -> Any:
     """Any YAML without tags; of a key given twice the last one counts. Raises `yaml.YAMLError`, `ValueError` and
-    `RecursionError`."""
-    return yaml.load(text, Loader=_Fast if _is_flat(text) else yaml.SafeLoader)
+    `RecursionError`. What it gives can be written out: it does not contain itself, and has at most `MOST_VALUES`."""
+    value = yaml.load(text, Loader=_MergingFast if _is_flat(text) else _Merging)
+    _expect_writable(value)
+    return value
+
+
+MOST_VALUES = 1_000_000
+"""Of a file, each counted as often as an alias repeats it: nine lines can stand for more than any disk holds."""
+
+
+def _expect_writable(value: Any) -> None:
+    """Raises `ValueError` where writing `value` out would never end, or nearly so."""
+    sizes: dict[int, int] = {}
+    begun: set[int] = set()
+    pending = [(value, False)]
+    while pending:
+        item, is_over = pending.pop()
+        if not isinstance(item, dict | list):
+            continue
+        held = list(item.values()) if isinstance(item, dict) else item
+        if is_over:
+            sizes[id(item)] = 1 + sum(sizes.get(id(part), 1) for part in held)
+        elif id(item) not in sizes:
+            if id(item) in begun:
+                raise ValueError("a value that contains itself")
+            begun.add(id(item))
+            pending.append((item, True))
+            pending += [(part, False) for part in held]
+    if sizes.get(id(value), 1) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES} values, as often as they are repeated")
 
 
 _Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -100,6 +128,27 @@ class _StrictKeys:
             seen.add(key.value)
         held: dict[Any, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
         return held
+
+
+class _FewMerged:
+    """Merging that comes to too many keys is an error, before it takes all memory."""
+
+    _merged = 0
+
+    def flatten_mapping(self, node: Any) -> None:
+        merges = any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value)
+        super().flatten_mapping(node)  # type: ignore[misc]
+        self._merged += len(node.value) if merges else 0
+        if self._merged > _MOST_PAIRS:
+            raise yaml.constructor.ConstructorError(None, None, f"more than {_MOST_PAIRS} keys", node.start_mark)
+
+
+class _Merging(_FewMerged, yaml.SafeLoader):
+    """PyYAML's safe loader, with such merging."""
+
+
+class _MergingFast(_FewMerged, _Fast):  # type: ignore[misc]
+    """libyaml's, with such merging."""
 
 
 class _Strict(_StrictKeys, yaml.SafeLoader):

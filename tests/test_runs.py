@@ -89,6 +89,10 @@ def test_a_field_of_the_wrong_kind_is_named(tmp_path: Path, wrong: dict[str, Any
         read_records(folder)
 
 
+def repeated(line: str) -> str:
+    return "".join(line.replace("{i}", str(i)).replace("{j}", str(i - 1)) for i in range(1, 40))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -96,8 +100,11 @@ def test_a_field_of_the_wrong_kind_is_named(tmp_path: Path, wrong: dict[str, Any
         ("- a\n", "must hold `key: value` lines"),
         ("format: 7\n", "format 7; this harness reads 1 to 1"),
         ("format: one\n", "format 'one'; this harness reads 1 to 1"),
+        ("format: 1\nconfig: &a\n  b: [*a]\n", "a value that contains itself"),
+        ("a0: &a0 [1, 2, 3]\n" + repeated("a{i}: &a{i} [*a{j}, *a{j}, *a{j}]\n"), "as often as they are repeated"),
+        ("a0: &a0 {b: 1, c: 2}\n" + repeated("a{i}: &a{i} {<<: [*a{j}, *a{j}, *a{j}]}\n"), "more than 100000 keys"),
     ],
-    ids=["deep", "list", "newer", "word"],
+    ids=["deep", "list", "newer", "word", "cycle", "aliases", "merges"],
 )
 def test_a_run_yaml_that_can_not_be_read_is_named(tmp_path: Path, text: str, said: str) -> None:
     folder = run(tmp_path / "r", head=text)
