@@ -5,18 +5,14 @@ The untrusted side: runs in one process with a submission, and is imported by `c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from harness.bare import ADDRESS, COPY, DEVICE, DTYPE, LAYOUT, SHAPE, without_modes
 from harness.messages import Leaf
 from harness.trees import flatten, unflatten
-
-_ADDRESS: Callable[[torch.Tensor], int] = torch._C.TensorBase.data_ptr
-_COPY: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch._C.TensorBase.copy_
-"""As torch has them: a tensor may have methods of its own under these names, and `torch.Tensor` be given others, which
-could do the work when the clock has stopped."""
 
 
 class Snapshot:
@@ -32,19 +28,16 @@ class Snapshot:
         self._devices: list[str] | None = None
         self._disordered: set[int] = set()
 
-    def _device_of(self, leaf: torch.Tensor) -> str:
-        return str(self._shim.device_of(leaf)) if self._shim is not None else leaf.device.type
-
     def coerce(self, result: object) -> object:
         """`result` with every tensor on the device of the buffer it goes to."""
         leaves, tree = flatten(result)
         if len(leaves) != len(self._slots):
             return result
-        self._devices = [self._device_of(leaf) for leaf in leaves]
+        self._devices = [DEVICE(leaf).type for leaf in leaves]
         moved = []
         for leaf, slot in zip(leaves, self._slots, strict=True):
             if self._shim is not None:
-                moved.append(leaf if self._device_of(leaf) == "cuda" else leaf.to("cuda"))
+                moved.append(leaf if DEVICE(leaf).type == "cuda" else leaf.to("cuda"))
             else:
                 moved.append(leaf.to(slot.device))
         return unflatten(tree, moved)
@@ -68,26 +61,30 @@ class Snapshot:
         return unflatten(tree, leaves)
 
     def take(self, result: object) -> None:
+        with without_modes():
+            self._take(result)
+
+    def _take(self, result: object) -> None:
         self.result = result
         leaves, self.tree = flatten(result)
         described = []
         for index, leaf in enumerate(leaves):
             # Where the solution left it, even if it was brought over since.
-            device = self._devices[index] if self._devices is not None else self._device_of(leaf)
+            device = self._devices[index] if self._devices is not None else DEVICE(leaf).type
             described.append(
                 Leaf(
                     type=type(leaf).__name__,
-                    shape=tuple(leaf.shape),
-                    dtype=str(leaf.dtype).removeprefix("torch."),
+                    shape=tuple(SHAPE(leaf)),
+                    dtype=str(DTYPE(leaf)).removeprefix("torch."),
                     device=device,
-                    address=_ADDRESS(leaf) if leaf.layout is torch.strided else 0,
+                    address=ADDRESS(leaf) if LAYOUT(leaf) is torch.strided else 0,
                     contiguous=index not in self._disordered,
                 )
             )
             if index < len(self._slots):
                 slot = self._slots[index]
-                if leaf.shape == slot.shape and leaf.dtype == slot.dtype and leaf.layout is torch.strided:
-                    _COPY(slot, leaf)
+                if SHAPE(leaf) == SHAPE(slot) and DTYPE(leaf) == DTYPE(slot) and LAYOUT(leaf) is torch.strided:
+                    COPY(slot, leaf)
         self.leaves = tuple(described)
 
 

@@ -26,8 +26,8 @@ LAYERS = {
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
     "lean mending merging peaks programs recorder reference rundelay runs shortage sketch sources split store stublibs "
     "texts whereabouts writable",
-    "stages": "alongside arrival aside asker audit auditor backtoback baselines bench build contention contestant "
-    "conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "
+    "stages": "alongside arrival aside asker audit auditor backtoback bare baselines bench build contention "
+    "contestant conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "
     "patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session sidebench "
     "sidecheck signature snapshot standby symboliser tally tasks timing tracing turns values verification verify "
     "walls zygote",
@@ -37,6 +37,7 @@ LAYERS = {
 """A unit (module or package directly in `harness`) imports only from its own layer and those above it."""
 
 UNTRUSTED = (
+    "harness.bare",
     "harness.contestant",
     "harness.heldstate",
     "harness.opened",

@@ -1,0 +1,102 @@
+"""State by name: what torch's own tables hold, and no code of the model's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.heldstate import HeldState
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.linear(x))
+
+
+class Everything(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(Small(), nn.LSTM(2, 2))
+        self.again = self.inner
+        self.register_buffer("passing", torch.zeros(1), persistent=False)
+        self.register_buffer("lasting", torch.zeros(1))
+        self.register_parameter("nothing", None)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+        self.listed = nn.ParameterList([torch.zeros(1)])
+        self.scripted = torch.jit.script(Small())
+        self.traced = torch.jit.trace(Small().eval(), torch.zeros(2, 2))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_names_and_values_are_those_of_state_dict() -> None:
+    model = Everything()
+    held = HeldState(model)
+    said = model.state_dict()
+    slots = [torch.full_like(value, 7) for value in said.values()]
+    assert held.copy_to(list(said), slots) == []
+    assert all(torch.equal(slot, value) for slot, value in zip(slots, said.values(), strict=True))
+    assert held.copy_to(["passing", "nothing", "inner.0"], [torch.zeros(1)] * 3) == ["passing", "nothing", "inner.0"]
+
+
+def test_what_changes_is_copied_out_and_put_back() -> None:
+    model = Small()
+    held = HeldState(model)
+    wanted = {"norm.running_mean": torch.full((3,), 2.0), "other": torch.zeros(1)}
+    assert held.take_over(wanted) == (["norm.running_mean"], ["other"])
+    model.norm.running_mean = torch.full((3,), 5.0)  # another tensor under the name
+    slot = torch.zeros(3)
+    assert held.copy_to(["norm.running_mean", "other"], [slot, torch.zeros(1)]) == ["other"]
+    assert slot.tolist() == [5.0] * 3
+    held.put_back()
+    assert model.norm.running_mean.tolist() == [2.0] * 3
+
+
+def test_no_code_of_the_model_runs_when_the_state_is_copied() -> None:
+    """The clock of a call has stopped by then."""
+    asked: list[str] = []
+
+    class Asked(Small):
+        def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+            asked.append("state_dict")
+            return super().state_dict(*args, **kwargs)
+
+    model = Asked()
+    model.norm.register_state_dict_pre_hook(lambda *_: asked.append("hook"))
+    held = HeldState(model)
+    held.take_over({"norm.running_mean": torch.zeros(3)})
+    assert asked
+    asked.clear()
+    held.put_back()
+    assert held.copy_to(["norm.running_mean"], [torch.ones(3)]) == []
+    assert asked == []
+
+
+def test_a_subclass_is_no_state() -> None:
+    class Lazy(torch.Tensor):
+        pass
+
+    model = Small()
+    model.norm.running_mean = torch.zeros(3).as_subclass(Lazy)
+    assert HeldState(model).copy_to(["norm.running_mean"], [torch.zeros(3)]) == ["norm.running_mean"]
+
+
+def test_modules_that_hold_each_other_come_to_an_end() -> None:
+    model = Small()
+    model.norm._modules["back"] = model
+    with pytest.raises(ValueError, match="modules"):
+        HeldState(model).copy_to(["norm.running_mean"], [torch.zeros(3)])
+
+
+def test_what_is_no_module_has_no_state() -> None:
+    held = HeldState(lambda x: x)
+    assert held.take_over({"a": torch.zeros(1)}) == ([], ["a"])
+    held.put_back()
+    assert held.copy_to(["a"], [torch.zeros(1)]) == ["a"]
