@@ -147,3 +147,8 @@ def test_markdown_is_a_table_for_each_group() -> None:
     text = board.markdown(leaderboard(RECORDS), By.author)
     assert sum(line.startswith("| --- |") for line in text.splitlines()) == 2
     assert text.startswith("**cuda: NVIDIA H200")
+
+
+def test_names_of_hosts_are_no_links() -> None:
+    assert board.escape_markdown("see www.example.com") == "see www&#46;example.com"
+    assert board.escape_markdown("WWW.example.com, awww. well") == "WWW&#46;example.com, awww. well"

@@ -7,13 +7,13 @@ character that XML forbids.
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree
 
 from harness.ci.gates import FAILED, PASSED, SKIPPED
 from harness.ci.verdict import Scored, Verdict
 from harness.model import VERDICT_FREE, Status
 from harness.report import format as show
+from harness.report.board import escape_markdown
 from harness.scoring import entries_of
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
@@ -101,9 +101,7 @@ def _listed(title: str, texts: list[str]) -> list[str]:
 
 def _cell(text: str, limit: int = 160) -> str:
     """Text that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
-    escaped = show.line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
-    return escaped.replace("@", "&#64;").replace("://", "&#58;//")
+    return escape_markdown(show.line(text, limit))
 
 
 def broken_rules(verdict: Verdict) -> list[str]:

@@ -202,4 +202,5 @@ def escape_markdown(text: str) -> str:
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = re.sub(r"([\\`*_{}\[\]#!|~])", r"\\\1", escaped)
     # A zero-width joiner would be invisible; an entity breaks mentions and bare links without a trace on the page.
+    escaped = re.sub(r"\bwww\.", lambda found: f"{found[0][:-1]}&#46;", escaped, flags=re.IGNORECASE)
     return escaped.replace("@", "&#64;").replace("://", "&#58;//")
