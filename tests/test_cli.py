@@ -481,6 +481,17 @@ def test_show_a_run_and_one_solution_of_it(place: Path, call: Call) -> None:
         assert "16_tiled" not in one.out
 
 
+def test_what_show_prints_gives_github_no_commands(place: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log's lines are a submission's, and one that begins with two colons is a command to whoever runs the step."""
+    evaluated(call)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for arguments in (["16_naive"], ["--feedback"]):
+        printed = call("show", "results/r1", *arguments).out
+        token = printed.partition("::stop-commands::")[2].split()[0]
+        assert printed.index(f"::stop-commands::{token}") < printed.index("3 of 9 values off")
+        assert printed.endswith(f"::{token}::\n")
+
+
 def test_show_as_json(place: Path, call: Call) -> None:
     evaluated(call)
     assert len(json.loads(call("show", "results/r1", "--json").out)["records"]) == 3

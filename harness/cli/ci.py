@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -23,7 +22,7 @@ from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
 from harness.ci.revision import REGULAR, Entry
 from harness.cli.evaluate import Evaluate, carry_out
-from harness.cli.output import Json, option, print_json, print_text, put, say
+from harness.cli.output import Json, in_actions, no_commands_in_output, option, print_json, put, say
 from harness.cli.results import known_authors
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import MachineError
@@ -77,7 +76,7 @@ def ci_command(
       harness ci --base origin/main
       harness ci --base origin/main --head refs/pull/7/head --device host --out ci-results
     """
-    in_actions = annotations if annotations is not None else os.environ.get("GITHUB_ACTIONS") == "true"
+    annotated = annotations if annotations is not None else in_actions()
     repo = ci.Repository(repository)
     base_commit, head_commit = repo.commit(base), repo.commit(head)
     _refuse_own_code(repo, base_commit)
@@ -121,7 +120,7 @@ def ci_command(
         say(f"solutions to score: {len(found)}; that can't be: {len(rejected)}; other changes, ignored: {len(ignored)}")
         records: list[Record] = []
         fault = None
-        with _no_commands_in_output(on=in_actions and not as_json):
+        with no_commands_in_output(on=annotated and not as_json):
             try:
                 records = _evaluated(context.obj, settled, quiet=as_json) if found else []
             except MachineError as error:
@@ -148,13 +147,13 @@ def ci_command(
     authors = known_authors([*before, *([RunStore.open(settled.run_dir)] if records else [])])
     rows = leaderboard([*base_records, *records], by=By.author, authors=authors)
     _publish(verdict, rows, records, out, settled)
-    if in_actions:
+    if annotated:
         # Where standard output holds JSON for a program, the messages' stream, which GitHub reads as well.
         (sys.stderr if as_json else sys.stdout).write("".join(f"{line}\n" for line in ci.github_annotations(verdict)))
     if as_json:
         print_json(verdict.to_json())
     else:
-        with _no_commands_in_output(on=in_actions):
+        with no_commands_in_output(on=annotated):
             put(*ci.broken_rules(verdict))
         put(f"verdict: {verdict.word} (exit code {verdict.exit_code}); everything is in {out}")
     raise typer.Exit(verdict.exit_code)
@@ -261,21 +260,6 @@ def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, opti
         baselines = dict.fromkeys((Baseline.EAGER, Baseline(rules.baseline)))
         settled = replace(settled, baselines=tuple(baselines))
     return settled
-
-
-@contextlib.contextmanager
-def _no_commands_in_output(*, on: bool) -> Iterator[None]:
-    """Lines that a submission had a say in are not taken for GitHub's workflow commands meanwhile."""
-    if not on:
-        yield
-        return
-    token = secrets.token_hex(16)
-    print_text(f"::stop-commands::{token}\n")
-    sys.stdout.flush()
-    try:
-        yield
-    finally:
-        print_text(f"::{token}::\n")
 
 
 def _evaluated(run: Evaluate | None, settled: RunConfig, *, quiet: bool) -> list[Record]:

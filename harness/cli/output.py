@@ -11,6 +11,7 @@ import errno
 import functools
 import json
 import os
+import secrets
 import signal
 import sys
 import traceback
@@ -127,6 +128,26 @@ def results_alone() -> Iterator[None]:
         ctypes.CDLL(None).fflush(None)  # what C's printf keeps until its buffer is full, or the process ends
         os.dup2(held, 1)
         os.close(held)
+
+
+def in_actions() -> bool:
+    """Whether GitHub reads what is printed."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+@contextmanager
+def no_commands_in_output(*, on: bool) -> Iterator[None]:
+    """Lines that a submission had a say in are not taken for GitHub's workflow commands meanwhile."""
+    if not on:
+        yield
+        return
+    token = secrets.token_hex(16)
+    print_text(f"::stop-commands::{token}\n")
+    sys.stdout.flush()
+    try:
+        yield
+    finally:
+        print_text(f"::{token}::\n")
 
 
 def one_form(asked: Mapping[str, bool]) -> None:

@@ -14,7 +14,18 @@ from typing import Annotated
 import typer
 
 from harness.authors import Author, authors_of_runs
-from harness.cli.output import Json, one_form, opened, option, print_json, print_text, put, say
+from harness.cli.output import (
+    Json,
+    in_actions,
+    no_commands_in_output,
+    one_form,
+    opened,
+    option,
+    print_json,
+    print_text,
+    put,
+    say,
+)
 from harness.feedback import feedback as feedback_text
 from harness.merging import merge
 from harness.model import Record
@@ -69,7 +80,8 @@ def show_command(
         print_json([{**item.to_json(), "log": log} for item, log in chosen])
     else:
         authors = known_authors([store])
-        put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in chosen))
+        with no_commands_in_output(on=in_actions()):
+            put(*(terminal.record_page(item, log, authors.get(item.author)) for item, log in chosen))
 
 
 def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequence[Path] | None, as_json: bool) -> None:
@@ -78,7 +90,8 @@ def _show_feedback(store: RunStore, records: Sequence[Record], solutions: Sequen
     if as_json:
         print_json([{"solution": item.solution, "status": item.status.value, "feedback": text} for item, text in texts])
     else:
-        print_text("\n".join(text for _, text in texts))
+        with no_commands_in_output(on=in_actions()):
+            print_text("\n".join(text for _, text in texts))
         if not texts:
             say("no records in this run yet: there is nobody to write to")
 
