@@ -77,11 +77,18 @@ class Channel:
         self._sock = sock
         self._takes_fds = takes_fds
         self._max_frame_bytes = max_frame_bytes
+        self._left_bytes: int | None = None
         self._buffer = bytearray()
         self._fds: list[int] = []
 
     def fileno(self) -> int:
         return self._sock.fileno()
+
+    def expect_at_most(self, total_bytes: int) -> None:
+        """From now on so many bytes of frames are accepted in all. One of the largest can take the parser 8 s, in which
+        it holds the interpreter's lock: where others are waited for as well, nobody may send these one after another.
+        """
+        self._left_bytes = total_bytes
 
     def send(self, message: Mapping[str, object], fds: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
         """Send one frame.
@@ -120,9 +127,13 @@ class Channel:
         (length,) = _HEADER.unpack_from(self._buffer)
         if length > self._max_frame_bytes:
             raise FrameTooLarge(f"a frame announces {length} bytes; at most {self._max_frame_bytes} are accepted")
+        if self._left_bytes is not None and length > self._left_bytes:
+            raise FrameTooLarge(f"a frame announces {length} bytes; {self._left_bytes} more are accepted in all")
         self._fill(_HEADER.size + length, deadline)
         payload = bytes(self._buffer[_HEADER.size : _HEADER.size + length])
         del self._buffer[: _HEADER.size + length]
+        if self._left_bytes is not None:
+            self._left_bytes -= length
         message = decode(payload)  # where this raises, `close` still knows the descriptors
         fds, self._fds = tuple(self._fds), []
         return Received(message=message, fds=fds)

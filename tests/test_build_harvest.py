@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -465,6 +466,18 @@ def test_more_text_than_is_built_ahead(run: Harvester) -> None:
     found = run(f"for i in range(9):\n    load_inline(f'e{{i}}', f'int f{{i}}();' + '//' * 2**19)\n{MODEL}")
     assert (len(found.specs), found.failure, found.complete) == (3, None, True)
     assert sum(spec.size_bytes for spec in found.specs) <= MAX_AHEAD_BYTES
+
+
+def test_frames_that_hold_everybody_up_disqualify(run: Harvester) -> None:
+    """Sixteen megabytes of brackets take the parser seconds, in the process that waits for everybody's builds."""
+    body = "import gc\nimport harness.build.harvest as own\n"
+    body += "(held,) = [held for held in gc.get_objects() if type(held) is own._Harvest]\n"
+    body += "for i in range(250):\n    held.send({'type': 'phase', 'phase': 'import', 'more': [[]] * 1_000_000})\n"
+    begin = time.process_time()
+    found = run(body + MODEL)
+    assert time.process_time() - begin < 20
+    assert found.failure is not None
+    assert (found.failure.status, found.failure.evidence.get("rule")) == (Status.disqualified, "protocol"), found
 
 
 def test_who_sends_more_text_is_disqualified(run: Harvester) -> None:

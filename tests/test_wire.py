@@ -112,6 +112,15 @@ def test_an_oversized_announcement_is_refused_before_it_is_read(ends: tuple[Chan
         channel.receive(1.0)
 
 
+def test_no_more_is_read_than_is_expected_in_all(ends: tuple[Channel, socket.socket]) -> None:
+    channel, peer = ends
+    channel.expect_at_most(25)
+    peer.sendall((struct.pack(">I", 10) + b'{"a": 123}') * 3)
+    assert [channel.receive(1.0).message for _ in range(2)] == [{"a": 123}] * 2
+    with pytest.raises(FrameTooLarge, match="5 more are accepted in all"):
+        channel.receive(1.0)
+
+
 @pytest.mark.parametrize(
     "payload",
     [

@@ -30,6 +30,8 @@ JOB = "harness.build.job:main"
 LOADING = "harness.build.loading:main"
 _LOAD_S = 30.0
 """Time for trying to load a module, its static initialisers included."""
+_MAX_ANSWER_BYTES = 2**20
+"""A job says how it ended, in a few words."""
 _END_S = 5.0
 MEMORY_BYTES = 12 * 2**30
 DISK_BYTES = 4 * 2**30
@@ -127,6 +129,7 @@ class Attempt:
                         "environ": dict(self.plan.environ),
                     }
                 )
+                child.channel.expect_at_most(_MAX_ANSWER_BYTES)
                 answer = child.channel.receive(max(0.0, self.timeout_s - ended.compile_s)).message
                 if answer.get("type") == "built" and type(answer.get("exit_code")) is int:
                     ended.exit_code = answer["exit_code"]
@@ -156,6 +159,7 @@ class Attempt:
                         "is_python_module": self.spec.is_python_module,
                     }
                 )
+                child.channel.expect_at_most(_MAX_ANSWER_BYTES)
                 answer = child.channel.receive(_LOAD_S).message
                 if answer.get("type") == "loaded" and isinstance(answer.get("error"), str):
                     error = answer["error"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.build.spec import ExtensionSpec
+from harness.build.spec import MAX_AHEAD_BYTES, ExtensionSpec
 from harness.build.torchinfo import find_torch
 from harness.environment import MachineError
 from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
@@ -23,6 +23,8 @@ _FUNCTION = "load_inline"
 _TIMEOUT_S = 10.0
 """It is some hundredths of a second; a text that takes longer is not worth waiting for."""
 _MEMORY_BYTES = 2**30
+_MAX_BYTES = MAX_AHEAD_BYTES + 2**16
+"""Of all that is said: what is beyond would not be built ahead."""
 
 
 def foresee(source: str, *, zygote: Zygote, sandbox: Mode, limit: int) -> Iterator[ExtensionSpec]:
@@ -37,6 +39,7 @@ def foresee(source: str, *, zygote: Zygote, sandbox: Mode, limit: int) -> Iterat
             return
         with zygote.spawn(TARGET, policy, Path(os.devnull)) as child:
             request = {"source": source, "parameters": [list(each) for each in parameters]}
+            child.channel.expect_at_most(_MAX_BYTES)
             child.channel.send(request, timeout_s=_TIMEOUT_S)
             for _ in range(limit):
                 message = child.channel.receive(max(0.0, deadline - time.monotonic())).message

@@ -26,6 +26,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ from harness.model import Failure, Status, one_line
 from harness.wire import Channel
 
 MODULE_NAME = "solution"
+
+_MAX_NOTES = 32
+_MAX_DETAIL = 20_000
+"""Of what is said in the end: more is not taken."""
 
 _ABOUT_GPU = re.compile("cuda|nvidia|nvml|gpu|driver|cublas|cudnn", re.IGNORECASE)
 
@@ -63,7 +68,10 @@ def main(channel: Channel, fds: tuple[int, ...]) -> None:
     request = channel.receive().message
     harvest = _Harvest(channel, request)
     failure = harvest.run()
-    harvest.send({"type": "done", "failure": None if failure is None else failure.to_json(), "notes": harvest.notes})
+    if failure is not None:
+        failure = replace(failure, detail=failure.detail[-_MAX_DETAIL:])
+    said = None if failure is None else failure.to_json()
+    harvest.send({"type": "done", "failure": said, "notes": harvest.notes[:_MAX_NOTES]})
 
 
 class _Harvest:

@@ -28,6 +28,8 @@ _FORWARD_S = 15.0
 _END_S = 5.0
 _MEMORY_BYTES = 8 * 2**30
 _MAX_FRAMES = 256
+_MAX_BYTES = MAX_AHEAD_BYTES + 2**20
+"""Of all frames together: beside the extensions there are a few words, and what went wrong."""
 _MAX_NOTES = 32
 _MAX_DETAIL = 20_000
 _EVIDENCE = ("phase", "exception", "line", "arguments", "package")
@@ -78,6 +80,7 @@ def harvest(
     reader = _Reader(source, timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
+        child.channel.expect_at_most(_MAX_BYTES)
         deadline = time.monotonic() + timeout_s  # from now on: that which has torch may have had to start first
         try:
             child.channel.send(

@@ -22,7 +22,7 @@ MAX_SOURCE_BYTES = 4 * 2**20
 """All text of one extension together. Generated kernels are some ten kB; 4 MB is a whole library."""
 
 MAX_AHEAD_BYTES = MAX_SOURCE_BYTES
-"""All text of all extensions of one solution that are built ahead; what goes beyond is built in the contestant. The
+"""All extensions of one solution that are built ahead, as JSON; what goes beyond is built in the contestant. The
 process that reads it has everybody's builds to wait for: sixty of four megabytes each made others' take ten times as
 long."""
 
@@ -126,10 +126,8 @@ class ExtensionSpec:
 
     @property
     def size_bytes(self) -> int:
-        """What a solution asks to have read with this, texts of all kinds together."""
-        words = (self.name, *self.extra_cflags, *self.extra_cuda_cflags, *self.extra_ldflags, *self.extra_include_paths)
-        bound = (text for pair in self.functions or () for text in pair)
-        return sum(len(text.encode("utf-8", "surrogatepass")) for text in (*self.texts(), *words, *bound))
+        """What a solution asks to have read with this: all of it, as JSON."""
+        return len(json.dumps(self.to_json()))
 
     @property
     def uses_cuda(self) -> bool:
