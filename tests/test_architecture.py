@@ -27,10 +27,10 @@ LAYERS = {
     "lean mending merging peaks programs recorder reference rundelay runs shortage sketch sources split store stublibs "
     "texts whereabouts writable",
     "stages": "alongside arrival aside asker audit auditor backtoback bare baselines bench build contention "
-    "contestant conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop opened oracle "
-    "patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session sidebench "
-    "sidecheck signature snapshot standby symboliser tally tasks timing tracing turns values verification verify "
-    "walls zygote",
+    "contestant conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop "
+    "opened oracle patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session "
+    "sidebench sidecheck signature snapshot standby symboliser tally tasks timing tracing turns values verification "
+    "verify walls zygote",
     "control": "athand conducting conductor events executors lint judging pipeline planning referee schedule sharing",
     "outside": "api ci cli doctor feedback profile rehearsal report service transcripts __main__",
 }
