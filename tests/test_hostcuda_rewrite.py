@@ -48,6 +48,44 @@ def test_a_macro_for_the_configuration_alone_is_written_out_where_it_is_used() -
     assert text.count("\n") == source.count("\n")
 
 
+def test_a_macro_that_says_where_something_lives_is_written_out() -> None:
+    source = (
+        '#define SMEM __shared__  // a tile\n#define KERNEL extern "C" __global__ void\n'
+        "KERNEL k(int* x) { SMEM float s[4]; }\n#undef SMEM\n"
+    )
+    text = rewrite(source).text
+    assert "HOSTCUDA_ENTER" in text
+    assert "SharedVariable" in text
+    assert text.startswith("#define SMEM __shared__  // a tile\n")
+    assert "#undef SMEM\n" in text
+    assert text.count("\n") == source.count("\n")
+
+
+def test_a_macro_that_says_it_differently_in_places_stays() -> None:
+    source = "#if A\n#define FN __device__\n#else\n#define FN __host__ __device__\n#endif\nFN int f();\n"
+    assert "\nFN int f();" in rewrite(source).text
+    assert "\n__device__ int f();" in rewrite(source.replace("__host__ __device__", "")).text
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "INSTANTIATE(float, 4)\n",
+        "struct S { C10_HOST_DEVICE S() {} C10_HOST_DEVICE S(int a) : a(a) {} int a; };\n",
+        "__device__ int f(int n, S b) { if (n > decltype(b.n){0}) return 1; return n < decltype(n)(0) ? 1 : 2; }\n",
+        "void f() { DISPATCH(t, CASE(1, [&] { k<1><<<1, 2>>>(x); }) CASE(2, [&] { k<2><<<1, 2>>>(x); })); }\n",
+        "__device__ void f() { UNROLL for (int i = 0; i < 4; ++i) g(i); UNROLL_BY(4) for (;;) { } }\n",
+        '__device__ void f() { _Pragma("unroll") for (int i = 0; i < 4; ++i) g(i); }\n',
+    ],
+)
+@pytest.mark.parametrize("inside", ["{}", "namespace a::b {{ {} }}"])
+def test_a_variable_behind_what_the_grammar_does_not_read_is_registered(before: str, inside: str) -> None:
+    text = rewrite(inside.format(f"\n{before}__device__ int after;")).text
+    assert "SymbolRegistration" in text
+    assert text.count("hostcuda::start") == before.count("<<<")
+    assert before.split("{")[0].split("(")[0] in text, "what is compiled keeps its macros"
+
+
 def test_a_launch_with_a_lambda_argument_keeps_the_lambda() -> None:
     text = rewrite("void f() { k<<<1, 2>>>(n, [=] __device__(float v) { return v + c; }); }").text
     assert ", n, [=] __device__(float v) { return v + c; })" in text

@@ -29,6 +29,7 @@ from . import ptx
 from .configurations import written_out
 from .declarations import edit_shared, register_variables, shared_text
 from .edits import Edit, State, applied, quoted
+from .legible import legible
 from .noise import without_noise
 from .syntax import (
     Tree,
@@ -85,7 +86,7 @@ def rewrite(source: str) -> Rewritten:
     for word, start, end in words(data):
         if word == b"__noinline__":
             state.edits.append(Edit(start, end, b"__attribute__((noinline))"))
-    clean = without_noise(data)
+    clean = legible(without_noise(data))
     tree = Tree(state.parser.parse(clean).root_node, clean, 0, False)
     trees = [tree, *_macro_bodies(state, tree)]
     for each in trees:
