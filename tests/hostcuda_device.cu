@@ -4,7 +4,9 @@
 #include <cuda_runtime.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <ATen/cuda/Atomic.cuh>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/DeviceUtils.cuh>
 #include <torch/cuda.h>
 #include <c10/cuda/CUDAMathCompat.h>
 namespace cg = cooperative_groups;
@@ -338,6 +340,26 @@ __global__ void compat_kernel(T* x, int n) {
 torch::Tensor compat(torch::Tensor x) {
     compat_kernel<<<1, 32>>>(x.data_ptr<float>(), x.numel());
     return x;
+}
+
+template <typename T> __global__ void torch_warp_kernel(const T* x, T* y) {
+    T v = doLdg(x + threadIdx.x);
+    for (int o = C10_WARP_SIZE / 2; o > 0; o >>= 1) v = v + WARP_SHFL_DOWN(v, o);
+    v = WARP_SHFL(v, 0);
+    const T largest = WARP_SHFL_XOR(x[threadIdx.x], 1), before = WARP_SHFL_UP(x[threadIdx.x], 1);
+    WARP_SYNC();
+    if (threadIdx.x == 0) y[0] = v;
+    gpuAtomicMax(y + 1, threadIdx.x == 0 ? largest : before);
+    gpuAtomicMin(y + 2, largest);
+    if (threadIdx.x < 3) gpuAtomicMul(y + 3, T(2));
+    if (WARP_BALLOT(threadIdx.x < 2) != 3 || ACTIVE_MASK() != 0xffffffff) y[0] = T(-1);
+}
+torch::Tensor torch_warp(torch::Tensor x) {
+    auto y = torch::ones({4}, x.options());
+    AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "torch_warp", [&] {
+        torch_warp_kernel<scalar_t><<<1, 32>>>(x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>());
+    });
+    return y;
 }
 
 torch::Tensor streams(torch::Tensor x) {

@@ -156,6 +156,11 @@ def events(m: Any) -> Any:
 
 
 @case
+def torch_warp(m: Any) -> Any:
+    return [m.torch_warp(torch.arange(32).to(kind).cuda()).tolist() for kind in (torch.float32, torch.float16)]
+
+
+@case
 def compat(m: Any) -> Any:
     return m.compat(torch.tensor([-1.0, 0.25, 4.0]).cuda()).tolist()
 

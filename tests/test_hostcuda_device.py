@@ -45,7 +45,7 @@ UNCHECKED = [
     "cub_calls",
     "events",
 ]
-UNCHECKED += ["events", "compat", "streams", "launch_forms"]
+UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -234,6 +234,11 @@ def test_a_launch_may_be_returned_and_take_a_list_for_a_struct(mode: str) -> Non
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_mathematical_functions_by_torchs_names(mode: str) -> None:
     assert results(mode, "compat") == [0.0, 0.5, 2.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_warps_and_atomics_by_torchs_names(mode: str) -> None:
+    assert results(mode, "torch_warp") == [[496.0, 30.0, 0.0, 8.0]] * 2
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

@@ -110,6 +110,10 @@ _NAMES = (
     ),
     (r"__cluster_map_shared_multicast", "multicast in clusters"),
     (r"__u128Atomic\w+", "atomics of 128 bits"),
+    (
+        r"__is(?:Local|Constant|GridConstant)|__cvta_\w*grid_constant\w*|__prof_trigger|__pm[0-3]",
+        "this device function",
+    ),
     (r"awbarrier\w*", "asynchronous barriers"),
     (r"__nv_(fp|cvt_\w*fp)[46]\w*|__nv_cvt_\w*e8m0\w*", "4-bit and 6-bit floating point"),
     (

@@ -117,7 +117,8 @@ def translate(statement: str) -> str:
 
 def _program(template: str, scope: Scope) -> tuple[list[str], list[str]]:
     """The C++ statements of a PTX body (`%%` still doubled), and the labels they define."""
-    text = template.replace("%%", "%")  # an operand is % and digits, so a register named %r1 stays distinct
+    text = re.sub(r"(?<!%)((?:%%)*)%=", r"\g<1>0", template)  # labels are a statement's own: one number does
+    text = text.replace("%%", "%")  # an operand is % and digits, so a register named %r1 stays distinct
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"//[^\n]*", " ", text)
     code: list[str] = []

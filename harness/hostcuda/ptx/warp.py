@@ -216,9 +216,11 @@ _MMA_ELEMENTS = {
 @emits("mma")
 def _matrix_multiply(call: Call) -> str:
     parts = [part for part in call.parts if part not in ("sync", "aligned", "satfinite")]
-    if len(parts) != 7 or parts[1:3] != ["row", "col"] or "satfinite" in call.parts:
+    if len(parts) != 7 or parts[1:3] != ["row", "col"]:
         raise call.refuse()
     shape, _, _, d, a, b, c = parts
+    if "satfinite" in call.parts and d != "s32":
+        raise call.refuse()
     words = _MMA_SHAPES.get((shape, a))
     sums = {"s8": "s32", "u8": "s32", "f64": "f64"}.get(a, "f32")
     if words is None or d != c or (d != sums and not (d == "f16" and a in ("f16", "e4m3", "e5m2"))):
@@ -237,7 +239,7 @@ def _matrix_multiply(call: Call) -> str:
         values = ", ".join(call.value(register, word) for register in group)
         lines.append(f"const {TYPES[word]} hc_{name}[{count}] = {{{values}}};")
     lines.append(f"{TYPES[word]} hc_d[{accumulators}];")
-    types = f"{m}, {n}, {k}, {_MMA_ELEMENTS[a]}, {_MMA_ELEMENTS[b]}, {TYPES[d]}"
+    types = f"{m}, {n}, {k}, {_MMA_ELEMENTS[a]}, {_MMA_ELEMENTS[b]}, {TYPES[d]}, {flag(set(call.parts), 'satfinite')}"
     lines.append(f"::hostcuda::ptx::mma<{types}>(hc_d, hc_a, hc_b, hc_c);")
     lines += [call.store(register, f"hc_d[{i}]") for i, register in enumerate(groups[0])]
     return " ".join(lines)

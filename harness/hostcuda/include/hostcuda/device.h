@@ -233,5 +233,10 @@ inline unsigned long long __globaltimer() { return static_cast<unsigned long lon
 inline size_t __cvta_generic_to_shared(const void* p) { return hostcuda::shared_address(p); }
 inline void* __cvta_shared_to_generic(size_t a) { return hostcuda::shared_pointer(static_cast<unsigned>(a)); }
 inline size_t __cvta_generic_to_global(const void* p) { return reinterpret_cast<size_t>(p); }
+inline size_t __cvta_generic_to_constant(const void* p) { return reinterpret_cast<size_t>(p); }
+inline size_t __cvta_generic_to_local(const void* p) { return reinterpret_cast<size_t>(p); }
+inline void* __cvta_global_to_generic(size_t a) { return reinterpret_cast<void*>(a); }
+inline void* __cvta_constant_to_generic(size_t a) { return reinterpret_cast<void*>(a); }
+inline void* __cvta_local_to_generic(size_t a) { return reinterpret_cast<void*>(a); }
 inline unsigned __isShared(const void* p) { return hostcuda::in_kernel() && hostcuda::in_shared(p); }
 inline unsigned __isGlobal(const void* p) { return !__isClusterShared(p); }

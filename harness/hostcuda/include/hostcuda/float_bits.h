@@ -18,16 +18,15 @@ namespace hostcuda {
 
 enum class Round { nearest, zero, up, down };
 
-template <class To, class From> inline To bits_cast(const From& from) {
+// constexpr, as constexpr functions of a solution call what is made of it under __CUDA_ARCH__.
+template <class To, class From> constexpr To bits_cast(const From& from) {
     static_assert(sizeof(To) == sizeof(From), "bits_cast between types of different size");
-    To to;
-    std::memcpy(&to, &from, sizeof(To));
-    return to;
+    return __builtin_bit_cast(To, from);
 }
-inline float float_of_bits(std::uint32_t bits) { return bits_cast<float>(bits); }
-inline double double_of_bits(std::uint64_t bits) { return bits_cast<double>(bits); }
-inline std::uint32_t bits_of(float value) { return bits_cast<std::uint32_t>(value); }
-inline std::uint64_t bits_of(double value) { return bits_cast<std::uint64_t>(value); }
+constexpr float float_of_bits(std::uint32_t bits) { return bits_cast<float>(bits); }
+constexpr double double_of_bits(std::uint64_t bits) { return bits_cast<double>(bits); }
+constexpr std::uint32_t bits_of(float value) { return bits_cast<std::uint32_t>(value); }
+constexpr std::uint64_t bits_of(double value) { return bits_cast<std::uint64_t>(value); }
 
 // Keeps the compiler from fusing this value's producer with its consumer: __fadd_rn(__fmul_rn(a, b), c) must not
 // become one fused multiply-add, as a GPU compiler does not make it one either.

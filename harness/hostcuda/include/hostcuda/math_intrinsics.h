@@ -19,15 +19,15 @@
 #include "vector_types.h"
 
 // ---- bit casts
-inline int __float_as_int(float x) { return hostcuda::bits_cast<int>(x); }
-inline unsigned __float_as_uint(float x) { return hostcuda::bits_cast<unsigned>(x); }
-inline float __int_as_float(int x) { return hostcuda::bits_cast<float>(x); }
-inline float __uint_as_float(unsigned x) { return hostcuda::bits_cast<float>(x); }
-inline long long __double_as_longlong(double x) { return hostcuda::bits_cast<long long>(x); }
-inline double __longlong_as_double(long long x) { return hostcuda::bits_cast<double>(x); }
-inline int __double2hiint(double x) { return static_cast<int>(hostcuda::bits_of(x) >> 32); }
-inline int __double2loint(double x) { return static_cast<int>(hostcuda::bits_of(x)); }
-inline double __hiloint2double(int high, int low) {
+constexpr int __float_as_int(float x) { return hostcuda::bits_cast<int>(x); }
+constexpr unsigned __float_as_uint(float x) { return hostcuda::bits_cast<unsigned>(x); }
+constexpr float __int_as_float(int x) { return hostcuda::bits_cast<float>(x); }
+constexpr float __uint_as_float(unsigned x) { return hostcuda::bits_cast<float>(x); }
+constexpr long long __double_as_longlong(double x) { return hostcuda::bits_cast<long long>(x); }
+constexpr double __longlong_as_double(long long x) { return hostcuda::bits_cast<double>(x); }
+constexpr int __double2hiint(double x) { return static_cast<int>(hostcuda::bits_of(x) >> 32); }
+constexpr int __double2loint(double x) { return static_cast<int>(hostcuda::bits_of(x)); }
+constexpr double __hiloint2double(int high, int low) {
     return hostcuda::double_of_bits((static_cast<std::uint64_t>(static_cast<unsigned>(high)) << 32) | static_cast<unsigned>(low));
 }
 

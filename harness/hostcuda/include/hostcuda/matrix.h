@@ -47,7 +47,7 @@ namespace ptx {
 //   B word i, element j:  row 4 P i + P t + j, column g
 //   C, D element e:       row g + 8 (e / 2), column 2 t + e % 2
 // (PTX ISA, "Matrix Fragments for mma.m16n8k*"). For f64 a "word" is one double and there are 8 rows.
-template <int M, int N, int K, class A, class B, class D, class Word, int Sums, int WordsA, int WordsB>
+template <int M, int N, int K, class A, class B, class D, bool Saturated, class Word, int Sums, int WordsA, int WordsB>
 inline void mma(Word (&d)[Sums], const Word (&a)[WordsA], const Word (&b)[WordsB], const Word (&c)[Sums]) {
     constexpr int per_word = static_cast<int>(sizeof(Word) / sizeof(A));
     static_assert(sizeof(A) == sizeof(B) && N == 8 && K == per_word * 4 * WordsB, "a shape of mma.sync");
@@ -82,7 +82,7 @@ inline void mma(Word (&d)[Sums], const Word (&a)[WordsA], const Word (&b)[WordsB
         Sum sum = 0;
         for (int k = 0; k < K; ++k) sum += left[e / 2][k] * right[e % 2][k];
         if constexpr (std::is_integral<Sum>::value) {
-            end[e] = accumulated_integer(sum + static_cast<Sum>(start[e]), false);
+            end[e] = accumulated_integer(sum + static_cast<Sum>(start[e]), Saturated);
         } else {
             end[e] = accumulated<D>(sum + number_of(start[e]));
         }
