@@ -9,6 +9,7 @@ on as if what follows were part of it, and a variable or a launch there would go
     INSTANTIATE(float, 4)           in front of a declaration, without a semicolon: blanked
     C10_HOST_DEVICE T f(T x);       torch's words for where a function runs: blanked
     UNROLL for (...)                what stands for a pragma: blanked
+    f(typename T::type(x))          the first word: blanked
     SWITCH(t, CASE(a, ...) CASE())  cases side by side get a comma between
     a > decltype(b){0}              no macro, but read as the end of template arguments: a name as long
 """
@@ -27,6 +28,7 @@ _DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\n\\]|\\\r?\n|\\.)*", re.M)
 _DEFINED = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)", re.M)
 _LIKE_A_MACRO = re.compile(rb"[A-Z][A-Z0-9_]+")
 _PLACES = {b"C10_HOST_DEVICE", b"C10_DEVICE", b"C10_HOST", b"C10_ALWAYS_INLINE"}
+_BEFORE_A_VALUE = {b"(", b",", b"=", b"return", b"?", b":", b"+", b"-", b"*", b"/", b"<", b"|", b"&", b"!"}
 _LOOPS = {b"for", b"while", b"do"}
 _CLOSING = {b"(": b")", b"[": b"]", b"{": b"}"}
 _HOLDS_CUDA = re.compile(rb"<<<|[{}]|\b__(?:shared|global|device|constant)__\b")
@@ -67,12 +69,13 @@ class _Reader:
                 continue
             text = token.text
             outside = all(kind == b"n" for kind in open_)
+            inside = open_[-1:] == [b"{"]
             if text in _PLACES:
                 self._blank(i, i)
                 continue
-            if text in (b"_Pragma", b"decltype") or text in _LOOPS:
+            if text in (b"_Pragma", b"decltype", b"typename") or text in _LOOPS:
                 self._in_code(i)
-            elif outside and begins and self._stands_alone(i):
+            elif (outside or inside) and begins and self._stands_alone(i):
                 skipped = self._partner[i + 1]
                 self._blank(i, skipped)
                 continue
@@ -82,7 +85,7 @@ class _Reader:
                 open_.append(b"n" if text == b"{" and outside and self._is_transparent(i) else text)
             elif text in (b")", b"]", b"}") and open_:
                 open_.pop()
-            begins = text in (b";", b"}") or (text == b"{" and open_[-1:] == [b"n"])
+            begins = text in (b";", b"{", b"}")
         return bytes(self._out)
 
     def _brackets(self) -> dict[int, int]:
@@ -122,7 +125,8 @@ class _Reader:
         if not re.match(rb"[A-Za-z_]", self._at(close + 1)):
             return False
         between = self._scanned[self._tokens[close].end : self._tokens[close + 1].start]
-        return b"\n" in between and not _HOLDS_CUDA.search(
+        another = self._is_macro(close + 1) and self._at(close + 2) == b"("
+        return (b"\n" in between or another) and not _HOLDS_CUDA.search(
             self._scanned, self._tokens[i].start, self._tokens[close].end
         )
 
@@ -134,6 +138,10 @@ class _Reader:
             elif self._at(i - 1) == b")" and i - 1 in self._partner and self._is_macro(self._partner[i - 1] - 1):
                 self._blank(self._partner[i - 1] - 1, i - 1)
             return
+        if text == b"typename":
+            if self._is_cast(i):
+                self._blank(i, i)
+            return
         if self._at(i + 1) != b"(" or i + 1 not in self._partner:
             return
         close = self._partner[i + 1]
@@ -143,6 +151,20 @@ class _Reader:
             start, end = self._tokens[i].start, self._tokens[close].end
             if b"\n" not in self._out[start:end]:
                 self._out[start:end] = re.sub(rb"\W", b"_", bytes(self._out[start:end]))
+
+    def _is_cast(self, i: int) -> bool:
+        """Whether `typename` begins a value, as in `f(typename T::type(x))`."""
+        if self._at(i - 1) not in _BEFORE_A_VALUE:
+            return False
+        depth = 0
+        for j in range(i + 1, min(i + 64, len(self._tokens))):
+            text = self._at(j)
+            depth += (text == b"<") - (text == b">")
+            if depth == 0 and text not in (b":", b">") and not re.match(rb"[A-Za-z_]", text):
+                return text in (b"(", b"{")
+            if depth == 0 and text != b":" and re.match(rb"[A-Za-z_]", self._at(j + 1)) and text != b"template":
+                return False
+        return False
 
     def _side_by_side(self, i: int) -> None:
         """`CASE(a) CASE(b)` among the arguments of a macro: the blank between them becomes a comma."""
