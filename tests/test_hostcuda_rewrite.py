@@ -75,6 +75,9 @@ def test_a_macro_that_says_it_differently_in_places_stays() -> None:
         "__device__ int f(int n, S b) { if (n > decltype(b.n){0}) return 1; return n < decltype(n)(0) ? 1 : 2; }\n",
         "void f() { DISPATCH(t, CASE(1, [&] { k<1><<<1, 2>>>(x); }) CASE(2, [&] { k<2><<<1, 2>>>(x); })); }\n",
         "__device__ void f() { UNROLL for (int i = 0; i < 4; ++i) g(i); UNROLL_BY(4) for (;;) { } }\n",
+        "template <class T> __device__ void f(T x) { g(typename T::type(x), 3); }\n",
+        "NAMESPACE_BEGIN\n",
+        "struct S { int a; }; REGISTER(S) REGISTER(T)\n",
         '__device__ void f() { _Pragma("unroll") for (int i = 0; i < 4; ++i) g(i); }\n',
     ],
 )
@@ -84,6 +87,37 @@ def test_a_variable_behind_what_the_grammar_does_not_read_is_registered(before: 
     assert "SymbolRegistration" in text
     assert text.count("hostcuda::start") == before.count("<<<")
     assert before.split("{")[0].split("(")[0] in text, "what is compiled keeps its macros"
+
+
+def test_a_macro_that_declares_shared_memory_ends_where_it_did() -> None:
+    source = (
+        "#define TILE(T, name, line) __shared__ T name[line], name##_next[2]\n#define SYNC __syncthreads()\n"
+        "#define WAIT(p) while (*p == 0)\n#define BOUNDS(n) __launch_bounds__(n)\n"
+        "__global__ void BOUNDS(64) k() { TILE(int, a, 4); TILE(int, b, 4); SYNC; WAIT(p); }"
+    )
+    lines = rewrite(source).text.splitlines()
+    assert lines[0].endswith(";")
+    assert "_##name##_next& name##_next =" in lines[0], "used twice in a scope, it must not declare one type twice"
+    assert " name()" not in lines[0], "an argument would take its place"
+    assert "enum { line " not in lines[0]
+    assert lines[1:4] == source.splitlines()[1:4]
+    assert lines[4].startswith("__global__ void BOUNDS(64) k() { HOSTCUDA_ENTER(")
+
+
+def test_a_macro_for_the_template_of_a_kernel_is_written_out() -> None:
+    text = rewrite("#define PER_TYPE template <typename T, int N>\nPER_TYPE\n__global__ void k(T* x) {}\n").text
+    assert "HOSTCUDA_ENTER" in text
+    assert "KernelRegistration" not in text, "there is no address of a template"
+
+
+def test_what_can_not_be_read_stays_in_its_declaration() -> None:
+    broken = "__device__ void f() { if (a <) g(((b; } "
+    source = f"namespace n {{\n#define A 1\n#if A\n{broken.replace('(((b', '(b)')}\n#endif\n__launch_bounds__(64)\n"
+    text = rewrite(source + "__global__ void k(int* x) { __shared__ int s[4]; }\n__device__ int after;\n}\n").text
+    assert 'HOSTCUDA_ENTER("k", "x", static_cast<int>(64))' in text
+    assert "KernelRegistration" in text
+    assert '"after"' in text
+    assert "enum { hostcuda_line = 7 }" in text
 
 
 def test_a_launch_with_a_lambda_argument_keeps_the_lambda() -> None:

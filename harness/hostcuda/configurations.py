@@ -4,6 +4,7 @@ they stand in full:
     #define ON <<<grid, block>>>            used as `kernel ON (x, n);`
     #define SMEM __shared__                 words of a declaration alone, one of which says where it lives or runs
     #define KERNEL extern "C" __global__ void
+    #define PER_TYPE template <typename T>  what makes the next declaration a template
 
 Charter: a pass of `rewrite`. Pure; imports `tokens` beside it.
 """
@@ -23,7 +24,7 @@ _PLACE = rb"__(?:global|shared|device|constant|managed|host)__"
 _WORD = _PLACE + rb'|__forceinline__|__noinline__|__inline__|__restrict__|inline|static|extern|"C"|const|volatile|void'
 _COMMENT = rb"(?:[ \t]*(?://[^\n]*|/\*[^\n]*?\*/))?[ \t]*\r?$"
 _HEAD = re.compile(
-    rb"^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]+(?P<body>(?:"
+    rb"^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]+(?P<body>template[ \t]*<[^\n\\]*>|(?:"
     + _WORD
     + rb")(?:[ \t]+(?:"
     + _WORD
@@ -63,7 +64,7 @@ def _heads(source: bytes) -> dict[bytes, bytes]:
     return {
         match["name"]: b" ".join(match["body"].split())
         for match in _HEAD.finditer(source)
-        if re.search(_PLACE, match["body"]) and len(found[match["name"]] - {b""}) == 1
+        if re.search(_PLACE + rb"|template", match["body"]) and len(found[match["name"]] - {b""}) == 1
     }
 
 

@@ -24,11 +24,13 @@ __all__ = ["edit_shared", "register_variables", "shared_text"]
 
 def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
     number = state.number()
-    type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
     base = base_type(tree, node, declarators(node))
     named = name_node(declarator)
     assert named is not None
-    text = tree.of(declarator)
+    name, text = _written(state, tree, named), _written(state, tree, declarator)
+    if tree.in_macro:  # which may be used twice in a scope, for variables of two names
+        number += b"_##" + name
+    type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
     at = named.start_byte - declarator.start_byte
     shape = text[:at] + type_name + text[at + len(name) :]
     typedef = b"typedef " + base + b" " + shape.replace(b"\n", b" ") + b"; "
@@ -49,9 +51,9 @@ def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: by
         typedef
         + b"struct "
         + tag
-        + b" { static constexpr const char* name() { return "
+        + b" { static constexpr const char* hostcuda_name() { return "
         + quoted(name)
-        + b"; } enum { line = "
+        + b"; } enum { hostcuda_line = "
         + line
         + b" }; }; "
         + type_name
@@ -65,8 +67,16 @@ def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: by
     )
 
 
-def edit_shared(state: State, tree: Tree, node: Node) -> None:
+def _written(state: State, tree: Tree, node: Node) -> bytes:
+    """A node's own text: a macro's body was parsed with names in place of what it pastes together."""
+    if not tree.in_macro:
+        return tree.of(node)
     start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
+    return bytes(state.source[start:end]).replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ")
+
+
+def edit_shared(state: State, tree: Tree, node: Node) -> None:
+    start, end = node.start_byte + tree.offset, min(node.end_byte + tree.offset, tree.end)
     if not inside_function(node):
         state.replace(start, end, b"", in_macro=tree.in_macro)
         return

@@ -7,6 +7,8 @@ The grammar has no preprocessor. Where a use of a macro is not what an expressio
 on as if what follows were part of it, and a variable or a launch there would go unseen:
 
     INSTANTIATE(float, 4)           in front of a declaration, without a semicolon: blanked
+    NAMESPACE_BEGIN                 a line of its own between declarations: blanked
+    __global__ void BOUNDS(256) k() a macro with arguments as an attribute: blanked
     C10_HOST_DEVICE T f(T x);       torch's words for where a function runs: blanked
     UNROLL for (...)                what stands for a pragma: blanked
     f(typename T::type(x))          the first word: blanked
@@ -26,9 +28,11 @@ __all__ = ["legible"]
 _TOKEN = re.compile(rb"[A-Za-z_]\w*|\d[\w.]*|->|\S")
 _DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\n\\]|\\\r?\n|\\.)*", re.M)
 _DEFINED = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)", re.M)
+_DEFINES_A_TEMPLATE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[^\n]*\btemplate\b", re.M)
 _LIKE_A_MACRO = re.compile(rb"[A-Z][A-Z0-9_]+")
 _PLACES = {b"C10_HOST_DEVICE", b"C10_DEVICE", b"C10_HOST", b"C10_ALWAYS_INLINE"}
 _BEFORE_A_VALUE = {b"(", b",", b"=", b"return", b"?", b":", b"+", b"-", b"*", b"/", b"<", b"|", b"&", b"!"}
+_IN_A_HEAD = {b"__global__", b"__device__", b"__host__", b"static", b"inline", b"void", b">"}
 _LOOPS = {b"for", b"while", b"do"}
 _CLOSING = {b"(": b")", b"[": b"]", b"{": b"}"}
 _HOLDS_CUDA = re.compile(rb"<<<|[{}]|\b__(?:shared|global|device|constant)__\b")
@@ -58,6 +62,7 @@ class _Reader:
         self._scanned = scanned
         self._tokens = [_Token(m[0], *m.span()) for m in _TOKEN.finditer(scanned)]
         self._macros = set(_DEFINED.findall(data))
+        self._templates = set(_DEFINES_A_TEMPLATE.findall(data))
         self._partner = self._brackets()
 
     def text(self) -> bytes:
@@ -76,6 +81,13 @@ class _Reader:
             if text in (b"_Pragma", b"decltype", b"typename") or text in _LOOPS:
                 self._in_code(i)
             elif (outside or inside) and begins and self._stands_alone(i):
+                skipped = self._partner[i + 1]
+                self._blank(i, skipped)
+                continue
+            elif outside and begins and self._is_a_line(i):
+                self._blank(i, i)
+                continue
+            elif outside and self._stands_in_a_head(i):
                 skipped = self._partner[i + 1]
                 self._blank(i, skipped)
                 continue
@@ -129,6 +141,20 @@ class _Reader:
         return (b"\n" in between or another) and not _HOLDS_CUDA.search(
             self._scanned, self._tokens[i].start, self._tokens[close].end
         )
+
+    def _is_a_line(self, i: int) -> bool:
+        """Whether a macro without arguments is a line of its own, as what opens or closes a namespace."""
+        token = self._tokens[i]
+        begin, end = self._scanned.rfind(b"\n", 0, token.start) + 1, self._scanned.find(b"\n", token.end)
+        line = self._scanned[begin : end if end >= 0 else len(self._scanned)]
+        return self._is_macro(i) and line.strip() == token.text and token.text not in self._templates
+
+    def _stands_in_a_head(self, i: int) -> bool:
+        """Whether a macro with arguments is one more attribute, as in `__global__ void BOUNDS(256) k(...)`."""
+        if self._at(i - 1) not in _IN_A_HEAD or not self._is_macro(i) or self._at(i + 1) != b"(":
+            return False
+        after = self._at(self._partner[i + 1] + 1) if i + 1 in self._partner else b""
+        return re.match(rb"[A-Za-z_]", after) is not None
 
     def _in_code(self, i: int) -> None:
         text = self._at(i)

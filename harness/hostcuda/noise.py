@@ -5,12 +5,15 @@ Pure; imports `tokens` beside it. For whoever parses CUDA: the host device's rew
 
 from __future__ import annotations
 
+import re
+
 from .tokens import balanced, blank, words
 
 __all__ = ["without_noise"]
 
 _BLANKED_CALLS = {b"__align__", b"alignas", b"__launch_bounds__", b"__cluster_dims__", b"__maxnreg__", b"__attribute__"}
 _BLANKED_WORDS = {b"__noinline__", b"__grid_constant__", b"__forceinline__", b"__restrict__", b"__extension__"}
+_EMPTIED = re.compile(rb"^([ \t]*#[ \t]*define[ \t]+[A-Za-z_]\w*(?:\([^()\n]*\))?[ \t]+)[ \t](\r?)$", re.M)
 _LAMBDA_WORDS = {b"__device__", b"__host__"}
 
 
@@ -25,4 +28,5 @@ def without_noise(data: bytes) -> bytes:
             close = balanced(data, end)
             if close is not None:
                 blank(out, start, close)
-    return bytes(out)
+    # Of a macro that has only blanks left the grammar takes the next line for the body.
+    return _EMPTIED.sub(lambda match: match[1] + b"0" + match[2], bytes(out))

@@ -31,6 +31,7 @@ from .declarations import edit_shared, register_variables, shared_text
 from .edits import Edit, State, applied, quoted
 from .legible import legible
 from .noise import without_noise
+from .pieces import alone, declarations
 from .syntax import (
     Tree,
     at_namespace_scope,
@@ -52,6 +53,8 @@ __all__ = ["Finding", "Rewritten", "rewrite"]
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
+_MOST_PIECES = 400
+"""Each is parsed with as many blanks around it as the source is long."""
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel": 0, b"cudaLaunchKernel": 0, b"cudaLaunchKernelExC": 1}
 """Which argument is the kernel, through `void*`."""
 
@@ -87,8 +90,8 @@ def rewrite(source: str) -> Rewritten:
         if word == b"__noinline__":
             state.edits.append(Edit(start, end, b"__attribute__((noinline))"))
     clean = legible(without_noise(data))
-    tree = Tree(state.parser.parse(clean).root_node, clean, 0, False)
-    trees = [tree, *_macro_bodies(state, tree)]
+    parsed = _parsed(state, clean)
+    trees = [*parsed, *(body for tree in parsed for body in _macro_bodies(state, tree))]
     for each in trees:
         _collect(state, each)
     for each in trees:
@@ -101,6 +104,18 @@ def rewrite(source: str) -> Rewritten:
         not_emulated=tuple(refused),
         subscript_lines=tuple(sorted(state.subscript_lines)),
     )
+
+
+def _parsed(state: State, clean: bytes) -> list[Tree]:
+    """The source as one tree; where that has errors, each declaration as its own, so that they stay in theirs."""
+    whole = Tree(state.parser.parse(clean).root_node, clean, 0, False)
+    if not whole.root.has_error or (ranges := declarations(clean)) is None or len(ranges) > _MOST_PIECES:
+        return [whole]
+    parts = [
+        Tree(state.parser.parse(text).root_node, text, 0, False, start)
+        for (start, _), text in zip(ranges, alone(clean, ranges), strict=True)
+    ]
+    return parts if sum(errors(part.root) for part in parts) <= errors(whole.root) else [whole]
 
 
 def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
@@ -124,7 +139,8 @@ def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
             (state.parser.parse(flat).root_node, flat, 0),
         )
         root, parsed, skipped = min(candidates, key=lambda c: (errors(c[0]), -launches(c[0])))
-        yield Tree(root, parsed, body.start_byte - skipped, True)
+        start, end = body.start_byte + tree.offset, body.end_byte + tree.offset
+        yield Tree(root, parsed, start - skipped, True, start, end)
 
 
 # ---- first pass: names
@@ -308,7 +324,7 @@ def _head(state: State, tree: Tree, node: Node, end: int) -> bytes:
     if node.prev_sibling is not None:
         start = node.prev_sibling.end_byte
     elif node.parent == tree.root and not tree.in_macro:
-        start = 0
+        start = tree.start
     state.heads.append((start + tree.offset, end + tree.offset))
     return bytes(state.source[start + tree.offset : end + tree.offset])
 
@@ -389,7 +405,7 @@ def _edit_wait(state: State, tree: Tree, node: Node) -> None:
     empty = (body.type == "expression_statement" and tree.of(body) == b";") or (
         body.type == "compound_statement" and not body.named_children
     )
-    if empty:
+    if empty and body.end_byte + tree.offset <= tree.end:
         state.replace(
             body.start_byte + tree.offset,
             body.end_byte + tree.offset,

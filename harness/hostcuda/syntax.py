@@ -3,6 +3,7 @@ only."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,12 +33,17 @@ _NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_i
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A parsed stretch of the source: `text` is what was parsed, and byte i of it is byte i + offset of the source."""
+    """A parsed stretch of the source: `text` is what was parsed, and byte i of it is byte i + offset of the source.
+
+    What stands before `start` and behind `end` of the source is not the source's own.
+    """
 
     root: Node
     text: bytes
     offset: int
     in_macro: bool
+    start: int = 0
+    end: int = sys.maxsize
 
     def of(self, node: Node) -> bytes:
         return self.text[node.start_byte : node.end_byte]

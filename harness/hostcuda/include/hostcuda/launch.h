@@ -68,8 +68,8 @@ template <class T> constexpr std::uint32_t extent_of(unsigned dimension) {
 }
 template <class T, class Tag> struct SharedVariable {
     static_assert(sizeof(T) <= 48 * 1024, "a __shared__ variable is larger than the 48 KiB a kernel may declare");
-    static inline constinit VariableInfo info{Tag::name(), sizeof(T), static_cast<std::uint32_t>(sizeof(std::remove_all_extents_t<T>)),
-                                              {extent_of<T>(0), extent_of<T>(1), extent_of<T>(2), extent_of<T>(3)}, Tag::line, 0, 0};
+    static inline constinit VariableInfo info{Tag::hostcuda_name(), sizeof(T), static_cast<std::uint32_t>(sizeof(std::remove_all_extents_t<T>)),
+                                              {extent_of<T>(0), extent_of<T>(1), extent_of<T>(2), extent_of<T>(3)}, Tag::hostcuda_line, 0, 0};
     struct Registration { Registration() { register_shared(info); } };
     static inline Registration registration{};
     __attribute__((noinline)) HOSTCUDA_UNCHECKED static T& get() {
