@@ -148,6 +148,37 @@ def test_operators_registered_with_torch(run: Harvester) -> None:
     assert not found.specs[0].is_python_module
 
 
+def test_operators_that_come_with_a_module(run: Harvester) -> None:
+    """They are missing until it is loaded, which is nobody's fault."""
+    found = run(
+        f"""
+        load_inline("ops", cpp_sources='TORCH_LIBRARY(mine, m) {{{{ m.def("f(Tensor x) -> Tensor"); }}}}', functions=[])
+        torch.library.register_fake("mine::f")(lambda x: x)
+        {MODEL.replace(chr(10), chr(10) + " " * 8)}
+        """
+    )
+    assert (names(found), found.failure) == (["ops"], None)
+    assert any("mine::f" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert int(torch.version.cuda.split('.')[0]) >= 11",
+        "import os; os.path.join(torch.utils.cpp_extension.CUDA_HOME, 'include')",
+        "kernel = torch.cuda._compile_kernel('extern \"C\" __global__ void f() {}', 'f')",
+        "square = torch.cuda.jiterator._create_jit_fn('template <typename T> T f(T x) { return x * x; }')",
+        "assert torch.cuda.get_arch_list()[-1].startswith('sm_')",
+        "free, total = torch.cuda.mem_get_info()",
+        "'%d' % torch.cuda.Stream().cuda_stream + None",
+        "torch.cuda.get_sync_debug_mode() + None",
+    ],
+)
+def test_what_only_a_cuda_build_of_torch_knows_is_no_fault(run: Harvester, line: str) -> None:
+    found = run(f"import torch.utils.cpp_extension\n{line}\n{MODEL}")
+    assert found.failure is None
+
+
 def test_files_that_the_solution_writes(run: Harvester) -> None:
     found = run(
         f"""

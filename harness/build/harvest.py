@@ -47,6 +47,9 @@ _MAX_NOTES = 32
 _MAX_DETAIL = 20_000
 """Of what is said in the end: more is not taken."""
 
+_REGISTERS = re.compile(r"\bTORCH_LIBRARY|\bRegisterOperators\b|\btorch::(?:Library|class_)\b")
+"""How a source gives torch operators or classes, which are there once it is loaded."""
+
 _ABOUT_GPU = re.compile("cuda|nvidia|nvml|gpu|driver|cublas|cudnn", re.IGNORECASE)
 
 
@@ -193,8 +196,9 @@ class _Harvest:
                     self._left_bytes -= size_bytes
             if fresh:
                 self.send({"type": "extension", "spec": spec.to_json()})
-            if not spec.is_python_module:
+            if not spec.is_python_module or any(_REGISTERS.search(text) for text in spec.texts()):
                 self._pretence.touch()  # its operators are missing from torch.ops
+            if not spec.is_python_module:
                 return f"{spec.name}.so"
             return _stub(spec.name, self._pretence)
 

@@ -10,11 +10,13 @@ solution's own; afterwards it may be the pretence's fault, and the contestant de
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
+import torch.utils.cpp_extension
 from torch.overrides import TorchFunctionMode
 
 Kind = Literal["meta", "cpu"]
@@ -122,6 +124,25 @@ class _Anything:
     __index__ = __int__
 
 
+_CLASSES = "Stream ExternalStream Event CUDAGraph MemPool stream device device_of graph cudart make_graphed_callables"
+
+
+def _note_the_rest(pretence: Pretence) -> None:
+    """Of functions that nobody has an answer for, what they say comes of there being no GPU."""
+
+    def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def noted(*given: Any, **options: Any) -> Any:
+            pretence.touch()
+            return plain(*given, **options)
+
+        return noted
+
+    for name, value in list(vars(torch.cuda).items()):
+        if isinstance(value, types.FunctionType) and not name.startswith("_") and value.__module__ != __name__:
+            setattr(torch.cuda, name, noting(value))
+
+
 def _patch_cuda(pretence: Pretence) -> None:
     def answering(value: Any) -> Callable[..., Any]:
         def answer(*_: Any, **__: Any) -> Any:
@@ -153,6 +174,8 @@ def _patch_cuda(pretence: Pretence) -> None:
         "get_device_name": properties.name,
         "get_device_capability": (properties.major, properties.minor),
         "get_device_properties": properties,
+        "get_arch_list": ["sm_90"],
+        "mem_get_info": (64 * 2**30, properties.total_memory),
         "is_bf16_supported": True,
         "current_stream": _Anything(),
         "default_stream": _Anything(),
@@ -161,8 +184,22 @@ def _patch_cuda(pretence: Pretence) -> None:
     )
     for name, value in answers.items():
         setattr(torch.cuda, name, answering(value))
-    for name in ("Stream", "Event", "CUDAGraph", "stream", "device", "graph"):
-        setattr(torch.cuda, name, _Anything)
+
+    class Met(_Anything):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pretence.touch()
+
+    for name in _CLASSES.split():
+        setattr(torch.cuda, name, Met)
+    for owner, names in ((torch.cuda, "_compile_kernel"), (torch.cuda.jiterator, "_create_jit_fn")):
+        if hasattr(owner, names):
+            setattr(owner, names, Met)
+    _note_the_rest(pretence)
+    # What a CUDA build of torch beside a toolkit says, read where modules and their options are put together.
+    if torch.version.cuda is None:
+        torch.version.cuda = "13.0"
+    if torch.utils.cpp_extension.CUDA_HOME is None:
+        torch.utils.cpp_extension.CUDA_HOME = "/usr/local/cuda"
 
     def uncompiled(model: Any = None, **_: Any) -> Any:
         return (lambda held: held) if model is None else model

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.utils.cpp_extension
 
 from .torch_factories import patch_factories
 from .torch_lacking import refuse_absent
@@ -226,6 +227,8 @@ def patch(
     refuse_absent(not_emulated)
     if torch.version.cuda is None:
         torch.version.cuda = _TOOLKIT
+    if torch.utils.cpp_extension.CUDA_HOME is None:  # paths are made of it; what lies there is never asked for
+        torch.utils.cpp_extension.CUDA_HOME = "/usr/local/cuda"
     torch.Tensor.record_stream = silent  # type: ignore[method-assign]
     # A CUDA build of torch would call cuDNN for layers that have other ways.
     torch.backends.cudnn.enabled = False
