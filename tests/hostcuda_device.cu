@@ -404,3 +404,15 @@ torch::Tensor launch_forms(torch::Tensor x) {
     kernel<<<{1}, {32, 1}>>>({.x = x.data_ptr<float>(), .n = 2}, {});
     return x;
 }
+
+__global__ void doubled_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x < n) y[threadIdx.x] = 2 * x[threadIdx.x];
+}
+torch::Tensor pinned(torch::Tensor x) {
+    auto mine = x.cpu().pin_memory();
+    auto host = torch::empty({x.numel()}, torch::dtype(torch::kFloat32).pinned_memory(true));
+    TORCH_CHECK(mine.is_pinned() && host.is_pinned() && !x.is_pinned() && !x.cpu().is_pinned());
+    doubled_kernel<<<1, 32>>>(mine.data_ptr<float>(), host.data_ptr<float>(), x.numel());
+    cudaDeviceSynchronize();
+    return host.to(x.device(), /*non_blocking=*/true);
+}

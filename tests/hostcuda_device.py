@@ -171,6 +171,11 @@ def streams(m: Any) -> Any:
 
 
 @case
+def pinned(m: Any) -> Any:
+    return m.pinned(torch.arange(3.0).cuda()).tolist()
+
+
+@case
 def launch_forms(m: Any) -> Any:
     return m.launch_forms(torch.ones(3).cuda()).tolist()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle  # noqa: F401  (the expressions use it)
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ def learnt_on_the_cpu() -> Any:
 def under(device: torch.device) -> torch.Tensor:
     with device:
         return torch.zeros(2)
+
+
+def raises(call: Callable[[], object], text: str) -> bool:
+    try:
+        call()
+    except RuntimeError as error:
+        return text in str(error)
+    return False
 
 
 def tried(text: str) -> tuple[str | bool, list[str]]:

@@ -45,7 +45,7 @@ UNCHECKED = [
     "cub_calls",
     "events",
 ]
-UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms"]
+UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -224,6 +224,11 @@ def test_events_and_the_device_in_torchs_cpp_api(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_streams_of_others_guards_and_the_allocator_in_torchs_cpp_api(mode: str) -> None:
     assert results(mode, "streams") == [0.0, 0.5, 2.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_pinned_memory_is_made_in_cpp_and_used_by_kernels(mode: str) -> None:
+    assert results(mode, "pinned") == [0.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

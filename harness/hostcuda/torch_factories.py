@@ -1,5 +1,5 @@
 """Ways to name the device and make tensors that torch answers from its CUDA part: `device=0`, `torch.device(0)`,
-`pin_memory=True`, `torch.cuda.FloatTensor`.
+`torch.cuda.FloatTensor`.
 
 Charter: contestant process only; replaces attributes of torch for good. Imports torch.
 """
@@ -34,14 +34,11 @@ _TYPES = {
     "BoolTensor": torch.bool,
 }
 
-_PINNED = "_hostcuda_pinned"
-
 
 def patch_factories() -> None:
     """Replace what would look for a driver."""
     # Before the names are replaced: torch compares the functions of a default device with those it finds under them.
     importlib.import_module("torch.utils._device")._device_constructors()
-    _patch_pinning()
     for name in _METHODS.split():
         _accept_numbers(torch.Tensor, name, first=name in ("cuda", "to"))
     _accept_numbers(torch.nn.Module, "to", first=True)
@@ -58,7 +55,7 @@ def _named(value: Any) -> Any:
 
 
 def _accept_numbers(owner: Any, name: str, *, first: bool = False) -> None:
-    """Let `device` be a number, the `first` argument too, and pin where that is asked for."""
+    """Let `device` be a number, and the `first` argument too."""
     plain = getattr(owner, name)
 
     @functools.wraps(plain)
@@ -67,9 +64,7 @@ def _accept_numbers(owner: Any, name: str, *, first: bool = False) -> None:
             options["device"] = _named(options["device"])
         if first and len(given) > 1:
             given = (given[0], _named(given[1]), *given[2:])
-        pinned = options.pop("pin_memory", False)
-        made = plain(*given, **options)
-        return _pin(made) if pinned else made
+        return plain(*given, **options)
 
     setattr(owner, name, accepting)
     if owner is torch:
@@ -79,19 +74,6 @@ def _accept_numbers(owner: Any, name: str, *, first: bool = False) -> None:
 def _know_in_scripts(function: object, name: str) -> None:
     """Scripts know functions of torch by identity."""
     torch.jit._builtins._register_builtin(function, f"aten::{name}")
-
-
-def _pin(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Pinned memory is ordinary memory that says so."""
-    if tensor.is_cuda:
-        raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
-    setattr(tensor, _PINNED, True)
-    return tensor
-
-
-def _patch_pinning() -> None:
-    torch.Tensor.pin_memory = _pin  # type: ignore[method-assign,assignment]
-    torch.Tensor.is_pinned = lambda self, *_, **__: hasattr(self, _PINNED)  # type: ignore[method-assign]
 
 
 _Device: Any = torch.device

@@ -2,6 +2,7 @@
 // carried out by its CPU kernel on aliases of the same storage, and its results become "cuda" tensors again. So every tensor keeps its
 // device, in Python and in C++, and mixing devices fails as it does on a GPU.
 #include <ATen/ATen.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CPUAllocator.h>
@@ -25,11 +26,18 @@ using c10::Device;
 using c10::DeviceType;
 
 thread_local int device_depth = 0;  // while above 0, new storages are device memory
+thread_local int pinned_depth = 0;  // and pinned memory of the host, which kernels may use
 const Device the_device(DeviceType::CUDA, 0);
 
 struct DeviceMemory {
     explicit DeviceMemory(bool on) : on_(on) { device_depth += on_; }
     ~DeviceMemory() { device_depth -= on_; }
+    bool on_;
+};
+
+struct PinnedMemory {
+    explicit PinnedMemory(bool on) : on_(on) { pinned_depth += on_; }
+    ~PinnedMemory() { pinned_depth -= on_; }
     bool on_;
 };
 
@@ -133,7 +141,7 @@ void on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stac
             TORCH_CHECK(!asked->is_cuda() || asked->index() <= 0, "CUDA error: invalid device ordinal");
             if (asked->is_cuda()) value = Device(DeviceType::CPU);
         } else if (value.isBool() && schema.arguments()[i].name() == "pin_memory") {
-            value = false;
+            TORCH_CHECK(!value.toBool() || (asked.has_value() && !asked->is_cuda()), "Only dense CPU tensors can be pinned");
         } else if (value.isGenerator() && value.toGenerator().device().is_cuda()) {
             value = c10::IValue();
         }
@@ -220,6 +228,17 @@ std::unordered_set<void*>& owned() {
     static auto* set = new std::unordered_set<void*>();
     return *set;
 }
+std::unordered_set<const void*>& pinned() {
+    static auto* set = new std::unordered_set<const void*>();
+    return *set;
+}
+void* noted(void* user) {
+    if (pinned_depth > 0 && user != nullptr) {
+        std::lock_guard<std::mutex> lock(owned_mutex);
+        pinned().insert(user);
+    }
+    return user;
+}
 
 // Torch may hand over memory of the time before checked mode, and frees through this function whatever the allocator gave.
 void free_any(void* user) {
@@ -228,6 +247,7 @@ void free_any(void* user) {
     {
         std::lock_guard<std::mutex> lock(owned_mutex);
         ours = owned().erase(user) != 0;
+        pinned().erase(user);
     }
     if (!ours) return c10::free_cpu(user);
     region_remove(user);
@@ -238,7 +258,7 @@ struct TrackingAllocator final : c10::Allocator {
     c10::DataPtr allocate(std::size_t bytes) override {
         if (!hostcuda_checked() || bytes == 0) {
             c10::DataPtr plain_memory = plain->allocate(bytes);
-            void* address = plain_memory.release_context();
+            void* address = noted(plain_memory.release_context());
             return {address, address, &free_any, Device(DeviceType::CPU)};
         }
         const std::size_t total = (bytes + 2 * red_zone + 255) / 256 * 256;
@@ -247,7 +267,8 @@ struct TrackingAllocator final : c10::Allocator {
         char* user = static_cast<char*>(block) + red_zone;
         const bool device = device_depth > 0;
         if (device) hostcuda_poison(block, total);
-        region_add(user, bytes, device ? RegionKind::device : RegionKind::host, device, red_zone, nullptr);
+        region_add(user, bytes, device ? RegionKind::device : pinned_depth > 0 ? RegionKind::pinned : RegionKind::host, device, red_zone, nullptr);
+        noted(user);
         {
             std::lock_guard<std::mutex> lock(owned_mutex);
             owned().insert(user);
@@ -258,6 +279,32 @@ struct TrackingAllocator final : c10::Allocator {
     void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
     c10::Allocator* plain = nullptr;
 };
+
+// ---- pinned memory: torch asks a driver for it, whatever the device of the tensor
+using Type = std::optional<at::ScalarType>;
+using Layout = std::optional<at::Layout>;
+using Where = std::optional<Device>;
+using Pinned = std::optional<bool>;
+
+at::Tensor empty(c10::SymIntArrayRef sizes, Type type, Layout layout, Where device, Pinned pin, std::optional<at::MemoryFormat> format) {
+    const PinnedMemory memory(pin.value_or(false));
+    return at::native::empty_cpu(C10_AS_INTARRAYREF_SLOW(sizes), type, layout, device, false, format);
+}
+at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, Type type, Layout layout, Where device, Pinned pin) {
+    const PinnedMemory memory(pin.value_or(false));
+    return at::native::empty_strided_cpu(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), type, layout, device, false);
+}
+bool is_pinned(const at::Tensor& t, Where) {
+    if (t.is_cuda() || !t.has_storage()) return false;
+    std::lock_guard<std::mutex> lock(owned_mutex);
+    return pinned().count(t.storage().data()) != 0;
+}
+at::Tensor pin(const at::Tensor& t, Where) {
+    return at::empty_strided(t.sizes(), t.strides(), t.options().pinned_memory(true)).copy_(t);
+}
+at::Tensor refuse_pinning(const at::Tensor& t, Where) {
+    TORCH_CHECK(false, "cannot pin '", t.toString(), "' only dense CPU tensors can be pinned");
+}
 
 torch::Library* library = nullptr;
 
@@ -288,14 +335,22 @@ void activate() {
     static auto* aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     const Quiet quiet;
     auto& dispatcher = c10::Dispatcher::singleton();
+    static auto* host = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    host->impl("empty.memory_format", empty);
+    host->impl("empty_strided", empty_strided);
+    host->impl("is_pinned", is_pinned);
+    host->impl("_pin_memory", pin);
+    aten->impl("is_pinned", is_pinned);
+    aten->impl("_pin_memory", refuse_pinning);
     aten->impl("_thnn_fused_lstm_cell", lstm_cell);
     aten->impl("_thnn_fused_gru_cell", gru_cell);
+    const std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::is_pinned", "aten::_pin_memory"};
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
         if (name.name.rfind("aten::", 0) != 0) continue;
         auto found = dispatcher.findOp(name);
         if (!found.has_value() || !found->hasSchema()) continue;
         const std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
-        if (name.name == "aten::_thnn_fused_lstm_cell" || name.name == "aten::_thnn_fused_gru_cell") continue;
+        if (own.count(full) != 0) continue;
         if (name.name == "aten::_fused_sdp_choice") {
             aten->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&choose_math>());
         } else if (name.name == "aten::record_stream") {
