@@ -176,6 +176,11 @@ def pinned(m: Any) -> Any:
 
 
 @case
+def torch_device(m: Any) -> Any:
+    return [str(value) for value in m.torch_device(torch.ones(36).cuda()).tolist()]
+
+
+@case
 def launch_forms(m: Any) -> Any:
     return m.launch_forms(torch.ones(3).cuda()).tolist()
 

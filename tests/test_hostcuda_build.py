@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -436,6 +437,39 @@ def test_what_the_lean_headers_lack_for_sure_is_not_tried_with_them(
     build.prepare(spec, tmp_path, checked=False, headers=headers)
     assert compiling.main(tmp_path) == 1
     assert set(asked) == {False}
+
+
+TYPES_OF_INTRINSICS = """using wide = unsigned long long;
+__global__ void k(float* x, wide* u, long long* l, uint64_t* w, unsigned short* s, int* i) {
+    atomicAdd(w, 1ull);                                // no
+    atomicMax(reinterpret_cast<int64_t*>(w), 1);       // no
+    atomicCAS(w, 1, 2);                                // no
+    atomicCAS(x, 1.0f, 2.0f);                          // no
+    atomicSub(u, 1ull);                                // no
+    float2 pair = __shfl_xor_sync(~0u, float2{}, 1);   // no
+    float* other = __shfl_sync(~0u, x, 1);             // no
+    unsigned same = __match_any_sync(~0u, int2{});     // no
+    atomicAdd(u, 1), atomicMax(l, 1ll), atomicAnd(l, 1), atomicCAS(s, 1, 2), atomicExch(x, 1);
+    atomicSub(i, 1), atomicAdd(x, 1.0);
+    bool yes = __shfl_sync(~0u, true, 0);
+    static_assert(sizeof(__shfl_up_sync(~0u, 'c', 1)) == sizeof(int) && sizeof(__shfl_down_sync(~0u, *w, 1)) == 8);
+    same = __match_any_sync(~0u, *w) | __match_all_sync(~0u, *x, i);
+}
+__device__ int64_t atomicAdd(int64_t* p, int64_t v) { return atomicAdd(reinterpret_cast<wide*>(p), v); }
+__device__ void atomicAdd(c10::Half* p, c10::Half v) { *p += v; }
+__device__ float2 __shfl_xor_sync(unsigned mask, float2 v, int d) { return {__shfl_xor_sync(mask, v.x, d), v.y}; }
+template <typename T> __device__ T WARP_SHFL(T v, int lane) { return __shfl_sync(~0u, v, lane); }
+void f(torch::Tensor x) {}
+"""
+
+
+def test_atomics_and_shuffles_have_the_types_that_cuda_has(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    """And what it lacks a source may define."""
+    spec = Spec(name="m", cuda_sources=(TYPES_OF_INTRINSICS,), functions=("f",))
+    code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
+    assert code != 0
+    wrong = {i for i, line in enumerate(TYPES_OF_INTRINSICS.split("\n"), 1) if line.endswith("// no")}
+    assert {int(number) for number in re.findall(r"^cuda\.cu:(\d+):\d+: error: ", log, re.M)} == wrong, log
 
 
 TORCH_S_HALVES = """

@@ -45,7 +45,7 @@ UNCHECKED = [
     "cub_calls",
     "events",
 ]
-UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned"]
+UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned", "torch_device"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -229,6 +229,12 @@ def test_streams_of_others_guards_and_the_allocator_in_torchs_cpp_api(mode: str)
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_pinned_memory_is_made_in_cpp_and_used_by_kernels(mode: str) -> None:
     assert results(mode, "pinned") == [0.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_atomics_and_warps_by_torchs_names(mode: str) -> None:
+    maximum = ["nan", "-31.0", "8.0"]
+    assert results(mode, "torch_device") == ["33.0", *maximum, "96.0", "0.0", "32.0", "3.0", "0.0"]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

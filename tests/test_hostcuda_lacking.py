@@ -60,6 +60,8 @@ def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
         "cuda/std/latch",
         "curand_kernel.h",
         "c10/cuda/CUDAGuard.h",
+        "ATen/cuda/CUDAApplyUtils.cuh",
+        "ATen/cuda/DeviceUtils.cuh",
         "sm_60_atomic_functions.h",
     ],
 )
@@ -116,6 +118,10 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
             "this part of CUDA's runtime (cudaDevAttrMaxPersistingL2CacheSize)",
         ),
         ("'CUtensorMap' does not name a type", "the driver API (CUtensorMap)"),
+        (
+            "‘CUDA_tensor_apply2’ is not a member of ‘at::cuda’",
+            "this part of torch (at::cuda::CUDA_tensor_apply2)",
+        ),
         (
             "‘CUDAMultiStreamGuard’ is not a member of ‘c10::cuda’; did you mean ‘CUDAStreamGuard’?",
             "this part of torch (c10::cuda::CUDAMultiStreamGuard)",

@@ -142,7 +142,7 @@ _OF_TORCH = re.compile(
     r"|(?:current|is)Stream\w*Capture\w*|canDeviceAccessPeer|get_p2p_access|hasPrimaryContext|getNumGPUs"
     r"|get(?:Current|Default)C(?:UDA|udss)\w+|(?:get|set|reset)C\w+WorkspaceSize|getCachingHostAllocator"
     r"|getPinnedMemoryAllocator|(?:in|ex)clusive_\w+|mask_exclusive_sum|radix_sort_\w+|(?:empty|empty_strided)_cuda"
-    r"|getCudaDataType|ScalarTypeToCudaDataType"
+    r"|getCudaDataType|ScalarTypeToCudaDataType|CUDA_tensor_apply\d\w*"
 )
 """What torch has in at::cuda and c10::cuda (2.13), and is not here."""
 

@@ -99,30 +99,44 @@ template <class T> inline T shuffle(unsigned mask, T value, unsigned source, con
 inline unsigned lane_of(int width) { return static_cast<unsigned>(lane_id()) & ~static_cast<unsigned>(width - 1); }
 }  // namespace hostcuda
 
-template <class T> inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, HOSTCUDA_LINE) {
-    return hostcuda::shuffle(mask, value, hostcuda::lane_of(width) + (static_cast<unsigned>(source) & static_cast<unsigned>(width - 1)), "__shfl_sync", line);
-}
-template <class T> inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, HOSTCUDA_LINE) {
-    const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), first = hostcuda::lane_of(width);
-    return hostcuda::shuffle(mask, value, lane >= first + delta ? lane - delta : lane, "__shfl_up_sync", line);
-}
-template <class T> inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, HOSTCUDA_LINE) {
-    const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), last = hostcuda::lane_of(width) + static_cast<unsigned>(width - 1);
-    return hostcuda::shuffle(mask, value, lane + delta <= last ? lane + delta : lane, "__shfl_down_sync", line);
-}
-template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, HOSTCUDA_LINE) {
-    const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), target = lane ^ static_cast<unsigned>(lanes);
-    const unsigned last = hostcuda::lane_of(width) + static_cast<unsigned>(width - 1);
-    return hostcuda::shuffle(mask, value, target <= last ? target : lane, "__shfl_xor_sync", line);
-}
-template <class T> inline unsigned __match_any_sync(unsigned mask, T value, HOSTCUDA_LINE) {
-    return hostcuda::warp_collective(hostcuda::WarpOperation::match_any, mask, &value, nullptr, sizeof(T), 0, "__match_any_sync", line);
-}
-template <class T> inline unsigned __match_all_sync(unsigned mask, T value, int* predicate, HOSTCUDA_LINE) {
-    unsigned same = hostcuda::warp_collective(hostcuda::WarpOperation::match_all, mask, &value, nullptr, sizeof(T), 0, "__match_all_sync", line);
-    *predicate = same != 0;
-    return same;
-}
+// Overloads, as CUDA has them: smaller integers become int, and what no type of these stands for, as a struct, has none.
+#define HOSTCUDA_SHUFFLES(type)                                                                                                      \
+    inline type __shfl_sync(unsigned mask, type value, int source, int width = 32, HOSTCUDA_LINE) {                                  \
+        const unsigned segment = static_cast<unsigned>(width - 1);                                                                   \
+        return hostcuda::shuffle(mask, value, hostcuda::lane_of(width) + (static_cast<unsigned>(source) & segment), "__shfl_sync", line); \
+    }                                                                                                                                \
+    inline type __shfl_up_sync(unsigned mask, type value, unsigned delta, int width = 32, HOSTCUDA_LINE) {                           \
+        const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), first = hostcuda::lane_of(width);                          \
+        return hostcuda::shuffle(mask, value, lane >= first + delta ? lane - delta : lane, "__shfl_up_sync", line);                  \
+    }                                                                                                                                \
+    inline type __shfl_down_sync(unsigned mask, type value, unsigned delta, int width = 32, HOSTCUDA_LINE) {                         \
+        const unsigned lane = static_cast<unsigned>(hostcuda::lane_id());                                                            \
+        const unsigned last = hostcuda::lane_of(width) + static_cast<unsigned>(width - 1);                                           \
+        return hostcuda::shuffle(mask, value, lane + delta <= last ? lane + delta : lane, "__shfl_down_sync", line);                 \
+    }                                                                                                                                \
+    inline type __shfl_xor_sync(unsigned mask, type value, int lanes, int width = 32, HOSTCUDA_LINE) {                               \
+        const unsigned lane = static_cast<unsigned>(hostcuda::lane_id()), target = lane ^ static_cast<unsigned>(lanes);              \
+        const unsigned last = hostcuda::lane_of(width) + static_cast<unsigned>(width - 1);                                           \
+        return hostcuda::shuffle(mask, value, target <= last ? target : lane, "__shfl_xor_sync", line);                              \
+    }
+#define HOSTCUDA_MATCHES(type)                                                                                                       \
+    inline unsigned __match_any_sync(unsigned mask, type value, HOSTCUDA_LINE) {                                                     \
+        return hostcuda::warp_collective(hostcuda::WarpOperation::match_any, mask, &value, nullptr, sizeof(type), 0, "__match_any_sync", line); \
+    }                                                                                                                                \
+    inline unsigned __match_all_sync(unsigned mask, type value, int* predicate, HOSTCUDA_LINE) {                                     \
+        unsigned same = hostcuda::warp_collective(hostcuda::WarpOperation::match_all, mask, &value, nullptr, sizeof(type), 0, "__match_all_sync", line); \
+        *predicate = same != 0;                                                                                                      \
+        return same;                                                                                                                 \
+    }
+#define HOSTCUDA_OF_NUMBERS(overloads) \
+    overloads(int) overloads(unsigned) overloads(long) overloads(unsigned long) overloads(long long) overloads(unsigned long long) \
+    overloads(float) overloads(double)
+HOSTCUDA_OF_NUMBERS(HOSTCUDA_SHUFFLES)
+HOSTCUDA_OF_NUMBERS(HOSTCUDA_MATCHES)
+HOSTCUDA_SHUFFLES(__half)
+HOSTCUDA_SHUFFLES(__half2)
+HOSTCUDA_SHUFFLES(__nv_bfloat16)
+HOSTCUDA_SHUFFLES(__nv_bfloat162)
 
 namespace hostcuda {
 template <class T, class F> inline T reduce(unsigned mask, T value, const char* kind, int line, F combine) {
@@ -151,17 +165,20 @@ HOSTCUDA_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 
 // ---- atomics: every width through the compiler's builtins; what the processor has no instruction for is a compare-and-swap loop
 namespace hostcuda {
-template <class T> using word_of = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+template <std::size_t bytes> struct Word;
+template <> struct Word<1> { using type = std::uint8_t; };
+template <> struct Word<2> { using type = std::uint16_t; };
+template <> struct Word<4> { using type = std::uint32_t; };
+template <> struct Word<8> { using type = std::uint64_t; };
+template <class T> using word_of = typename Word<sizeof(T)>::type;
 template <class T, class F> inline T atomic_update(T* address, F change) {
-    using Word = word_of<T>;
-    static_assert(sizeof(T) == sizeof(Word), "atomics take 2, 4 or 8 bytes");
-    auto* place = reinterpret_cast<Word*>(address);
-    Word before = __atomic_load_n(place, __ATOMIC_RELAXED);
+    auto* place = reinterpret_cast<word_of<T>*>(address);
+    word_of<T> before = __atomic_load_n(place, __ATOMIC_RELAXED);
     for (;;) {
         T old, next;
         std::memcpy(static_cast<void*>(&old), &before, sizeof(T));
         next = change(old);
-        Word after;
+        word_of<T> after;
         std::memcpy(&after, static_cast<const void*>(&next), sizeof(T));
         if (__atomic_compare_exchange_n(place, &before, after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;
     }
@@ -176,23 +193,26 @@ template <class T, class F> inline T atomic_update(T* address, F change) {
     inline type name(type* p, type v) { return hostcuda::atomic_update(p, [v](type old) -> type { return expression; }); } \
     inline type name##_block(type* p, type v) { return name(p, v); }                                       \
     inline type name##_system(type* p, type v) { return name(p, v); }
-#define HOSTCUDA_ATOMIC_INTEGERS(name, builtin)             \
+// The types are CUDA's: it has nothing for `unsigned long`, which `uint64_t` and `size_t` are, and nothing signed where that is not said.
+#define HOSTCUDA_ATOMIC_WORDS(name, builtin)                \
     HOSTCUDA_ATOMIC_BUILTIN(name, int, builtin)             \
-    HOSTCUDA_ATOMIC_BUILTIN(name, unsigned, builtin)        \
-    HOSTCUDA_ATOMIC_BUILTIN(name, unsigned long, builtin)   \
+    HOSTCUDA_ATOMIC_BUILTIN(name, unsigned, builtin)
+#define HOSTCUDA_ATOMIC_INTEGERS(name, builtin)             \
+    HOSTCUDA_ATOMIC_WORDS(name, builtin)                    \
     HOSTCUDA_ATOMIC_BUILTIN(name, unsigned long long, builtin)
+#define HOSTCUDA_ATOMIC_BITS(name, builtin)                 \
+    HOSTCUDA_ATOMIC_INTEGERS(name, builtin)                 \
+    HOSTCUDA_ATOMIC_BUILTIN(name, long long, builtin)
 #define HOSTCUDA_ATOMIC_ORDER(name, expression)             \
     HOSTCUDA_ATOMIC_LOOP(name, int, expression)             \
     HOSTCUDA_ATOMIC_LOOP(name, unsigned, expression)        \
-    HOSTCUDA_ATOMIC_LOOP(name, long, expression)            \
-    HOSTCUDA_ATOMIC_LOOP(name, unsigned long, expression)   \
     HOSTCUDA_ATOMIC_LOOP(name, long long, expression)       \
     HOSTCUDA_ATOMIC_LOOP(name, unsigned long long, expression)
 HOSTCUDA_ATOMIC_INTEGERS(atomicAdd, __atomic_fetch_add)
-HOSTCUDA_ATOMIC_INTEGERS(atomicSub, __atomic_fetch_sub)
-HOSTCUDA_ATOMIC_INTEGERS(atomicAnd, __atomic_fetch_and)
-HOSTCUDA_ATOMIC_INTEGERS(atomicOr, __atomic_fetch_or)
-HOSTCUDA_ATOMIC_INTEGERS(atomicXor, __atomic_fetch_xor)
+HOSTCUDA_ATOMIC_WORDS(atomicSub, __atomic_fetch_sub)
+HOSTCUDA_ATOMIC_BITS(atomicAnd, __atomic_fetch_and)
+HOSTCUDA_ATOMIC_BITS(atomicOr, __atomic_fetch_or)
+HOSTCUDA_ATOMIC_BITS(atomicXor, __atomic_fetch_xor)
 HOSTCUDA_ATOMIC_INTEGERS(atomicExch, __atomic_exchange_n)
 HOSTCUDA_ATOMIC_ORDER(atomicMin, v < old ? v : old)
 HOSTCUDA_ATOMIC_ORDER(atomicMax, v > old ? v : old)
@@ -214,18 +234,17 @@ inline float4 atomicAdd(float4* p, float4 v) {
     old.x = atomicAdd(&p->x, v.x), old.y = atomicAdd(&p->y, v.y), old.z = atomicAdd(&p->z, v.z), old.w = atomicAdd(&p->w, v.w);
     return old;
 }
-template <class T> inline T atomicCAS(T* p, std::common_type_t<T> expected, std::common_type_t<T> value) {
-    using Word = hostcuda::word_of<T>;
-    Word before, after;
-    std::memcpy(&before, &expected, sizeof(T));
-    std::memcpy(&after, &value, sizeof(T));
-    __atomic_compare_exchange_n(reinterpret_cast<Word*>(p), &before, after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    T old;
-    std::memcpy(&old, &before, sizeof(T));
-    return old;
-}
-template <class T> inline T atomicCAS_block(T* p, std::common_type_t<T> e, std::common_type_t<T> v) { return atomicCAS(p, e, v); }
-template <class T> inline T atomicCAS_system(T* p, std::common_type_t<T> e, std::common_type_t<T> v) { return atomicCAS(p, e, v); }
+#define HOSTCUDA_ATOMIC_SWAP(type)                                                                              \
+    inline type atomicCAS(type* p, type expected, type value) {                                                 \
+        __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);            \
+        return expected;                                                                                        \
+    }                                                                                                           \
+    inline type atomicCAS_block(type* p, type expected, type value) { return atomicCAS(p, expected, value); }   \
+    inline type atomicCAS_system(type* p, type expected, type value) { return atomicCAS(p, expected, value); }
+HOSTCUDA_ATOMIC_SWAP(int)
+HOSTCUDA_ATOMIC_SWAP(unsigned)
+HOSTCUDA_ATOMIC_SWAP(unsigned long long)
+HOSTCUDA_ATOMIC_SWAP(unsigned short)
 
 // ---- clocks and addresses
 inline long long clock64() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ll + t.tv_nsec; }

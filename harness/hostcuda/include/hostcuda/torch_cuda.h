@@ -207,7 +207,6 @@ inline cudaDeviceProp* getCurrentDeviceProperties() { return getDeviceProperties
 inline c10::Allocator* getCUDADeviceAllocator() { return c10::cuda::CUDACachingAllocator::get(); }
 inline int warp_size() { return 32; }
 inline bool is_available() { return true; }
-template <class T> constexpr T ATenCeilDiv(T a, T b) { return (a + b - 1) / b; }
 }  // namespace at::cuda
 
 // What torch's own headers declare only where __CUDACC__ is defined; here they are read before that.
@@ -241,8 +240,8 @@ using at::RestrictPtrTraits;
          i##_at += static_cast<std::int64_t>(blockDim.x) * gridDim.x, i = static_cast<index_type>(i##_at))
 #define CUDA_KERNEL_LOOP(i, n) CUDA_KERNEL_LOOP_TYPE(i, n, int)
 
-// torch's own half types in device code.
-inline c10::Half atomicAdd(c10::Half* p, c10::Half v) { return hostcuda::atomic_update(p, [v](c10::Half old) { return static_cast<c10::Half>(old + v); }); }
-inline c10::BFloat16 atomicAdd(c10::BFloat16* p, c10::BFloat16 v) { return hostcuda::atomic_update(p, [v](c10::BFloat16 old) { return static_cast<c10::BFloat16>(old + v); }); }
-template <class T> inline T gpuAtomicAdd(T* p, T v) { return atomicAdd(p, v); }
-template <class T> inline void gpuAtomicAddNoReturn(T* p, T v) { atomicAdd(p, v); }
+// To nvcc torch's half is a float as well as CUDA's, so that shuffling one is ambiguous.
+float __shfl_sync(unsigned, c10::Half, int, int = 32) = delete;
+float __shfl_up_sync(unsigned, c10::Half, unsigned, int = 32) = delete;
+float __shfl_down_sync(unsigned, c10::Half, unsigned, int = 32) = delete;
+float __shfl_xor_sync(unsigned, c10::Half, int, int = 32) = delete;

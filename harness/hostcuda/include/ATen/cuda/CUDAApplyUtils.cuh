@@ -1,0 +1,9 @@
+// Grids for elements one by one, which torch's own headers have; what launches kernels there (CUDA_tensor_apply) is not here.
+#pragma once
+#include <ATen/ceil_div.h>
+#include <ATen/core/Tensor.h>
+
+#include "ATen/cuda/Atomic.cuh"
+#include "hostcuda/torch_blas.h"
+#include <ATen/cuda/ApplyGridUtils.cuh>
+#include <ATen/cuda/detail/IndexUtils.cuh>
