@@ -436,3 +436,21 @@ torch::Tensor torch_device(torch::Tensor x) {
     torch_device_kernel<<<at::cuda::ATenCeilDiv(x.numel(), int64_t{40}), 32>>>(x.data_ptr<float>(), n.data_ptr<int64_t>(), s.data_ptr<int16_t>(), h.data_ptr<at::Half>());
     return torch::cat({x.slice(0, 32), n.to(torch::kFloat), s.to(torch::kFloat), h.to(torch::kFloat)});
 }
+
+torch::Tensor blobs(torch::Tensor x) {
+    float* mine;
+    cudaMallocAsync(&mine, 3 * sizeof(float), nullptr);
+    auto t = torch::from_blob(mine, {3}, [](void* p) { cudaFree(p); }, x.options());
+    doubled_kernel<<<1, 32>>>(x.data_ptr<float>(), t.data_ptr<float>(), 3);
+    TORCH_CHECK(t.is_cuda() && (x + t).is_cuda());
+    float held[3] = {1, 2, 3};
+    TORCH_CHECK(torch::from_blob(held, {3}).is_cpu());
+    auto strided = torch::from_blob(mine, {2, 3}, {0, 1}, x.options());
+    bool refused = false;
+    try {
+        torch::from_blob(held, {3}, x.options());
+    } catch (const c10::Error&) {
+        refused = true;
+    }
+    return torch::cat({strided.sum(0) + t, torch::full({1}, refused, x.options())});
+}

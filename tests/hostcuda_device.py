@@ -181,6 +181,11 @@ def torch_device(m: Any) -> Any:
 
 
 @case
+def blobs(m: Any) -> Any:
+    return m.blobs(torch.arange(3.0).cuda()).tolist()
+
+
+@case
 def launch_forms(m: Any) -> Any:
     return m.launch_forms(torch.ones(3).cuda()).tolist()
 

@@ -40,6 +40,14 @@ def under(device: torch.device) -> torch.Tensor:
         return torch.zeros(2)
 
 
+def halves(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.float16, device="cuda")
+
+
+def images() -> torch.Tensor:
+    return torch.ones(1, 1, 3, 3, device="cuda")
+
+
 def raises(call: Callable[[], object], text: str) -> bool:
     try:
         call()

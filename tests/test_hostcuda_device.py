@@ -45,7 +45,7 @@ UNCHECKED = [
     "cub_calls",
     "events",
 ]
-UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned", "torch_device"]
+UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned", "torch_device", "blobs"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -235,6 +235,12 @@ def test_pinned_memory_is_made_in_cpp_and_used_by_kernels(mode: str) -> None:
 def test_atomics_and_warps_by_torchs_names(mode: str) -> None:
     maximum = ["nan", "-31.0", "8.0"]
     assert results(mode, "torch_device") == ["33.0", *maximum, "96.0", "0.0", "32.0", "3.0", "0.0"]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_own_memory_becomes_a_tensor_of_its_device(mode: str) -> None:
+    """That of the host is refused where all that the device has is known."""
+    assert results(mode, "blobs") == [0.0, 6.0, 12.0, 1.0 if mode == "checked" else 0.0]
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

@@ -48,6 +48,9 @@ WORKS = {
     "torch.utils.checkpoint.checkpoint(torch.relu, torch.ones(2, device='cuda'), use_reentrant=False)": (
         "cuda:0 torch.float32"
     ),
+    "torch.mm(halves(2, 3), halves(3, 2), out_dtype=torch.float32)": "cuda:0 torch.float32",
+    "torch.bmm(halves(2, 3, 4), halves(2, 4, 3), out_dtype=torch.float32)": "cuda:0 torch.float32",
+    "torch.addmm(halves(2, 2), halves(2, 3), halves(3, 2), out_dtype=torch.float32)": "cuda:0 torch.float32",
     "learnt_on_the_cpu()": "cpu torch.float32",
     "under(torch.device(0))": "cuda:0 torch.float32",
 }
@@ -67,6 +70,13 @@ HOLDS = [
     "isinstance(torch.ones(2, device='cuda'), torch.cuda.FloatTensor)",
     "not isinstance(torch.ones(2), torch.cuda.FloatTensor)",
     "torch.library.infer_schema(on, mutates_args=()) == '(Tensor x, Device device) -> Tensor'",
+    "(torch.mm(halves(2, 4097), halves(4097, 2), out_dtype=torch.float32) == 4097).all().item()",
+    "torch.cuda.memory_stats()['allocated_bytes.all.peak'] == 0 and torch.cuda.memory_snapshot() == []",
+    "torch.cuda.Stream.priority_range()[1] < 0 and torch.cuda.Event().cuda_event == 0",
+    "torch.cuda.get_device_properties(0).memory_bus_width > 0 and torch.cuda.get_allocator_backend() == 'native'",
+    "torch.cuda.set_sync_debug_mode(0) is torch.cuda.set_per_process_memory_fraction(0.5) is None",
+    "torch.Stream(device='cuda').device.type == 'cuda' and torch._C._cuda_getDevice() == 0",
+    "not hasattr(torch._C, '_no_such_thing')",
     "(torch.cuda.CUDAGraph | None) and (torch.device | None)",
 ]
 
@@ -81,6 +91,9 @@ REFUSED = {
     "torch.from_dlpack(torch.ones(2, device='cuda').__dlpack__())": "DLPack",
     "torch.ones(2, 2, device='cuda').to_sparse()": "sparse",
     "torch.cuda.MemPool()": "memory pools",
+    "torch.cudnn_convolution_relu(images(), images(), None, [1, 1], [0, 0], [1, 1], 1)": "cudnn_convolution_relu",
+    "torch.ops.aten._scaled_dot_product_efficient_attention(images(), images(), images(), None, False)": "attention",
+    "torch.cuda.tunable.enable(False)": "_cuda_tunableop_enable",
     "torch.cuda.cudart().cudaHostRegister(0, 0, 0)": "cudart",
     "torch.cuda.jiterator._create_jit_fn('template <typename T> T f(T x) { return x; }')": "jiterator",
 }

@@ -6,6 +6,7 @@ Charter: contestant process only; replaces attributes of torch for good. Imports
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import sys
@@ -32,6 +33,10 @@ class _Stream:
         self.cuda_stream = 0
         self.stream_id = 0
         self.device_index = 0
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -5
 
     def synchronize(self) -> None:
         pass
@@ -66,6 +71,8 @@ class _Stream:
 class _Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.at_s: float | None = None
+        self.cuda_event = 0
+        self.device = torch.device("cuda", 0)
 
     def record(self, stream: Any = None) -> None:
         self.at_s = time.perf_counter()
@@ -103,6 +110,13 @@ class _Properties:
     is_integrated = False
     is_multi_gpu_board = False
     gcnArchName = ""
+    clock_rate = 1980000
+    memory_clock_rate = 3201000
+    memory_bus_width = 6144
+    uuid = "00000000-0000-0000-0000-000000000000"
+    pci_bus_id = 0
+    pci_device_id = 0
+    pci_domain_id = 0
 
     @property
     def total_memory(self) -> int:
@@ -192,7 +206,23 @@ def patch(
         "ipc_collect": silent,
         "mem_get_info": lambda *_, **__: (_PROPERTIES.total_memory // 2, _PROPERTIES.total_memory),
         "memory_summary": constant(""),
-        "memory_stats": constant({}),
+        "memory_stats": lambda *_, **__: collections.defaultdict(int),
+        "memory_stats_as_nested_dict": constant({}),
+        "host_memory_stats": lambda *_, **__: collections.defaultdict(int),
+        "memory_snapshot": lambda *_, **__: [],
+        "reset_accumulated_memory_stats": silent,
+        "reset_max_memory_cached": silent,
+        "reset_peak_host_memory_stats": silent,
+        "reset_accumulated_host_memory_stats": silent,
+        "set_per_process_memory_fraction": silent,
+        "get_per_process_memory_fraction": constant(1.0),
+        "get_allocator_backend": constant("native"),
+        "_record_memory_history": silent,
+        "get_stream_from_external": constant(_STREAM),
+        "get_sync_debug_mode": constant(0),
+        "set_sync_debug_mode": silent,
+        "check_error": silent,
+        "current_blas_handle": constant(0),
         "is_bf16_supported": constant(True),
         "is_current_stream_capturing": constant(False),
         "get_arch_list": constant(["sm_90"]),
@@ -206,6 +236,10 @@ def patch(
         "get_rng_state": lambda *_, **__: torch.get_rng_state(),
         "set_rng_state": lambda state, *_, **__: torch.set_rng_state(state),
         "utilization": constant(0),
+        "memory_usage": constant(0),
+        "temperature": constant(40),
+        "power_draw": constant(100000),
+        "clock_rate": constant(1980),
         "_is_compiled": constant(True),
         "_sleep": silent,
         "is_exchange_enabled": constant(False),
@@ -221,9 +255,28 @@ def patch(
     for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
         setattr(torch.cuda.nvtx, name, constant(0))
     torch.cuda.nvtx.range = _nothing
+    for name in ("start", "stop", "init"):
+        setattr(torch.cuda.profiler, name, silent)
+    for name in ("preferred_linalg_library", "preferred_blas_library"):
+        setattr(torch.backends.cuda, name, silent)
     _patch_accelerator(synchronize)
-    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # what torch._dynamo imports, and checkpoints import that
-        torch._C._cuda_getCurrentRawStream = constant(0)
+    internals: dict[str, Any] = {
+        "_cuda_getCurrentRawStream": constant(0),  # what torch._dynamo imports, and checkpoints import that
+        "_cuda_getDevice": constant(0),
+        "_cuda_getDeviceCount": constant(1),
+        "_cuda_setDevice": silent,
+        "_cuda_exchangeDevice": constant(0),
+        "_cuda_maybeExchangeDevice": constant(0),
+        "_cuda_synchronize": synchronize,
+        "_cuda_emptyCache": silent,
+        "_cuda_getCurrentStream": constant((0, 0, 1)),
+        "_cuda_getDefaultStream": constant((0, 0, 1)),
+        "_cuda_setStream": silent,
+        "_cuda_clearCublasWorkspaces": silent,
+        "_cuda_isCurrentStreamCapturing": constant(False),
+    }
+    for name, value in internals.items():
+        setattr(torch._C, name, value)
     refuse_absent(not_emulated)
     if torch.version.cuda is None:
         torch.version.cuda = _TOOLKIT

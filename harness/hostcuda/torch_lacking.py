@@ -64,6 +64,19 @@ def refuse_absent(note: Callable[[str], None]) -> None:
     _refuse_dlpack(note)
     _refuse_sparse(note)
     torch.cuda.cudart = lambda: _Runtime(note)
+    _refuse_internals(note)
+
+
+def _refuse_internals(note: Callable[[str], None]) -> None:
+    """What Python asks of torch's CUDA part in C++, which a build without one lacks."""
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_cuda_"):
+            raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+        return _refusing(f"this part of torch.cuda (torch._C.{name})", note)
+
+    if not hasattr(torch._C, "__getattr__"):
+        vars(torch._C)["__getattr__"] = __getattr__
 
 
 def _refusing(construct: str, note: Callable[[str], None]) -> Callable[..., NoReturn]:

@@ -115,7 +115,20 @@ bool mixes_devices(const c10::OperatorHandle& op) {
     return names.count(op.schema().operator_name().name + (op.schema().operator_name().overload_name.empty() ? "" : "." + op.schema().operator_name().overload_name)) != 0;
 }
 
+// What torch has for a GPU only (cuDNN's operators, fused attention by name): nothing is known of who asks for that.
+void needs_cpu_kernel(const c10::OperatorHandle& op) {
+    using Key = c10::DispatchKey;
+    for (const Key key : {Key::CPU, Key::CompositeExplicitAutograd, Key::CompositeExplicitAutogradNonFunctional, Key::CompositeImplicitAutograd})
+        if (op.hasKernelForDispatchKey(key)) return;
+    const std::string& name = op.schema().name();
+    if (name.rfind("aten::", 0) != 0) return;  // a source's own, which torch refuses in its words
+    const std::string lacking = "an operator that torch has for a GPU only (" + name + ")";
+    library_lacks("", lacking.c_str(), 0);
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "not emulated on the host device: ", lacking);
+}
+
 void on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+    needs_cpu_kernel(op);
     const c10::FunctionSchema& schema = op.schema();
     const std::size_t count = schema.arguments().size();
     const std::size_t begin = stack->size() - count;
@@ -193,6 +206,16 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::T
     return {(hx - fresh) * update + fresh, input};
 }
 
+// Products whose result is wider than their factors: they are summed in the wider type.
+at::Tensor wide_mm(const at::Tensor& a, const at::Tensor& b, at::ScalarType wide) { return at::mm(a.to(wide), b.to(wide)); }
+at::Tensor wide_bmm(const at::Tensor& a, const at::Tensor& b, at::ScalarType wide) { return at::bmm(a.to(wide), b.to(wide)); }
+at::Tensor wide_addmm(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, at::ScalarType wide, const at::Scalar& beta, const at::Scalar& alpha) {
+    return at::addmm(c.to(wide), a.to(wide), b.to(wide), beta, alpha);
+}
+at::Tensor wide_baddbmm(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, at::ScalarType wide, const at::Scalar& beta, const at::Scalar& alpha) {
+    return at::baddbmm(c.to(wide), a.to(wide), b.to(wide), beta, alpha);
+}
+
 void do_nothing(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
     torch::jit::drop(*stack, op.schema().arguments().size());
 }
@@ -205,12 +228,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     void uncheckedSetDevice(Device) const noexcept override {}
     c10::Stream getStream(Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::Stream getDefaultStream(Device) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+    virtual c10::Stream getNewStream(Device, int) const { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::Stream getStreamFromGlobalPool(Device, bool) const override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::Stream exchangeStream(c10::Stream) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, the_device); }
     c10::DeviceIndex deviceCount() const noexcept override { return 1; }
     bool queryStream(const c10::Stream&) const override { return true; }
     void synchronizeStream(const c10::Stream&) const override {}
-    // these two are younger than the oldest torch that is supported
+    // these, and getNewStream, are younger than the oldest torch that is supported
     virtual void synchronizeDevice(c10::DeviceIndex) const {}
     void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
     void block(void*, const c10::Stream&) const override {}
@@ -344,7 +368,16 @@ void activate() {
     aten->impl("_pin_memory", refuse_pinning);
     aten->impl("_thnn_fused_lstm_cell", lstm_cell);
     aten->impl("_thnn_fused_gru_cell", gru_cell);
-    const std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::is_pinned", "aten::_pin_memory"};
+    std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::is_pinned", "aten::_pin_memory"};
+    const auto wide = [&](const char* name, auto* function) {
+        if (!dispatcher.findSchema({std::string("aten::") + name, "dtype"}).has_value()) return;  // they are younger than the oldest torch
+        aten->impl((std::string(name) + ".dtype").c_str(), function);
+        own.insert(std::string("aten::") + name + ".dtype");
+    };
+    wide("mm", wide_mm);
+    wide("bmm", wide_bmm);
+    wide("addmm", wide_addmm);
+    wide("baddbmm", wide_baddbmm);
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
         if (name.name.rfind("aten::", 0) != 0) continue;
         auto found = dispatcher.findOp(name);
@@ -372,6 +405,8 @@ at::Tensor as_device(const at::Tensor& t) {
     }
     return alias(t, DeviceType::CUDA);
 }
+
+at::Tensor relabelled(const at::Tensor& t) { return alias(t, DeviceType::CUDA); }
 
 at::Tensor as_host(const at::Tensor& t) { return t.is_cuda() ? alias(t, DeviceType::CPU) : t; }
 
