@@ -51,6 +51,9 @@ WORKS = {
     "torch.mm(halves(2, 3), halves(3, 2), out_dtype=torch.float32)": "cuda:0 torch.float32",
     "torch.bmm(halves(2, 3, 4), halves(2, 4, 3), out_dtype=torch.float32)": "cuda:0 torch.float32",
     "torch.addmm(halves(2, 2), halves(2, 3), halves(3, 2), out_dtype=torch.float32)": "cuda:0 torch.float32",
+    "torch.inference_mode()(torch.nn.Linear(2, 3, bias=False, device='cuda'))(torch.ones(2, 2, device='cuda'))": (
+        "cuda:0 torch.float32"
+    ),
     "learnt_on_the_cpu()": "cpu torch.float32",
     "under(torch.device(0))": "cuda:0 torch.float32",
 }

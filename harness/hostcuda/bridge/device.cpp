@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -52,6 +53,7 @@ struct Relabel : c10::TensorImpl {
 bool on_device(const at::Tensor& t) { return t.defined() && t.is_cuda(); }
 
 at::Tensor alias(const at::Tensor& t, DeviceType type) {
+    const c10::InferenceMode mode(t.is_inference());  // what is a view of it is so too, whatever the mode it is made in
     auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(t.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
     if (t.is_conj()) impl->_set_conj(true);
