@@ -157,7 +157,7 @@ def events(m: Any) -> Any:
 
 @case
 def torch_warp(m: Any) -> Any:
-    return [m.torch_warp(torch.arange(32).to(kind).cuda()).tolist() for kind in (torch.float32, torch.float16)]
+    return [m.torch_warp(torch.arange(32).to(kind).cuda()).tolist() for kind in (torch.float32, torch.float64)]
 
 
 @case
