@@ -219,6 +219,34 @@ def test_a_gpu_in_the_constructor_is_make_believe(run: Harvester) -> None:
     assert (names(found), found.failure) == (["ext"], None)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x.record_stream(torch.cuda.current_stream())",
+        "x = torch.ones(3, device='cpu').pin_memory()",
+        "x = x.to(torch.device('cuda', 0), torch.float16)",
+        "x = x.to(0).cuda(0) + torch.ones(32, device=0)",
+        "x = x.type(torch.cuda.HalfTensor).type('torch.cuda.FloatTensor')",
+        "x = torch.randn(4, 4, device='cuda', generator=torch.Generator(device='cuda').manual_seed(0))",
+        "torch.cuda.nvtx.range_push('a'), torch.cuda.nvtx.range_pop()",
+        "torch.accelerator.synchronize(), torch.accelerator.current_stream()",
+        "torch.Stream(device='cuda').wait_stream(torch.cuda.current_stream())",
+        "torch.cuda.graph_pool_handle(), torch.cuda.get_rng_state()",
+        "assert torch.device('cuda').type == 'cuda' and torch.device('cuda', 0).index == 0",
+    ],
+)
+def test_what_torch_has_for_a_gpu_only_is_passed_on_the_way(run: Harvester, line: str) -> None:
+    found = run(
+        f"""
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                {line}
+                return {EXT}.f(x)
+        """
+    )
+    assert (names(found), found.notes) == (["ext"], ())
+
+
 def test_code_that_looks_at_values_is_tried_with_values(run: Harvester) -> None:
     found = run(
         f"""

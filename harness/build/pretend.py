@@ -77,16 +77,30 @@ class _Redirect(TorchFunctionMode):
                     return answer
         if self._kind == "meta":
             self._pretence.touch()
+        if func is torch.device:
+            return func(*args, **kwargs)  # it says "cuda", and is moved where something is to be put there
         if func is torch.Tensor.cuda:
             self._pretence.touch()
             return torch.Tensor.to(args[0], self._kind)
+        if func is torch.Tensor.pin_memory:
+            self._pretence.touch()
+            return args[0]
+        if func is torch.Tensor.type and (dtype := _dtype_there(*args[1:2], *kwargs.values())) is not None:
+            self._pretence.touch()
+            return torch.Tensor.to(args[0], self._kind, dtype)
+        if func is torch.Tensor.to:
+            args = (args[0], *(self._placed(item) for item in args[1:2]), *args[2:])
         args = tuple(self._moved(item) for item in args)
         for name in ("device", "out_device"):
             if name in kwargs:
-                kwargs[name] = self._moved(kwargs[name])
+                kwargs[name] = self._moved(self._placed(kwargs[name]))
         if kwargs.get("pin_memory"):
             del kwargs["pin_memory"]
         return func(*args, **kwargs)
+
+    def _placed(self, value: Any) -> Any:
+        """Where a device is asked for, a number is a GPU's."""
+        return torch.device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def _moved(self, value: Any) -> Any:
         asked = (isinstance(value, torch.device) and value.type == "cuda") or (
@@ -96,6 +110,14 @@ class _Redirect(TorchFunctionMode):
             self._pretence.touch()
             return torch.device(self._kind)
         return value
+
+
+def _dtype_there(kind: Any = None, *_: Any) -> torch.dtype | None:
+    """The dtype of a tensor type on a GPU (`torch.cuda.HalfTensor`, or its name); None for anything else."""
+    name = kind if isinstance(kind, str) else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
+    there, last = name.rpartition(".")[::2]
+    dtype = getattr(getattr(torch, last, None), "dtype", None) if there == "torch.cuda" else None
+    return dtype if isinstance(dtype, torch.dtype) else None
 
 
 class _Anything:
@@ -126,6 +148,11 @@ class _Anything:
 
 _CLASSES = "Stream ExternalStream Event CUDAGraph MemPool stream device device_of graph cudart make_graphed_callables"
 
+_NOTHING_TO_SAY = (
+    "synchronize empty_cache set_device init reset_peak_memory_stats set_stream manual_seed_all set_rng_state "
+    "set_sync_debug_mode"
+)
+
 
 def _note_the_rest(pretence: Pretence) -> None:
     """Of functions that nobody has an answer for, what they say comes of there being no GPU."""
@@ -141,6 +168,22 @@ def _note_the_rest(pretence: Pretence) -> None:
     for name, value in list(vars(torch.cuda).items()):
         if isinstance(value, types.FunctionType) and not name.startswith("_") and value.__module__ != __name__:
             setattr(torch.cuda, name, noting(value))
+
+
+def _patch_accelerator(answering: Callable[[Any], Callable[..., Any]]) -> None:
+    """torch's names for a GPU of whatever maker, where it has them."""
+    accelerator = getattr(torch, "accelerator", None)
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_accelerator": torch.device("cuda"),
+        "current_device_index": 0,
+        "current_device_idx": 0,
+        "current_stream": _Anything(),
+    } | dict.fromkeys(("synchronize", "set_device_index", "set_device_idx", "set_stream", "empty_cache"))
+    for name, value in answers.items():
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, answering(value))
 
 
 def _patch_cuda(pretence: Pretence) -> None:
@@ -177,13 +220,29 @@ def _patch_cuda(pretence: Pretence) -> None:
         "get_arch_list": ["sm_90"],
         "mem_get_info": (64 * 2**30, properties.total_memory),
         "is_bf16_supported": True,
+        "can_device_access_peer": True,
+        "get_sync_debug_mode": 0,
+        "graph_pool_handle": (0, 0),
+        "get_rng_state": torch.zeros(16, dtype=torch.uint8),
         "current_stream": _Anything(),
         "default_stream": _Anything(),
-    } | dict.fromkeys(
-        ("synchronize", "empty_cache", "set_device", "init", "reset_peak_memory_stats", "set_stream", "manual_seed_all")
-    )
+    } | dict.fromkeys(_NOTHING_TO_SAY.split())
     for name, value in answers.items():
         setattr(torch.cuda, name, answering(value))
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(torch.cuda.nvtx, name, answering(0))
+    _patch_accelerator(answering)
+    torch.Tensor.record_stream = answering(None)  # type: ignore[method-assign]  # which takes no other kind of stream
+
+    class Generator(torch.Generator):
+        """One "there" draws on the CPU."""
+
+        def __new__(cls, device: Any = "cpu") -> Generator:
+            if torch.device(device).type != "cpu":
+                pretence.touch()
+            return super().__new__(cls, "cpu")  # type: ignore[call-arg]  # a type written in C
+
+    setattr(torch, "Generator", Generator)  # noqa: B010 (a type is not assigned to)
 
     class Met(_Anything):
         def __init__(self, *_: Any, **__: Any) -> None:
@@ -191,6 +250,9 @@ def _patch_cuda(pretence: Pretence) -> None:
 
     for name in _CLASSES.split():
         setattr(torch.cuda, name, Met)
+    for name in ("Stream", "Event"):
+        if hasattr(torch, name):
+            setattr(torch, name, Met)
     for owner, names in ((torch.cuda, "_compile_kernel"), (torch.cuda.jiterator, "_create_jit_fn")):
         if hasattr(owner, names):
             setattr(owner, names, Met)
