@@ -149,7 +149,7 @@ class Comparison:
         except Failed as reason:
             return f"failed    {source.name}: {reason}"
         if run:
-            return self._answer(source, made, folder) if not source.torch else f"same      {source.name} (not run)"
+            return self._answer(source, made, folder)
         split_code, whole_code = self.code(source, folder)
         same = split_code == whole_code
         return f"{'same     ' if same else 'DIFFERS  '} {source.name} ({len(split_code)} and {len(whole_code)} kernels)"
@@ -179,6 +179,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     chosen = [item for item in sources() if not options.only or item.name.startswith(tuple(options.only))]
+    if options.run:  # what includes torch has no driver to be run by
+        chosen = [item for item in chosen if not item.torch]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
         import compare
 
