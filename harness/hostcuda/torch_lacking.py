@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -68,13 +69,17 @@ def refuse_absent(note: Callable[[str], None]) -> None:
 
 
 def _refuse_internals(note: Callable[[str], None]) -> None:
-    """What Python asks of torch's CUDA part in C++, which a build without one lacks."""
+    """What Python asks of torch's CUDA part in C++: a build without one lacks it, and one with it would ask a driver,
+    but for what `torch_cuda` has put in its place (functions of Python)."""
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("_cuda_"):
             raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
         return _refusing(f"this part of torch.cuda (torch._C.{name})", note)
 
+    for name, value in list(vars(torch._C).items()):
+        if name.startswith("_cuda_") and isinstance(value, types.BuiltinFunctionType):
+            setattr(torch._C, name, __getattr__(name))
     if not hasattr(torch._C, "__getattr__"):
         vars(torch._C)["__getattr__"] = __getattr__
 
