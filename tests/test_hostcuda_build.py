@@ -577,3 +577,29 @@ def test_interpret_finds_the_first_error_of_the_solution(log: str, expected: tup
 def test_findings_of_a_hostile_folder_are_empty(tmp_path: Path) -> None:
     (tmp_path / "findings.json").write_text('{"not_emulated": 3}')
     assert build.findings(tmp_path)["not_emulated"] == []
+
+
+@pytest.mark.parametrize("declared", ["", "#include <torch/nn.h>\n"])
+def test_a_function_may_have_the_name_of_one_of_cudas(
+    headers: build.PreparedHeaders, tmp_path: Path, declared: str
+) -> None:
+    """torch binds it where CUDA's headers are not read, and so where it has no overloads."""
+    names = ("norm", "rsqrt", "max")
+    heads = [f"torch::Tensor {name}(torch::Tensor x)" for name in names]
+    cuda = "#include <torch/extension.h>\n" + KERNEL + "".join(f"{head} {{ {LAUNCH} return x; }}\n" for head in heads)
+    cpp = declared + "".join(f"{head};\n" for head in heads)
+    spec = Spec(name="m", cuda_sources=(cuda,), cpp_sources=(cpp,), functions=names)
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert code == 0, log[-3000:]
+    assert (tmp_path / "main_unit.cpp").exists() is bool(declared)
+
+
+def test_a_function_may_not_have_the_name_of_one_of_cs_library(headers: build.PreparedHeaders, tmp_path: Path) -> None:
+    """Which torch finds ambiguous wherever it is bound."""
+    source = KERNEL + f"torch::Tensor exp(torch::Tensor x) {{ {LAUNCH} return x; }}\n"
+    spec = Spec(
+        name="m", cuda_sources=(source,), cpp_sources=("torch::Tensor exp(torch::Tensor x);",), functions=("exp",)
+    )
+    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
+    assert code != 0
+    assert "overloaded" in log

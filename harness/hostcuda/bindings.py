@@ -1,4 +1,5 @@
-"""Module definitions that only name functions: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f, "text"); }`.
+"""Module definitions that only name functions: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f, "text"); }`,
+and which functions are meant by their names.
 
 Charter: such a definition is what torch writes for `functions=[...]`, so it can be bound without pybind11, whose
 headers cost ten seconds. Pure; imports tree-sitter with its CUDA grammar and `syntax` beside it. Stands on the
@@ -13,13 +14,14 @@ from dataclasses import dataclass
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from .syntax import walk
+from .syntax import Tree, at_namespace_scope, declarators, function_declarator, name_node, parameters, walk
 
-__all__ = ["Definition", "module_definition"]
+__all__ = ["Definition", "module_definition", "pointer_type"]
 
 _HEAD = re.compile(rb"PYBIND11_MODULE\s*\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
 _FUNCTION = re.compile(rb"&?\s*((?:::)?\w+(?:::\w+)*)")
 _TEXTS = {"string_literal", "raw_string_literal", "concatenated_string"}
+_EMPTY_DEFAULT = re.compile(rb"=\s*\{\s*\}")
 _NAME = re.compile(rb'"([A-Za-z_]\w*)"')
 
 
@@ -63,6 +65,50 @@ def module_definition(source: str) -> Definition | None:
         functions[bound[0]] = bound[1]
     text = data[node.start_byte : node.end_byte].decode()
     return Definition(text=text, functions=functions) if functions else None
+
+
+def pointer_type(source: str, name: str) -> str | None:
+    """The type of a pointer to the one function of that name which a C++ source declares at namespace scope, as text;
+    None where there is none, or several, or one of a form that is not read here."""
+    data = _EMPTY_DEFAULT.sub(b"= 0", source.encode())  # which the grammar does not know there
+    tree = Tree(Parser(Language(tree_sitter_cuda.language())).parse(data).root_node, data, 0, False)
+    found = {
+        _pointer_type(tree, node)
+        for node in walk(tree.root)
+        if node.type in {"declaration", "function_definition"} and _declares(tree, node, name.encode())
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _declares(tree: Tree, node: Node, name: bytes) -> bool:
+    declarator = function_declarator(node)
+    named = name_node(declarator) if declarator is not None else None
+    return named is not None and tree.of(named) == name
+
+
+def _pointer_type(tree: Tree, node: Node) -> str | None:
+    """Of a function whose declarator is its name with parameters and nothing more: `T f(A a, B b = 1);`."""
+    declarator, result = function_declarator(node), node.child_by_field_name("type")
+    plain = node.child_by_field_name("declarator")
+    if declarator is None or result is None or plain is None or plain.id != declarator.id:
+        return None
+    if node.has_error or not at_namespace_scope(node) or len(declarators(node)) > 1:
+        return None
+    taken = [_type_of(tree, parameter) for parameter in parameters(node)]
+    return f"{tree.of(result).decode()} (*)({', '.join(taken)})"
+
+
+def _type_of(tree: Tree, parameter: Node) -> str:
+    """A parameter without its name and default."""
+    default = parameter.child_by_field_name("default_value")
+    text = tree.of(parameter)
+    end = len(text) if default is None else text.rindex(b"=", 0, default.start_byte - parameter.start_byte)
+    declarator = parameter.child_by_field_name("declarator")
+    named = name_node(declarator) if declarator is not None else None
+    if named is None:
+        return " ".join(text[:end].decode().split())
+    at = named.start_byte - parameter.start_byte
+    return " ".join((text[:at] + text[at + len(tree.of(named)) : end]).decode().split())
 
 
 def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ pybind11.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -28,7 +29,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
-from harness.hostcuda.bindings import Definition, module_definition
+from harness.hostcuda.bindings import Definition, module_definition, pointer_type
 from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
 from harness.hostcuda.macros import defines, is_switch, macros, undefines
@@ -175,7 +176,7 @@ def _build(
             + '#line 1 "cuda.cu"\n'
             + bound.without(cuda_text)
             + "\n"
-            + _bindings(job, bound.functions, lines)
+            + _bindings(job, bound.functions, lines, texts["main.cpp"])
         )
         compiled, log = _compile(job, unit, lean=True)
         code, log = _arrays_on_the_device(sides, compiled, log)
@@ -195,7 +196,9 @@ def _build(
     units[0].write_text(
         opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)
     )
-    units[1].write_text(opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job))
+    units[1].write_text(
+        opening + cpp[0] + '#line 1 "main.cpp"\n' + texts["main.cpp"] + "\n" + _pybind(job, texts["main.cpp"])
+    )
     begun: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(max_workers=1) as pool:
         other = pool.submit(_compile, job, units[1], lean=False, begun=begun)
@@ -281,12 +284,38 @@ def _registration(job: dict[str, Any], lines: tuple[int, ...]) -> str:
     )
 
 
-def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, ...]) -> str:
+def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[str, dict[str, str]]:
+    """Declarations of references to functions that CUDA has overloads of, and by what name each function is bound.
+
+    torch binds a listed function where none of CUDA's headers is read: there `norm` is the author's alone. What C's
+    library has under that name is declared there, too, and leaves torch in doubt.
+    """
+    text, names = "", {function: function for function in functions}
+    if job["functions"] is None:
+        return text, names
+    library = ctypes.CDLL(None)
+    headers = Path(job["headers"]["folder"]) / "include" / "hostcuda"
+    theirs = {word for path in headers.glob("*.h") for word, _, _ in words(path.read_bytes())}
+    for number, function in enumerate(functions):
+        if function.encode() not in theirs or hasattr(library, function):
+            continue
+        kind = pointer_type(cpp, function)
+        if kind is not None:
+            names[function] = f"hostcuda_chosen{number}"
+            text += f"static constexpr auto& {names[function]} = *static_cast<{kind}>(&{function});\n"
+    return text, names
+
+
+def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, ...], cpp: str) -> str:
     if not functions:
         return _registration(job, lines)
-    methods = "".join(f"    HOSTCUDA_METHOD({function}, {json.dumps(name)}),\n" for name, function in functions.items())
+    chosen, by = _chosen(job, functions, cpp)
+    methods = "".join(
+        f"    HOSTCUDA_METHOD({by[function]}, {json.dumps(name)}),\n" for name, function in functions.items()
+    )
     return (
         _registration(job, lines)
+        + chosen
         + f"static PyMethodDef hostcuda_methods[] = {{\n{methods}    {{nullptr, nullptr, 0, nullptr}}}};\n"
         + f"static PyModuleDef hostcuda_definition = {{PyModuleDef_HEAD_INIT, {json.dumps(job['name'])}, "
         "nullptr, -1, hostcuda_methods, nullptr, nullptr, nullptr, nullptr};\n"
@@ -294,14 +323,15 @@ def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, 
     )
 
 
-def _pybind(job: dict[str, Any]) -> str:
+def _pybind(job: dict[str, Any], cpp: str) -> str:
     if job["functions"] is None:
         return ""
+    chosen, by = _chosen(job, job["functions"], cpp)
     lines = "".join(
-        f"    m.def({json.dumps(name)}, torch::wrap_pybind_function({name}), {json.dumps(text)});\n"
+        f"    m.def({json.dumps(name)}, torch::wrap_pybind_function({by[name]}), {json.dumps(text)});\n"
         for name, text in job["functions"].items()
     )
-    return f"PYBIND11_MODULE({job['name']}, m) {{\n{lines}}}\n"
+    return f"{chosen}PYBIND11_MODULE({job['name']}, m) {{\n{lines}}}\n"
 
 
 def _end(begun: Iterable[subprocess.Popen[str]]) -> None:
