@@ -1,7 +1,8 @@
-"""`torch.cuda` on the host device: one device with an H200's limits, streams and events that have always happened.
+"""`torch.cuda` on the host device: one device with an H200's limits.
 
 Charter: contestant process only; replaces attributes of torch for good. Imports torch, and beside it `torch_factories`
-(other ways to make tensors), `torch_lacking` (what can't be done) and `triton_interpreter`.
+(other ways to make tensors), `torch_streams`, `torch_storages`, `torch_lacking` (what can't be
+done) and `triton_interpreter`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import collections
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,77 +19,11 @@ import torch.utils.cpp_extension
 
 from .torch_factories import patch_factories
 from .torch_lacking import refuse_absent
+from .torch_storages import patch_storages
+from .torch_streams import make_streams
 from .triton_interpreter import interpret_triton
 
 __all__ = ["patch"]
-
-
-class _Stream:
-    """A stream: everything on it has happened when the call returns."""
-
-    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        self.device = torch.device("cuda", 0)
-        self.priority = priority
-        self.cuda_stream = 0
-        self.stream_id = 0
-        self.device_index = 0
-
-    @staticmethod
-    def priority_range() -> tuple[int, int]:
-        return 0, -5
-
-    def synchronize(self) -> None:
-        pass
-
-    def wait_stream(self, stream: Any) -> None:
-        pass
-
-    def wait_event(self, event: Any) -> None:
-        pass
-
-    def query(self) -> bool:
-        return True
-
-    def record_event(self, event: Any = None) -> Any:
-        event = event or _Event(enable_timing=True)
-        event.record(self)
-        return event
-
-    def __enter__(self) -> _Stream:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Stream) and other.cuda_stream == self.cuda_stream
-
-    def __hash__(self) -> int:
-        return hash(self.cuda_stream)
-
-
-class _Event:
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        self.at_s: float | None = None
-        self.cuda_event = 0
-        self.device = torch.device("cuda", 0)
-
-    def record(self, stream: Any = None) -> None:
-        self.at_s = time.perf_counter()
-
-    def wait(self, stream: Any = None) -> None:
-        pass
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        pass
-
-    def elapsed_time(self, end: _Event) -> float:
-        if self.at_s is None or end.at_s is None:
-            raise RuntimeError("both events must be recorded before elapsed_time")
-        return (end.at_s - self.at_s) * 1e3
 
 
 class _Properties:
@@ -126,7 +60,6 @@ class _Properties:
 _TOOLKIT = "13.0"
 """The version of CUDA whose headers are emulated."""
 
-_STREAM = _Stream()
 _PROPERTIES = _Properties()
 
 
@@ -175,6 +108,7 @@ def patch(
             raise RuntimeError(f"CUDA error: {error}")
 
     silent = constant(None)
+    streams = make_streams()
     replacements: dict[str, Any] = {
         "is_available": constant(True),
         "is_initialized": constant(True),
@@ -187,13 +121,13 @@ def patch(
         "get_device_name": constant(_PROPERTIES.name),
         "get_device_capability": constant((9, 0)),
         "get_device_properties": constant(_PROPERTIES),
-        "current_stream": constant(_STREAM),
-        "default_stream": constant(_STREAM),
+        "current_stream": constant(streams.current),
+        "default_stream": constant(streams.current),
         "set_stream": silent,
         "stream": _nothing,
-        "Stream": _Stream,
-        "ExternalStream": _Stream,
-        "Event": _Event,
+        "Stream": streams.stream,
+        "ExternalStream": streams.stream,
+        "Event": streams.event,
         "device": _DeviceContext,
         "device_of": _DeviceContext,
         "empty_cache": silent,
@@ -218,7 +152,7 @@ def patch(
         "get_per_process_memory_fraction": constant(1.0),
         "get_allocator_backend": constant("native"),
         "_record_memory_history": silent,
-        "get_stream_from_external": constant(_STREAM),
+        "get_stream_from_external": constant(streams.current),
         "get_sync_debug_mode": constant(0),
         "set_sync_debug_mode": silent,
         "check_error": silent,
@@ -252,6 +186,7 @@ def patch(
             if owner is not None and hasattr(owner, name):
                 setattr(owner, name, value)
     patch_factories()
+    patch_storages()
     for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
         setattr(torch.cuda.nvtx, name, constant(0))
     torch.cuda.nvtx.range = _nothing
@@ -259,7 +194,7 @@ def patch(
         setattr(torch.cuda.profiler, name, silent)
     for name in ("preferred_linalg_library", "preferred_blas_library"):
         setattr(torch.backends.cuda, name, silent)
-    _patch_accelerator(synchronize)
+    _patch_accelerator(synchronize, streams.current)
     internals: dict[str, Any] = {
         "_cuda_getCurrentRawStream": constant(0),  # what torch._dynamo imports, and checkpoints import that
         "_cuda_getDevice": constant(0),
@@ -299,7 +234,7 @@ def patch(
     torch.Generator = Generator  # type: ignore[misc]
 
 
-def _patch_accelerator(synchronize: Callable[[], None]) -> None:
+def _patch_accelerator(synchronize: Callable[[], None], stream: Any) -> None:
     """`torch.accelerator`, which asks for a driver of its own."""
     accelerator = torch.accelerator
     replacements: dict[str, Any] = {
@@ -310,7 +245,7 @@ def _patch_accelerator(synchronize: Callable[[], None]) -> None:
         "current_device_idx": lambda: 0,
         "set_device_index": _only_device,
         "set_device_idx": _only_device,
-        "current_stream": lambda *_: _STREAM,
+        "current_stream": lambda *_: stream,
         "set_stream": lambda *_: None,
         "synchronize": lambda *_: synchronize(),
     }

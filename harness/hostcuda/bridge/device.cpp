@@ -117,20 +117,40 @@ bool mixes_devices(const c10::OperatorHandle& op) {
     return names.count(op.schema().operator_name().name + (op.schema().operator_name().overload_name.empty() ? "" : "." + op.schema().operator_name().overload_name)) != 0;
 }
 
+std::string namespace_of(const std::string& name) { return name.substr(0, name.find("::")); }
+
+// Namespaces of operators that were there before any solution, and of torch's domain libraries, which have kernels for a GPU where they are built for one.
+std::unordered_set<std::string>& of_libraries() {
+    static auto* set = new std::unordered_set<std::string>{"torchao", "torchaudio", "torchcodec", "torchvision"};
+    return *set;
+}
+
+// An operator of a solution's own runs here only where it is registered for the device: with kernels for the CPU alone, or none, it would fail on a GPU.
 // What torch has for a GPU only (cuDNN's operators, fused attention by name): nothing is known of who asks for that.
-void needs_cpu_kernel(const c10::OperatorHandle& op) {
+void needs_kernel(const c10::OperatorHandle& op) {
     using Key = c10::DispatchKey;
+    const std::string& name = op.schema().name();
+    if (of_libraries().count(namespace_of(name)) == 0) {
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            false, "Could not run '", op.schema().operator_name(), "' with arguments from the 'CUDA' backend. This could be because the operator doesn't exist for this backend, ",
+            "or was omitted during the selective/custom build process (if using custom build).", op.hasKernelForDispatchKey(Key::CPU) ? " It is registered for the CPU." : "");
+    }
     for (const Key key : {Key::CPU, Key::CompositeExplicitAutograd, Key::CompositeExplicitAutogradNonFunctional, Key::CompositeImplicitAutograd})
         if (op.hasKernelForDispatchKey(key)) return;
-    const std::string& name = op.schema().name();
-    if (name.rfind("aten::", 0) != 0) return;  // a source's own, which torch refuses in its words
+    if (name.rfind("aten::", 0) != 0) return;  // torch refuses it in its words
     const std::string lacking = "an operator that torch has for a GPU only (" + name + ")";
     library_lacks("", lacking.c_str(), 0);
     TORCH_CHECK_NOT_IMPLEMENTED(false, "not emulated on the host device: ", lacking);
 }
 
+bool holds_tensors(const c10::List<c10::IValue>& list) {
+    for (std::size_t k = 0; k < list.size(); ++k)
+        if (list.get(k).isTensor()) return true;
+    return false;
+}
+
 void on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
-    needs_cpu_kernel(op);
+    needs_kernel(op);
     const c10::FunctionSchema& schema = op.schema();
     const std::size_t count = schema.arguments().size();
     const std::size_t begin = stack->size() - count;
@@ -150,6 +170,15 @@ void on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stac
             c10::List<std::optional<at::Tensor>> list;
             for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector())
                 list.push_back(t.has_value() ? std::optional<at::Tensor>(aliases.take(*t)) : std::nullopt);
+            value = std::move(list);
+        } else if (value.isList()) {  // a script's list of tensors has a type that says more of them
+            c10::List<c10::IValue> list = value.toList();
+            if (!holds_tensors(list)) continue;
+            list = list.copy();
+            for (std::size_t k = 0; k < list.size(); ++k) {
+                const c10::IValue held = list.get(k);
+                if (held.isTensor()) list.set(k, aliases.take(held.toTensor()));
+            }
             value = std::move(list);
         } else if (value.isDevice()) {
             asked = value.toDevice();
@@ -371,6 +400,8 @@ void activate() {
     aten->impl("_thnn_fused_lstm_cell", lstm_cell);
     aten->impl("_thnn_fused_gru_cell", gru_cell);
     std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::is_pinned", "aten::_pin_memory"};
+    // Torch's own is for any device, and calls the operator that a trace records: with aliases for arguments that would be one of constants.
+    own.insert("aten::convolution");
     const auto wide = [&](const char* name, auto* function) {
         if (!dispatcher.findSchema({std::string("aten::") + name, "dtype"}).has_value()) return;  // they are younger than the oldest torch
         aten->impl((std::string(name) + ".dtype").c_str(), function);
@@ -381,6 +412,7 @@ void activate() {
     wide("addmm", wide_addmm);
     wide("baddbmm", wide_baddbmm);
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+        of_libraries().insert(namespace_of(name.name));
         if (name.name.rfind("aten::", 0) != 0) continue;
         auto found = dispatcher.findOp(name);
         if (!found.has_value() || !found->hasSchema()) continue;
