@@ -39,6 +39,15 @@ __global__ void past_shared_kernel(float* x) {
 }
 void past_shared(torch::Tensor x) { past_shared_kernel<<<1, 64>>>(x.data_ptr<float>()); }
 
+#define ROW(name, count) __shared__ float name##_row[count]
+__global__ void past_macro_kernel(float* x) {
+    ROW(mine, 64);
+    mine_row[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = mine_row[threadIdx.x + 1];  // MARK past macro
+}
+void past_macro(torch::Tensor x) { past_macro_kernel<<<1, 64>>>(x.data_ptr<float>()); }
+
 __global__ void past_local_kernel(float* x, int at) {
     float local[8];
     for (int i = 0; i < 8; ++i) local[i] = x[i] + i;
@@ -409,6 +418,52 @@ torch::Tensor launch_forms(torch::Tensor x) {
 __global__ void doubled_kernel(const float* x, float* y, int n) {
     if (threadIdx.x < n) y[threadIdx.x] = 2 * x[threadIdx.x];
 }
+torch::Tensor doubled(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    doubled_kernel<<<1, 64>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+
+struct alignas(16) Two { unsigned long long first, second; };
+__device__ Two two;
+__global__ void wide_kernel(float* x, int n) {
+    if (blockIdx.x * blockDim.x + threadIdx.x >= n) return;
+    Two seen{0, 0};
+    for (;;) {
+        const Two found = atomicCAS(&two, seen, Two{seen.first + 1, seen.second + 3});
+        if (found.first == seen.first && found.second == seen.second) break;
+        seen = found;
+    }
+}
+__global__ void wide_taken_kernel(float* x) {
+    const Two old = atomicExch_block(&two, Two{7, 8});
+    x[0] = old.first;
+    x[1] = old.second;
+    unsigned __int128 last, given = 9;
+    asm volatile("atom.global.exch.b128 %0, [%1], %2;" : "=q"(last) : "l"(&two), "q"(given) : "memory");
+    x[2] = static_cast<unsigned long long>(last);
+    x[3] = static_cast<unsigned long long>(last >> 64);
+    asm volatile("atom.global.cas.b128 %0, [%1], %2, %3;" : "=q"(last) : "l"(&two), "q"(given), "q"(last) : "memory");
+    x[4] = static_cast<unsigned long long>(last);
+    two = Two{0, 0};
+}
+torch::Tensor wide(torch::Tensor x) {
+    wide_kernel<<<8, 64>>>(x.data_ptr<float>(), 500);
+    wide_taken_kernel<<<1, 1>>>(x.data_ptr<float>());
+    return x;
+}
+
+__global__ void wide_race_kernel(float* x) {
+    __shared__ Two mine;
+    if (threadIdx.x == 0) mine = Two{1, 1};
+    __syncthreads();
+    if (threadIdx.x == 0) mine.second = 4;  // MARK wide write
+    else atomicCAS(&mine, Two{1, 1}, Two{2, 2});  // MARK wide swap
+    __syncthreads();
+    x[0] = mine.first;
+}
+void wide_race(torch::Tensor x) { wide_race_kernel<<<1, 64>>>(x.data_ptr<float>()); }
+
 torch::Tensor pinned(torch::Tensor x) {
     auto mine = x.cpu().pin_memory();
     auto host = torch::empty({x.numel()}, torch::dtype(torch::kFloat32).pinned_memory(true));

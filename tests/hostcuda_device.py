@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
+import pickle
 import re
 import sys
 from collections.abc import Callable
@@ -28,6 +31,8 @@ FUNCTIONS = re.findall(r"^(?:void|torch::Tensor|std::\S+(?: torch::Tensor>)?) (\
 FAILING = {
     "past_the_end": 100,
     "past_shared": 64,
+    "past_macro": 64,
+    "wide_race": 64,
     "never_written": 32,
     "misaligned": 33,
     "divergent": 64,
@@ -168,6 +173,21 @@ def compat(m: Any) -> Any:
 @case
 def streams(m: Any) -> Any:
     return m.streams(torch.tensor([-1.0, 0.25, 4.0]).cuda()).tolist()
+
+
+@case
+def wide(m: Any) -> Any:
+    return m.wide(torch.zeros(5).cuda()).tolist()
+
+
+@case
+def copies(m: Any) -> Any:
+    """What is copied or read from a file lies where kernels may use it."""
+    x, file = torch.arange(3.0).cuda(), io.BytesIO()
+    torch.save(x.cpu(), file)
+    file.seek(0)
+    found = [copy.deepcopy(x), torch.load(file, map_location="cuda"), pickle.loads(pickle.dumps(x))]
+    return [m.doubled(held).tolist() for held in found]
 
 
 @case

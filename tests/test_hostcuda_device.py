@@ -21,6 +21,7 @@ BROKEN = [
     "missing_barrier",
     "past_the_end",
     "past_shared",
+    "past_macro",
     "past_local",
     "never_written",
     "misaligned",
@@ -32,6 +33,7 @@ BROKEN = [
     "host_tensor",
     "exited_shuffle",
     "nested",
+    "wide_race",
 ]
 UNCHECKED = [
     "order",
@@ -46,6 +48,7 @@ UNCHECKED = [
     "events",
 ]
 UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned", "torch_device", "blobs"]
+UNCHECKED += ["wide", "copies"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -87,6 +90,7 @@ def test_a_missing_barrier_is_a_race_with_both_lines_and_the_shared_element() ->
     [
         ("past_the_end", "memory_error", "past the end", "out", 100),
         ("past_shared", "memory_error", "past shared", "tile", 64),
+        ("past_macro", "memory_error", "past macro", "mine_row", 64),
         ("past_local", "memory_error", "past local", "'float [8]'", 8),
         ("never_written", "uninitialised_read", "never written", "fresh", 0),
     ],
@@ -229,6 +233,22 @@ def test_streams_of_others_guards_and_the_allocator_in_torchs_cpp_api(mode: str)
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_pinned_memory_is_made_in_cpp_and_used_by_kernels(mode: str) -> None:
     assert results(mode, "pinned") == [0.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_copied_and_loaded_tensors_are_used_by_kernels(mode: str) -> None:
+    assert results(mode, "copies") == [[0.0, 2.0, 4.0]] * 3
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_atomics_of_128_bits(mode: str) -> None:
+    assert results(mode, "wide") == [500.0, 1500.0, 7.0, 8.0, 9.0]
+
+
+def test_an_atomic_of_128_bits_races_with_a_plain_write() -> None:
+    _, reports = checked("wide_race")
+    assert {(r["kind"], r["array"]) for r in reports} == {("data_race", "mine")}
+    assert {r["line"] for r in reports} <= {line("wide write"), line("wide swap")}
 
 
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])

@@ -99,6 +99,8 @@ def test_a_macro_that_declares_shared_memory_ends_where_it_did() -> None:
     assert lines[0].endswith(";")
     assert "_##name##_next& name##_next =" in lines[0], "used twice in a scope, it must not declare one type twice"
     assert " name()" not in lines[0], "an argument would take its place"
+    assert "HOSTCUDA_TEXT(name##_next)" in lines[0], "a report says the name that the argument makes"
+    assert '"name' not in lines[0]
     assert "enum { line " not in lines[0]
     assert lines[1:4] == source.splitlines()[1:4]
     assert lines[4].startswith("__global__ void BOUNDS(64) k() { HOSTCUDA_ENTER(")
@@ -276,3 +278,12 @@ def test_balanced_and_blank() -> None:
     out = bytearray(b"ab\ncd")
     blank(out, 1, 4)
     assert bytes(out) == b"a \n d"
+
+
+def test_lines_that_index_a_shared_array_are_known_where_a_macro_declares_it() -> None:
+    source = (
+        "#define ROW(T, name, n) __shared__ T name##_row[n], name[n]\n"
+        "__global__ void k(float* x) {\n    ROW(float, mine, 4 * (2 + 2));\n    mine_row[0] = 1;\n    x[0] = 2;\n"
+        "    mine[1] = 3;\n    row[1] = 4;\n}\n"
+    )
+    assert rewrite(source).subscript_lines == (4, 6)

@@ -1,9 +1,11 @@
 """Declarations of `__shared__`, `__device__` and `__constant__` variables, as the host device needs them.
 
-Charter: a pass of `rewrite`. Pure; imports `edits` and `syntax` beside it.
+Charter: a pass of `rewrite`. Pure; imports `edits`, `syntax` and `tokens` beside it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tree_sitter import Node
 
@@ -18,8 +20,9 @@ from .syntax import (
     name_node,
     walk,
 )
+from .tokens import balanced, words
 
-__all__ = ["edit_shared", "register_variables", "shared_text"]
+__all__ = ["edit_shared", "names_by_macro", "register_variables", "shared_text"]
 
 
 def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
@@ -28,8 +31,10 @@ def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: by
     named = name_node(declarator)
     assert named is not None
     name, text = _written(state, tree, named), _written(state, tree, declarator)
+    said = quoted(name)
     if tree.in_macro:  # which may be used twice in a scope, for variables of two names
         number += b"_##" + name
+        said = b"HOSTCUDA_TEXT(" + name + b")"
     type_name, tag = b"hostcuda_t" + number, b"hostcuda_v" + number
     at = named.start_byte - declarator.start_byte
     shape = text[:at] + type_name + text[at + len(name) :]
@@ -52,7 +57,7 @@ def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: by
         + b"struct "
         + tag
         + b" { static constexpr const char* hostcuda_name() { return "
-        + quoted(name)
+        + said
         + b"; } enum { hostcuda_line = "
         + line
         + b" }; }; "
@@ -73,6 +78,21 @@ def _written(state: State, tree: Tree, node: Node) -> bytes:
         return tree.of(node)
     start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
     return bytes(state.source[start:end]).replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ")
+
+
+def names_by_macro(state: State, tree: Tree, declarator: Node) -> Iterator[bytes]:
+    """The names that a macro gives to what it declares where it is used: its parameters stand for words there."""
+    named = name_node(declarator)
+    if named is None or not tree.taken:
+        return
+    parts = [part.strip() for part in _written(state, tree, named).split(b"##")]
+    for word, _, end in words(state.source):
+        close = balanced(state.source, end) if word == tree.macro else None
+        if close is None:
+            continue
+        given = [piece.strip() for piece in state.source[state.source.index(b"(", end) + 1 : close - 1].split(b",")]
+        meant = dict(zip(tree.taken, given, strict=False))
+        yield b"".join(meant.get(part, part) for part in parts)
 
 
 def edit_shared(state: State, tree: Tree, node: Node) -> None:

@@ -109,7 +109,6 @@ _NAMES = (
         "this API of CUDA's",
     ),
     (r"__cluster_map_shared_multicast", "multicast in clusters"),
-    (r"__u128Atomic\w+", "atomics of 128 bits"),
     (
         r"__is(?:Local|Constant|GridConstant)|__cvta_\w*grid_constant\w*|__prof_trigger|__pm[0-3]",
         "this device function",

@@ -27,7 +27,7 @@ from tree_sitter import Language, Node, Parser
 
 from . import ptx
 from .configurations import written_out
-from .declarations import edit_shared, register_variables, shared_text
+from .declarations import edit_shared, names_by_macro, register_variables, shared_text
 from .edits import Edit, State, applied, quoted
 from .legible import legible
 from .noise import without_noise
@@ -140,7 +140,10 @@ def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
         )
         root, parsed, skipped = min(candidates, key=lambda c: (errors(c[0]), -launches(c[0])))
         start, end = body.start_byte + tree.offset, body.end_byte + tree.offset
-        yield Tree(root, parsed, start - skipped, True, start, end)
+        named, held = node.child_by_field_name("name"), node.child_by_field_name("parameters")
+        macro = tree.of(named) if named is not None else b""
+        taken = tuple(tree.of(n) for n in held.named_children if n.type == "identifier") if held is not None else ()
+        yield Tree(root, parsed, start - skipped, True, start, end, macro, taken)
 
 
 # ---- first pass: names
@@ -161,6 +164,8 @@ def _collect(state: State, tree: Tree) -> None:
                 if name is None:
                     continue
                 state.shared_names.add(name)
+                if tree.in_macro:
+                    state.shared_names.update(names_by_macro(state, tree, declarator))
                 if not inside_function(node):
                     state.outer_shared[name] = shared_text(state, tree, node, declarator, name)
 

@@ -35,7 +35,8 @@ _NAME_TYPES = {"identifier", "field_identifier", "type_identifier", "qualified_i
 class Tree:
     """A parsed stretch of the source: `text` is what was parsed, and byte i of it is byte i + offset of the source.
 
-    What stands before `start` and behind `end` of the source is not the source's own.
+    What stands before `start` and behind `end` of the source is not the source's own. `macro` is the name of the macro
+    whose body this is, and `taken` those of its parameters.
     """
 
     root: Node
@@ -44,6 +45,8 @@ class Tree:
     in_macro: bool
     start: int = 0
     end: int = sys.maxsize
+    macro: bytes = b""
+    taken: tuple[bytes, ...] = ()
 
     def of(self, node: Node) -> bytes:
         return self.text[node.start_byte : node.end_byte]

@@ -102,6 +102,7 @@ _ATOMIC_TYPES = {
     "bf16": "__nv_bfloat16",
     "bf16x2": "__nv_bfloat162",
     "b16": "unsigned short",
+    "b128": "unsigned __int128",
 }
 
 
@@ -128,6 +129,8 @@ def _atomic(call: Call) -> str:
     if operation is None or {part for part in rest - known if not part.startswith("L2::")}:
         raise call.refuse()
     is_atom = call.opcode.startswith("atom")
+    if kind == "b128" and (not is_atom or operation not in ("exch", "cas")):
+        raise call.refuse()
     if kind == "s64" and operation == "add":
         kind = "u64"
     ctype = _ATOMIC_TYPES[kind]

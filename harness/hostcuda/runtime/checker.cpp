@@ -396,6 +396,28 @@ void settle_doubt(Worker& worker) {
                   "plain read of what another thread updates atomically, with nothing between them", thread.doubt_other, "atomic update");
 }
 
+#if defined(__x86_64__)
+__attribute__((target("cx16")))
+#endif
+static unsigned __int128 exchange_wide(unsigned __int128* place, const unsigned __int128* expected, unsigned __int128 value) {
+    if (expected != nullptr) return __sync_val_compare_and_swap(place, *expected, value);
+    unsigned __int128 before = 0;  // a guess, as good as any: what it held is what the first try says
+    for (;;) {
+        const unsigned __int128 found = __sync_val_compare_and_swap(place, before, value);
+        if (found == before) return found;
+        before = found;
+    }
+}
+
+void atomic_wide(void* place, const void* expected, const void* value, void* old, bool checked) {
+    if (checked) check_atomic<16>(place, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)), true, true);
+    unsigned __int128 wanted = 0, given;
+    if (expected != nullptr) std::memcpy(&wanted, expected, sizeof wanted);
+    std::memcpy(&given, value, sizeof given);
+    const unsigned __int128 found = exchange_wide(static_cast<unsigned __int128*>(place), expected == nullptr ? nullptr : &wanted, given);
+    std::memcpy(old, &found, sizeof found);
+}
+
 void fence() {
     if (current_worker != nullptr) current_worker->thread->fenced = current_worker->thread->fenced_lately = true;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <memory>
 #include <type_traits>
 
 #include "cuda_fp16.h"
@@ -245,6 +246,39 @@ HOSTCUDA_ATOMIC_SWAP(int)
 HOSTCUDA_ATOMIC_SWAP(unsigned)
 HOSTCUDA_ATOMIC_SWAP(unsigned long long)
 HOSTCUDA_ATOMIC_SWAP(unsigned short)
+// Of 128 bits (compute capability 9.0), for any type of that size and alignment.
+#ifdef HOSTCUDA_CHECKED
+#define HOSTCUDA_ATOMIC_WIDE(place, expected, value, old) hostcuda::atomic_wide(place, expected, value, old, true)
+#else
+#define HOSTCUDA_ATOMIC_WIDE(place, expected, value, old) hostcuda::atomic_wide(place, expected, value, old, false)
+#endif
+namespace hostcuda {
+template <class T> concept Wide = sizeof(T) == 16 && alignof(T) >= 16 && std::is_trivially_copyable_v<T>;
+template <class T> union Unmade {
+    Unmade() {}
+    T value;
+};
+}  // namespace hostcuda
+#define HOSTCUDA_ATOMICS_WIDE(scope)                                                                                              \
+    __attribute__((always_inline)) inline void __u128AtomicCAS##scope(void* p, void* expected, void* value, void* old) {          \
+        HOSTCUDA_ATOMIC_WIDE(p, expected, value, old);                                                                            \
+    }                                                                                                                             \
+    __attribute__((always_inline)) inline void __u128AtomicExch##scope(void* p, void* value, void* old) {                         \
+        HOSTCUDA_ATOMIC_WIDE(p, nullptr, value, old);                                                                             \
+    }                                                                                                                             \
+    template <hostcuda::Wide T> __attribute__((always_inline)) inline T atomicCAS##scope(T* p, T expected, T value) {             \
+        hostcuda::Unmade<T> old;                                                                                                  \
+        HOSTCUDA_ATOMIC_WIDE(p, std::addressof(expected), std::addressof(value), std::addressof(old.value));                      \
+        return old.value;                                                                                                         \
+    }                                                                                                                             \
+    template <hostcuda::Wide T> __attribute__((always_inline)) inline T atomicExch##scope(T* p, T value) {                        \
+        hostcuda::Unmade<T> old;                                                                                                  \
+        HOSTCUDA_ATOMIC_WIDE(p, nullptr, std::addressof(value), std::addressof(old.value));                                       \
+        return old.value;                                                                                                         \
+    }
+HOSTCUDA_ATOMICS_WIDE()
+HOSTCUDA_ATOMICS_WIDE(_block)
+HOSTCUDA_ATOMICS_WIDE(_system)
 
 // ---- clocks and addresses
 inline long long clock64() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ll + t.tv_nsec; }

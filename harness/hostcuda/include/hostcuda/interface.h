@@ -94,6 +94,9 @@ unsigned warp_collective(WarpOperation operation, unsigned mask, const void* giv
                          unsigned source, const char* kind, int line);
 unsigned active_mask(int line);
 void fence();
+// 16 bytes at once: `value` is put in `place` where that holds `expected`, or always where that is null; `old` is what it held. Code of checked mode has no
+// other hook for so many.
+void atomic_wide(void* place, const void* expected, const void* value, void* old, bool checked);
 bool carry();                            // of the calling thread's condition code (PTX, add.cc and kin)
 void set_carry(bool on);
 // A place in shared memory by which threads of a block are ordered without a barrier of all, as libcu++'s barriers are: whoever acquires there has what

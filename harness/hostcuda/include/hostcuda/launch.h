@@ -62,6 +62,9 @@ inline cudaError_t start(const Configuration& configuration, bool cooperative, c
 }
 
 // ---- __shared__
+// The name that a macro makes of its parameters.
+#define HOSTCUDA_TEXT_OF(...) #__VA_ARGS__
+#define HOSTCUDA_TEXT(...) HOSTCUDA_TEXT_OF(__VA_ARGS__)
 template <class T> constexpr std::uint32_t extent_of(unsigned dimension) {
     constexpr std::size_t extents[4] = {std::extent_v<T, 0>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>};
     return static_cast<std::uint32_t>(extents[dimension]);
