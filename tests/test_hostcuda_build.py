@@ -124,6 +124,17 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             'calling a __host__ function("sigmoid") from a __global__ function("k") is not allowed',
         ),
         (
+            HOST_HELPER.replace("act", "helper") + "__global__ void k(float* x) { x[0] = helper(x[1]); }\n",
+            2,
+            'calling a __host__ function("helper") from a __global__ function("k") is not allowed',
+        ),
+        (
+            "__global__ void a(float* x) { extern __shared__ float s[]; x[0] = s[0]; }\n"
+            "__global__ void b(double* x) { extern __shared__ double s[]; x[0] = s[0]; }\n",
+            2,
+            'declaration is incompatible with previous "s" (declared at line 1)',
+        ),
+        (
             "__global__ void k(float* x, int n) {\n  float held[n];\n  x[0] = held[0];\n}\n",
             2,
             "expression must have a constant value",
@@ -579,27 +590,28 @@ def test_findings_of_a_hostile_folder_are_empty(tmp_path: Path) -> None:
     assert build.findings(tmp_path)["not_emulated"] == []
 
 
-@pytest.mark.parametrize("declared", ["", "#include <torch/nn.h>\n"])
-def test_a_function_may_have_the_name_of_one_of_cudas(
-    headers: build.PreparedHeaders, tmp_path: Path, declared: str
-) -> None:
+def test_a_function_may_have_the_name_of_one_of_cudas(headers: build.PreparedHeaders, tmp_path: Path) -> None:
     """torch binds it where CUDA's headers are not read, and so where it has no overloads."""
     names = ("norm", "rsqrt", "max")
     heads = [f"torch::Tensor {name}(torch::Tensor x)" for name in names]
     cuda = "#include <torch/extension.h>\n" + KERNEL + "".join(f"{head} {{ {LAUNCH} return x; }}\n" for head in heads)
-    cpp = declared + "".join(f"{head};\n" for head in heads)
+    cpp = "".join(f"{head};\n" for head in heads)
     spec = Spec(name="m", cuda_sources=(cuda,), cpp_sources=(cpp,), functions=names)
     code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
     assert code == 0, log[-3000:]
-    assert (tmp_path / "main_unit.cpp").exists() is bool(declared)
+    assert not (tmp_path / "main_unit.cpp").exists()
 
 
-def test_a_function_may_not_have_the_name_of_one_of_cs_library(headers: build.PreparedHeaders, tmp_path: Path) -> None:
-    """Which torch finds ambiguous wherever it is bound."""
-    source = KERNEL + f"torch::Tensor exp(torch::Tensor x) {{ {LAUNCH} return x; }}\n"
-    spec = Spec(
-        name="m", cuda_sources=(source,), cpp_sources=("torch::Tensor exp(torch::Tensor x);",), functions=("exp",)
+def test_a_bound_function_is_chosen_only_where_torch_would_know_it() -> None:
+    """What C's library has under a name leaves torch in doubt wherever it binds."""
+    folder = str(Path(compiling.__file__).parent)
+    job = {"name": "m", "functions": {"norm": "norm", "exp": "exp", "mine": "mine"}, "headers": {"folder": folder}}
+    cpp = "".join(f"torch::Tensor {name}(torch::Tensor x);\n" for name in ("norm", "exp", "mine"))
+    chosen = (
+        "static constexpr auto& hostcuda_chosen0 = *static_cast<torch::Tensor (*)(torch::Tensor)>(&norm);\n"
+        "PYBIND11_MODULE(m, m) {\n"
     )
-    code, log = run(build.prepare(spec, tmp_path, checked=False, headers=headers), tmp_path)
-    assert code != 0
-    assert "overloaded" in log
+    text = compiling._pybind(job, cpp)
+    assert text.startswith(chosen)
+    bound = re.findall(r"wrap_pybind_function\((\w+)\)", text)
+    assert bound == ["hostcuda_chosen0", "exp", "mine"]

@@ -30,12 +30,13 @@ if __name__ == "__main__":
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
 from harness.hostcuda.bindings import Definition, module_definition, pointer_type
+from harness.hostcuda.dynamic import clashes
 from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
 from harness.hostcuda.macros import defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
 from harness.hostcuda.spaces import Spaces, spaces
-from harness.hostcuda.tokens import words
+from harness.hostcuda.tokens import code, words
 from harness.lean import DEFINE, UNIT, LeanHeaders
 from harness.mending import first_error, own_fault, searched
 
@@ -66,6 +67,10 @@ _OF_THE_STANDARD_LIBRARY = re.compile(
     r"|midpoint|min\w*|move|next|partial_\w+|partition|prev|ref|remove\w*|replace\w*|reverse|rotate|round|search|size"
     r"|sort|swap|tie|transform\w*|unique|upper_bound|visit|\w+_(?:of|sort|sorted|scan|element|if|each)"
 )
+
+_CALLED = re.compile(rb"\s*\(")
+_OF_A_MACRO = re.compile(rb"\b[A-Z][A-Z0-9_]+\(\s*([A-Za-z_]\w*)")
+_USED = re.compile(rb"\busing\s+[\w:]*::(\w+)\s*;")
 
 _ARRAYS_ARE_SAID = '#pragma GCC diagnostic warning "-Wvla"\n'
 """In the text, since what is precompiled goes with no other flags than its own."""
@@ -102,6 +107,7 @@ def main(folder: Path) -> int:
     _say(lacking)
     sides = spaces(cuda)
     code, log = 1, "" if lacking or job["own_headers"] else _wrong_calls(job, sides, available)
+    log += "".join(f"cuda.cu:{c.line}:{c.column}: error: {c.message}\n" for c in clashes(cuda) if not lacking)
     if not log:
         code, log = _build(
             folder, job, texts | {"main.cpp": cpp_text}, rewritten.text, rewritten.subscript_lines, sides
@@ -120,12 +126,25 @@ def main(folder: Path) -> int:
     return 0
 
 
+def _functions(headers: Path) -> set[bytes]:
+    """Names that may be of functions in the headers below a folder: parentheses follow, a macro makes it so, or it is
+    taken from elsewhere."""
+    found: set[bytes] = set()
+    for path in headers.rglob("*"):
+        if path.is_file() and path.suffix != ".md":
+            text = code(path.read_bytes())
+            found.update(word for word, _, end in words(text) if _CALLED.match(text, end))
+            found.update(_OF_A_MACRO.findall(text))
+            found.update(_USED.findall(text))
+    return found
+
+
 def _wrong_calls(job: dict[str, Any], sides: Spaces, available: Path) -> str:
     """What nvcc would say of calls from one side of what only the other has. Names that CUDA's own headers have, too,
     may mean those; so may, in host code, torch's and the standard library's, which are found by an argument's type."""
     if not sides.wrong_calls:
         return ""
-    theirs = {word for path in available.rglob("*") if path.is_file() for word, _, _ in words(path.read_bytes())}
+    theirs = _functions(available)
     operators = Path(job["headers"]["torch_include"]) / "ATen" / "ops"
     return "".join(
         f"cuda.cu:{call.line}:{call.column}: error: {call.message}\n"
@@ -294,8 +313,7 @@ def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[st
     if job["functions"] is None:
         return text, names
     library = ctypes.CDLL(None)
-    headers = Path(job["headers"]["folder"]) / "include" / "hostcuda"
-    theirs = {word for path in headers.glob("*.h") for word, _, _ in words(path.read_bytes())}
+    theirs = _functions(Path(job["headers"]["folder"]) / "include" / "hostcuda")
     for number, function in enumerate(functions):
         if function.encode() not in theirs or hasattr(library, function):
             continue

@@ -123,6 +123,7 @@ _SOURCES_THAT_DECIDE = (
     "compile.py",
     "configurations.py",
     "declarations.py",
+    "dynamic.py",
     "edits.py",
     "kinds.py",
     "lacking.py",
