@@ -287,3 +287,13 @@ def test_lines_that_index_a_shared_array_are_known_where_a_macro_declares_it() -
         "    mine[1] = 3;\n    row[1] = 4;\n}\n"
     )
     assert rewrite(source).subscript_lines == (4, 6)
+
+
+def test_a_macro_may_take_the_extents_of_the_shared_array_that_it_declares() -> None:
+    source = (
+        "#define SMEM(T, name, ...) __shared__ T name __VA_ARGS__\n__global__ void k() { SMEM(float, a, [2][3]); }\n"
+    )
+    first = rewrite(source).text.splitlines()[0]
+    assert "typedef T hostcuda_t2_##name __VA_ARGS__;" in first
+    assert "HOSTCUDA_TEXT(name)" in first
+    assert "hostcuda_t2_##name& name =" in first

@@ -19,6 +19,7 @@ are parsed and edited like code. What is edited:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -53,6 +54,10 @@ __all__ = ["Finding", "Rewritten", "rewrite"]
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
+_EXTENTS = re.compile(rb"(?<=\w) __VA_ARGS__(?=[ \t]*(?:;|$))")
+_AS_EXTENT = b" [000000001]"
+"""What a macro's last arguments are behind a name, to the parser, byte for byte as long."""
+
 _MOST_PIECES = 400
 """Each is parsed with as many blanks around it as the source is long."""
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel": 0, b"cudaLaunchKernel": 0, b"cudaLaunchKernelExC": 1}
@@ -132,6 +137,7 @@ def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
         ):
             continue
         flat = text.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ").replace(b"##", b"__")
+        flat = _EXTENTS.sub(_AS_EXTENT, flat)
         head, tail = b"void hostcuda_body() {\n", b"\n;}"
         statements = head + flat + tail
         candidates = (
