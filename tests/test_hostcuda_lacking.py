@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
+from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
 
 INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "include"
 
@@ -215,3 +215,21 @@ def test_what_the_header_of_cublas_declares_is_not_said_to_lack_and_what_it_does
     for name in ("cublasCgemm", "cublasSgemm_64", "cublasSsymm", "cublasStbsv", "cublasSetSmCountTarget"):
         assert name not in declared
         assert list(in_log(f"cuda.cu:3:4: error: '{name}' was not declared in this scope"))
+
+
+def test_headers_that_launch_kernels_are_known_by_what_they_include(tmp_path: Path) -> None:
+    ours, torchs = tmp_path / "ours", tmp_path / "torch"
+    for folder, name, text in (
+        (torchs, "ATen/native/cuda/Loops.cuh", "#include <ATen/native/cuda/CUDALoops.cuh>\n"),
+        (torchs, "ATen/native/cuda/CUDALoops.cuh", "#include <ATen/native/cuda/Loops.cuh>\nk<<<1, 2>>>();\n"),
+        (torchs, "ATen/cuda/Plain.cuh", "#include <ATen/cuda/Ours.h>\n"),
+        (torchs, "ATen/cuda/Ours.h", "k<<<1, 2>>>();\n"),
+        (ours, "ATen/cuda/Ours.h", ""),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    found = [
+        launching_headers(f"#include <{name}>\n", ours, torchs)
+        for name in ("ATen/native/cuda/Loops.cuh", "ATen/cuda/Plain.cuh", "ATen/cuda/Ours.h", "ATen/cuda/nowhere.h")
+    ]
+    assert found == [True, False, False, False]

@@ -32,7 +32,7 @@ if __name__ == "__main__":
 from harness.hostcuda.bindings import Definition, module_definition, pointer_type
 from harness.hostcuda.dynamic import clashes
 from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches
-from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log
+from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
 from harness.hostcuda.macros import defines, is_switch, macros, undefines
 from harness.hostcuda.rewrite import rewrite
 from harness.hostcuda.spaces import Spaces, spaces
@@ -176,7 +176,7 @@ def _build(
     """Lean, and with everything where that does not suffice. Exit code and log of the last try."""
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
     opening = switches(job["cuda_flags"]) + '#include "hostcuda/unit.h"\n'
-    bound = _bound(job, texts)
+    bound, log = _bound(job, texts), ""
     header = None if bound is None else _lean_header(job, [bound.without(text) for text in texts.values()])
     if bound is not None and header is not None:
         unit = folder / "unit.cpp"
@@ -211,6 +211,9 @@ def _build(
             or _is_own_fault(log, texts, job["headers"]["include_flags"])
         ):
             return code, log
+    theirs = Path(job["headers"]["torch_include"])
+    if any(launching_headers(text, Path(job["headers"]["folder"]) / "include", theirs) for text in texts.values()):
+        return 1, log or "a header that it includes launches kernels\n"  # minutes would tell no more
     units = [folder / "cuda_unit.cpp", folder / "main_unit.cpp"]
     units[0].write_text(
         opening + cuda[0] + _ARRAYS_ARE_SAID + '#line 1 "cuda.cu"\n' + cuda_text + "\n" + _registration(job, lines)

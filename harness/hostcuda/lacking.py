@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Lack", "among_includes", "among_symbols", "in_log"]
+__all__ = ["Lack", "among_includes", "among_symbols", "in_log", "launching_headers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +195,26 @@ def among_includes(file: str, text: str, available: Path) -> Iterator[Lack]:
             yield Lack(
                 file=file, line=text.count("\n", 0, match.start(1)) + 1, construct=f"{family} (#include <{match[1]}>)"
             )
+
+
+def launching_headers(text: str, available: Path, installed: Path) -> bool:
+    """Whether `text` includes a header of torch's for a GPU that launches kernels, itself or by what it includes: such
+    a one is `installed`, not `available`, and compiles in no way, since nothing translates it."""
+    waiting = [
+        name for name in _INCLUDE.findall(text) if _family(name, _HEADER_FAMILIES) and not (available / name).exists()
+    ]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        path = installed / name
+        if name in seen or not name.startswith(("ATen/", "c10/", "torch/")) or not path.is_file():
+            continue
+        seen.add(name)
+        held = path.read_text(errors="replace")
+        if "<<<" in held:
+            return True
+        waiting += [found for found in _INCLUDE.findall(held) if not (available / found).exists()]
+    return False
 
 
 def in_log(log: str) -> Iterator[Lack]:
