@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import yaml
 
 from harness.model import RECORD_FORMAT, RUN_FORMAT, Record
-from harness.texts import parse_yaml, reason_of
+from harness.texts import NotText, as_text, parse_yaml, reason_of
 
 Identity = tuple[str, str, str, str]
 
@@ -93,11 +93,13 @@ def read_records(folder: Path) -> tuple[list[Record], list[str], int]:
             start += len(line)
             continue
         try:
-            value = json.loads(line, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
+            # As text: of bytes, Python would take UTF-16 for meant, and speak of that where they are none of any.
+            value = json.loads(as_text(line), parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         except (ValueError, RecursionError) as error:
             if not line.endswith(b"\n"):
                 return records, [f"the last line was cut short ({len(line)} bytes) and is left out"], start
-            raise StoreError(f"{path}:{number}: not JSON: {error}; {_MEND_LINE}") from error
+            wrong = f"byte {error.byte} of it is not UTF-8" if isinstance(error, NotText) else f"not JSON: {error}"
+            raise StoreError(f"{path}:{number}: {wrong}; {_MEND_LINE}") from error
         try:
             if not isinstance(value, dict):
                 raise ValueError("a record is a JSON object")
