@@ -157,6 +157,8 @@ class Conductor:
         self._listener.built(work, built)
         if built.failure is None:
             return built
+        if built.failure.status is Status.bad_constructor and not self._signatures.constructs(job.problem):
+            return built  # the problem's fault, it seems: the referee finds out and says so
         built.release()
         record = record_of_build(job, built, self._config, self._where(), work.log_path)
         self._listener.finished(work, record, None)

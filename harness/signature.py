@@ -1,4 +1,5 @@
-"""Shapes of a problem's arguments, which builds need to construct and call a solution; remembered between runs.
+"""Shapes of a problem's arguments, which builds need to construct and call a solution; remembered between runs. And
+whether its own constructor takes them.
 
 Stage, trusted side: a problem is trusted code, and executing it is what this module does where the cache does not
 know the answer, in a process of its own (`python -m harness.signature`).
@@ -34,6 +35,9 @@ FORMAT = 1
 START_LIMIT_S = 180.0
 """For torch's import, which on a cold disk can take a minute."""
 
+_ARGUMENTS, _CONSTRUCTS = "arguments", "constructs"
+"""What the process is asked of a problem: shapes, or whether its `Model` can be constructed."""
+
 LIMIT_S = 20.0
 """How long one problem may take, for which builds of others wait too. One that hangs is found out by the referee."""
 
@@ -48,6 +52,7 @@ class Signatures:
         self._settings = (cache_dir, cache_limit_bytes)
         self._cache: BuildCache | None = None
         self._known: dict[str, Mapping[str, Any] | None] = {}
+        self._constructs: dict[str, bool] = {}
         self._looking = threading.Lock()
         self._finding = threading.Lock()
         self._finder: _Finder | None = None
@@ -76,6 +81,14 @@ class Signatures:
                     cache.put(_key(problem), None, {"arguments": found}).release()
             return self._known[problem.digest]
 
+    def constructs(self, problem: Problem) -> bool:
+        """Whether the reference's own constructor takes those arguments. Asked where a solution's does not, which is
+        its fault only then; false also where nobody can tell, so that the referee decides."""
+        with self._finding:
+            if problem.digest not in self._constructs:
+                self._constructs[problem.digest] = self._ask(problem, _CONSTRUCTS) is True
+            return self._constructs[problem.digest]
+
     def close(self) -> None:
         """End the process; what it was at is not found out. Idempotent."""
         self._closed.set()
@@ -89,14 +102,19 @@ class Signatures:
         self.close()
 
     def _find(self, problem: Problem) -> Mapping[str, Any] | None:
-        """Whatever is wrong with a problem, the referee finds it and says so; here it only costs time."""
+        found = self._ask(problem, _ARGUMENTS)
+        return found if isinstance(found, dict) else None
+
+    def _ask(self, problem: Problem, question: str) -> object:
+        """The answer, or None. Whatever is wrong with a problem, the referee finds it and says so; here it only costs
+        time."""
         if self._closed.is_set():
             return None
         try:
             finder = self._finder = self._finder or _Finder()
             if self._closed.is_set():  # meanwhile, and it did not know of this one
                 finder.close()
-            return finder.ask(problem)
+            return finder.ask(problem, question)
         except (WireError, OSError, ValueError):  # it can't start, died, or hangs: the next problem gets another one
             if self._finder is not None:
                 self._finder.close()
@@ -126,16 +144,20 @@ class _Finder:
             self._channel.close()
             raise
 
-    def ask(self, problem: Problem) -> Mapping[str, Any] | None:
+    def ask(self, problem: Problem, question: str) -> object:
         """Raises a `WireError` where it does not answer."""
         if not self._ready:
             self._channel.receive(START_LIMIT_S)
             self._ready = True
         workload = _workload(problem)
-        request = {"problem": problem_json(problem), "workload": workload.name, "sizes": dict(workload.sizes)}
+        request = {
+            "question": question,
+            "problem": problem_json(problem),
+            "workload": workload.name,
+            "sizes": dict(workload.sizes),
+        }
         self._channel.send(request, timeout_s=LIMIT_S)
-        arguments = self._channel.receive(LIMIT_S).message["arguments"]
-        return arguments if isinstance(arguments, dict) else None
+        return self._channel.receive(LIMIT_S).message["answer"]
 
     def close(self) -> None:
         if self._process.returncode is None:  # its group has what problems started
@@ -177,6 +199,21 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
         return None
 
 
+def _constructs(problem: Problem, workload: Workload) -> bool:
+    """Without memory at full size, where some constructors fail that do not otherwise; then the referee decides."""
+    import torch
+
+    from harness.reference import load_reference
+
+    try:
+        reference = load_reference(problem, workload)
+        with torch.device("cpu" if workload.name == "small" else "meta"):
+            reference.model(0, None)
+    except Exception:
+        return False
+    return True
+
+
 def _serve(channel: Channel) -> None:
     """The process: one word when it is ready, then one answer a request."""
     import harness.build.arguments
@@ -187,7 +224,8 @@ def _serve(channel: Channel) -> None:
         while True:
             asked = channel.receive().message
             workload = Workload(name=asked["workload"], sizes=asked["sizes"])
-            channel.send({"arguments": _described(problem_of(asked["problem"]), workload)})
+            answers = {_ARGUMENTS: _described, _CONSTRUCTS: _constructs}
+            channel.send({"answer": answers[asked["question"]](problem_of(asked["problem"]), workload)})
 
 
 if __name__ == "__main__":

@@ -107,6 +107,26 @@ def test_inputs_of_a_small_workload_may_look_at_their_values(problem: Problem, t
     assert found["inputs"]["leaves"] == [[[8, 3], "float32"]]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "constructs"),
+    [
+        ("", "", True),
+        ("self, width", "self", False),
+        ("super().__init__()", "raise OSError", False),
+        ("super().__init__()", "import os; os._exit(0)", False),
+        ("return [3]", "return 3", False),
+    ],
+)
+def test_whether_the_reference_can_be_constructed_itself(
+    problem: Problem, tmp_path: Path, old: str, new: str, constructs: bool
+) -> None:
+    source = PROBLEM.replace(old, new)
+    asked = replace(problem, source=source, digest=digest_text(source))
+    with Signatures(tmp_path / "cache", 2**20) as signatures:
+        assert signatures.constructs(asked) is constructs
+        assert signatures.constructs(problem)  # the next one has its answer, whatever became of this one
+
+
 ASK = """
 import sys
 from pathlib import Path

@@ -171,6 +171,19 @@ def impatient(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "limit_s", limit_s)
 
 
+def test_a_constructor_that_fails_as_the_references_own_does_is_the_problems_fault(tree: Tree) -> None:
+    tree.write(19, constructor="raise ValueError('no such width')")
+    raising = SOLUTION.replace(
+        "    def forward", "    def __init__(self):\n        raise ValueError('no such width')\n    def forward"
+    )
+    for number in (19, 20):
+        (tree.folder / f"solutions/somebody/level1/{number}_a.py").write_text(raising)
+    records, _ = tree.run(tree.config())
+    assert records["19_a"].status is Status.harness_error
+    assert "Model(*get_init_inputs()) failed: ValueError: no such width" in records["19_a"].reason
+    assert records["20_a"].status is Status.bad_constructor
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_problem_that_takes_referees_with_it_costs_two_of_them_and_no_other_problem_anything(tree: Tree) -> None:
     troubles = {
