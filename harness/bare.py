@@ -29,6 +29,11 @@ _COUNT_DISPATCH_MODES: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _WITHOUT_DISPATCH_MODES: Callable[[], AbstractContextManager[object]] = _python_dispatch._disable_current_modes
 
 
+def has_bytes(tensor: torch.Tensor) -> bool:
+    """Whether its elements lie somewhere, from where they can be copied."""
+    return LAYOUT(tensor) is torch.strided and DEVICE(tensor).type != "meta"
+
+
 @contextmanager
 def without_modes() -> Iterator[None]:
     """No mode of torch's is asked meanwhile."""

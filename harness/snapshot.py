@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from harness.bare import ADDRESS, COPY, DEVICE, DTYPE, LAYOUT, SHAPE, without_modes
+from harness.bare import ADDRESS, COPY, DEVICE, DTYPE, LAYOUT, SHAPE, has_bytes, without_modes
 from harness.messages import Leaf
-from harness.trees import flatten, unflatten
+from harness.trees import flatten, flatten_any, unflatten
 
 
 class Snapshot:
@@ -30,8 +30,8 @@ class Snapshot:
 
     def coerce(self, result: object) -> object:
         """`result` with every tensor on the device of the buffer it goes to."""
-        leaves, tree = flatten(result)
-        if len(leaves) != len(self._slots):
+        leaves, tree = flatten_any(result)
+        if len(leaves) != len(self._slots) or tree.opaque():
             return result
         self._devices = [DEVICE(leaf).type for leaf in leaves]
         moved = []
@@ -47,7 +47,9 @@ class Snapshot:
         changed where they are read, is work left to whoever reads them."""
         if isinstance(result, torch.Tensor) and _is_plain(result):
             return result
-        leaves, tree = flatten(result)
+        leaves, tree = flatten_any(result)
+        if tree.opaque():
+            return result  # which is judged by that
         disordered = [
             number
             for number in outputs
@@ -66,7 +68,7 @@ class Snapshot:
 
     def _take(self, result: object) -> None:
         self.result = result
-        leaves, self.tree = flatten(result)
+        leaves, self.tree = flatten_any(result)
         described = []
         for index, leaf in enumerate(leaves):
             # Where the solution left it, even if it was brought over since.
@@ -83,7 +85,7 @@ class Snapshot:
             )
             if index < len(self._slots):
                 slot = self._slots[index]
-                if SHAPE(leaf) == SHAPE(slot) and DTYPE(leaf) == DTYPE(slot) and LAYOUT(leaf) is torch.strided:
+                if has_bytes(leaf) and SHAPE(leaf) == SHAPE(slot) and DTYPE(leaf) == DTYPE(slot):
                     COPY(slot, leaf)
         self.leaves = tuple(described)
 

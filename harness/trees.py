@@ -6,7 +6,8 @@ nothing.
 
 A tree is a tuple, list or dict of trees, a tensor, or a constant (`None`, bool, int, float, str,
 `torch.dtype`). What is none of these becomes an *opaque* node that holds the name of its type and can't be put
-together again; a subclass of `torch.Tensor` is opaque too, because its bytes need not be what it shows.
+together again; a subclass of `torch.Tensor` is opaque too, because its bytes need not be what it shows, and a nested
+tensor, which has no shape.
 
 Some types lose their name on the way ("degrade"); `TreeSpec.degraded` lists where:
 subclasses of tuple (`torch.Size`, named tuples, `torch.return_types.*`) become tuples, subclasses of list
@@ -157,6 +158,14 @@ def flatten(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
     return writer.leaves, TreeSpec(root=root, slots=len(writer.leaves), degraded=tuple(writer.degraded))
 
 
+def flatten_any(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
+    """As `flatten`, of what may be anything: where that refuses it, all of it is one opaque node that says why."""
+    try:
+        return flatten(value)
+    except TreeError as error:
+        return [], TreeSpec(root=Opaque(f"{_type_name(type(value))} {error}"[:MAX_TEXT_CHARS]), slots=0)
+
+
 def unflatten(spec: TreeSpec, leaves: Sequence[torch.Tensor]) -> Any:
     """The tree described by `spec` with `leaves` in its slots.
 
@@ -207,6 +216,7 @@ _MRO: Callable[[type], tuple[type, ...]] = _OF_TYPE["__mro__"].__get__
 _QUALNAME: Callable[[type], str] = _OF_TYPE["__qualname__"].__get__
 _MODULE: Callable[[type], object] = _OF_TYPE["__module__"].__get__
 _DETACH: Callable[[torch.Tensor], torch.Tensor] = torch._C.TensorBase.detach
+_IS_NESTED: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_nested"].__get__
 """As `type` and torch have them, whatever a metaclass or an instance says instead."""
 
 
@@ -269,7 +279,8 @@ class _Writer:
             raise TreeError(f"more than {MAX_NODES} values")
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
-            return self.tensor(value, path)
+            # Several tensors in one, which has no shape.
+            return Opaque("nested torch.Tensor") if _IS_NESTED(value) else self.tensor(value, path)
         if issubclass(kind, torch.Tensor):
             return Opaque(_type_name(kind))
         if value is None or kind is bool or kind is torch.dtype:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.structure import same_structure
-from harness.trees import MAX_DEPTH, MAX_NODES, TreeError, TreeSpec, flatten, unflatten
+from harness.trees import MAX_DEPTH, MAX_NODES, TreeError, TreeSpec, flatten, flatten_any, unflatten
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -220,6 +220,27 @@ def test_cycles_and_floods_are_refused() -> None:
         flatten(loop)
     with pytest.raises(TreeError, match="more than"):
         flatten([0] * (MAX_NODES + 1))
+
+
+def test_what_may_be_anything_is_described_where_it_is_no_tree() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    refused = ((loop, "builtins.list nested deeper than"), ([0] * (MAX_NODES + 1), "builtins.list more than"))
+    for value, words in refused:
+        leaves, spec = flatten_any(value)
+        assert leaves == []
+        assert through_json(spec).opaque("output")[0][1].startswith(words)
+    leaves, spec = flatten_any([torch.zeros(1)])
+    assert len(leaves) == spec.slots == 1
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_opaque() -> None:
+    nested = torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)], layout=torch.strided)
+    for value in (nested, torch.nn.Parameter(nested)):
+        leaves, spec = flatten([value, torch.zeros(1)])
+        assert len(leaves) == 1
+        assert spec.opaque() == (("$[0]", "nested torch.Tensor"),)
 
 
 def test_leaf_count_must_match() -> None:
