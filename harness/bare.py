@@ -23,6 +23,7 @@ DEVICE: Callable[[torch.Tensor], torch.device] = _FIELDS["device"].__get__
 ADDRESS: Callable[[torch.Tensor], int] = torch._C.TensorBase.data_ptr
 COPY: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch._C.TensorBase.copy_
 DETACH: Callable[[torch.Tensor], torch.Tensor] = torch._C.TensorBase.detach
+IS_INFERENCE: Callable[[torch.Tensor], bool] = torch._C.TensorBase.is_inference
 
 _WITHOUT_FUNCTION_MODES: Callable[[], AbstractContextManager[object]] = torch._C.DisableTorchFunction
 _COUNT_DISPATCH_MODES: Callable[[], int] = torch._C._len_torch_dispatch_stack

@@ -244,7 +244,7 @@ class Contestant:
 
         def before() -> None:
             if burst.restore_state:
-                self._state.put_back()
+                self._state.put_back(burst.state_names)
             if call.seed is not None and self._device is not None:
                 self._device.reseed(call.seed)
 
@@ -331,7 +331,7 @@ class Contestant:
         inputs = [self._tensor(slot) for slot in call.inputs]
         arguments = unflatten(tree, [leaf.clone() for leaf in inputs] if self._own_allocations else inputs)
         if burst.restore_state:
-            self._state.put_back()
+            self._state.put_back(burst.state_names)
         if call.seed is not None:
             self._device.reseed(call.seed)
         snapshot = Snapshot(outputs, self._shim)

@@ -10,11 +10,12 @@ timed. So from then on torch's own tables are read, and no code of the model is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import torch
 
-from harness.bare import COPY, DETACH, DTYPE, SHAPE, without_modes
+from harness.bare import COPY, DETACH, DTYPE, IS_INFERENCE, SHAPE, has_bytes, without_modes
 
 MAX_MODULES = 100_000
 MAX_DEPTH = 100
@@ -23,6 +24,8 @@ without end."""
 
 _ATTRIBUTES: Callable[[torch.nn.Module], dict[str, Any]] = vars(torch.nn.Module)["__dict__"].__get__
 """As Python has it, whatever a class says instead."""
+
+_INFERENCE_MODE: Callable[[bool], AbstractContextManager[object]] = torch._C._InferenceMode
 
 
 class HeldState:
@@ -44,18 +47,23 @@ class HeldState:
                 if held is None or held.shape != value.shape or held.dtype != value.dtype:
                     unmatched.append(name)
                 elif not torch.equal(held, value):
-                    held.copy_(value)
+                    with _may_be_changed(held):
+                        held.copy_(value)
                     copied.append(name)
             self._said = {name: own[name] for name in wanted if name in own}
             self._initial = {name: held.clone() for name, held in self._said.items()}
         return copied, unmatched
 
-    def put_back(self) -> None:
-        """As it stood after `take_over`."""
+    def put_back(self, names: Sequence[str]) -> None:
+        """The state under these names as it stood after `take_over`. What else a model has changed of itself stays so,
+        and shows in what its next call returns. What can't be written to any more (of another shape, one number for
+        all) is left as it is, and shows where it is copied out."""
         own = self._own()
         with torch.no_grad():
-            for name, value in self._initial.items():
-                COPY(own[name], value)
+            for name in names:
+                if name in self._initial:
+                    with suppress(RuntimeError), _may_be_changed(own[name]):
+                        COPY(own[name], self._initial[name])
 
     def copy_to(self, names: Sequence[str], slots: Sequence[torch.Tensor]) -> list[str]:
         """Copy what is held under these names to the slots; the names of which there is nothing like it."""
@@ -66,7 +74,7 @@ class HeldState:
                 held: Any = own.get(name)
                 # A subclass brings code of its own to where it is copied from.
                 plain = type(held) in (torch.Tensor, torch.nn.Parameter)
-                if plain and SHAPE(held) == SHAPE(slot) and DTYPE(held) == DTYPE(slot):
+                if plain and has_bytes(held) and SHAPE(held) == SHAPE(slot) and DTYPE(held) == DTYPE(slot):
                     COPY(slot, DETACH(held))
                 else:
                     missing.append(name)
@@ -76,6 +84,12 @@ class HeldState:
         """What stands under each name by now, and what stood under those that only `state_dict` knew."""
         held = _held_by(self._model) if issubclass(type(self._model), torch.nn.Module) else {}
         return {**self._said, **held}
+
+
+def _may_be_changed(held: Any) -> AbstractContextManager[object]:
+    """Where `held` may be written to: what was made in inference mode, in that mode alone."""
+    made_there = issubclass(type(held), torch.Tensor) and IS_INFERENCE(held)
+    return _INFERENCE_MODE(True) if made_there else nullcontext()
 
 
 def _held_by(model: torch.nn.Module) -> dict[str, Any]:

@@ -55,8 +55,50 @@ def test_what_changes_is_copied_out_and_put_back() -> None:
     slot = torch.zeros(3)
     assert held.copy_to(["norm.running_mean", "other"], [slot, torch.zeros(1)]) == ["other"]
     assert slot.tolist() == [5.0] * 3
-    held.put_back()
+    held.put_back(["norm.running_mean", "other"])
     assert model.norm.running_mean.tolist() == [2.0] * 3
+
+
+def test_what_is_not_named_stays_as_the_model_has_made_it() -> None:
+    model = Small()
+    held = HeldState(model)
+    held.take_over(dict(model.state_dict()))
+    with torch.no_grad():
+        model.norm.weight.fill_(7)
+        model.norm.running_var.fill_(7)
+    held.put_back(["norm.running_var"])
+    assert model.norm.running_var.tolist() == [1.0] * 3
+    assert model.norm.weight.tolist() == [7.0] * 3
+
+
+def test_state_that_was_made_in_inference_mode_is_taken_over_and_put_back() -> None:
+    with torch.inference_mode():
+        model = Small()
+    held = HeldState(model)
+    assert held.take_over({"norm.running_mean": torch.full((3,), 2.0)}) == (["norm.running_mean"], [])
+    with torch.inference_mode():
+        model.norm.running_mean = torch.full((3,), 5.0)
+    slot = torch.zeros(3)
+    assert held.copy_to(["norm.running_mean"], [slot]) == []
+    assert slot.tolist() == [5.0] * 3
+    with torch.no_grad():
+        held.put_back(["norm.running_mean"])
+    assert model.norm.running_mean.tolist() == [2.0] * 3
+    assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("made", [torch.ones(()).expand(3), torch.ones(4), torch.ones(3, device="meta"), None])
+def test_what_can_not_be_put_back_is_left_to_whoever_compares(made: torch.Tensor | None) -> None:
+    model = Small()
+    held = HeldState(model)
+    held.take_over({"norm.running_mean": torch.zeros(3), "norm.running_var": torch.ones(3)})
+    model.norm.running_mean = made
+    model.norm.running_var.fill_(5)
+    held.put_back(["norm.running_mean", "norm.running_var"])
+    assert model.norm.running_mean is made
+    slot = torch.full((3,), 9.0)
+    held.copy_to(["norm.running_mean"], [slot])  # raises nothing
+    assert model.norm.running_var.tolist() == [1.0] * 3  # the others all the same
 
 
 def test_no_code_of_the_model_runs_when_the_state_is_copied() -> None:
@@ -74,7 +116,7 @@ def test_no_code_of_the_model_runs_when_the_state_is_copied() -> None:
     held.take_over({"norm.running_mean": torch.zeros(3)})
     assert asked
     asked.clear()
-    held.put_back()
+    held.put_back(["norm.running_mean"])
     assert held.copy_to(["norm.running_mean"], [torch.ones(3)]) == []
     assert asked == []
 
@@ -98,5 +140,5 @@ def test_modules_that_hold_each_other_come_to_an_end() -> None:
 def test_what_is_no_module_has_no_state() -> None:
     held = HeldState(lambda x: x)
     assert held.take_over({"a": torch.zeros(1)}) == ([], ["a"])
-    held.put_back()
+    held.put_back(["a"])
     assert held.copy_to(["a"], [torch.zeros(1)]) == ["a"]

@@ -166,9 +166,9 @@ class Burst:
 
     `schedule` is the order in which the host device executes blocks and threads: 0 rising, 1 falling;
     2 and 4 are 0 with other values in shared memory that nobody wrote.
-    `restore_state` asks that the model's state be as after loading before each call. `coerce_device` asks that
-    outputs on another device be brought over inside the window, `contiguous` names outputs, by their numbers, whose
-    elements are to be put in order there, if they are not.
+    `restore_state` asks that the model's state under `state_names` be as after loading before each call.
+    `coerce_device` asks that outputs on another device be brought over inside the window, `contiguous` names outputs,
+    by their numbers, whose elements are to be put in order there, if they are not.
     """
 
     calls: tuple[Call, ...]
