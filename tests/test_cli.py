@@ -293,7 +293,33 @@ def test_output_that_can_not_be_written_is_told_in_one_line(place: Path, call: C
             timeout=300,
         )
     assert done.returncode == 3
-    assert done.stderr == "harness: No space left on device; mend that and call again\n"
+    assert done.stderr == "harness: standard output: No space left on device; mend that and call again\n"
+
+
+STILL_IMPORTING = """
+import sys
+class Pressed:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Pressed())
+from harness.cli import main
+sys.exit(main(["show", "results/none"]))
+"""
+
+
+@pytest.mark.parametrize("module", ["harness.cli.app", "typer", "harness.cli.output"])
+def test_an_interrupt_while_the_command_is_being_imported_is_told_in_one_line(place: Path, module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STILL_IMPORTING.format(module=module)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "harness: interrupted\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
@@ -1006,7 +1032,7 @@ def test_a_run_whose_output_can_not_be_written_ends_and_says_how_to_go_on(place:
     assert done.returncode == 3, done.stderr
     *_, kept, why = done.stderr.splitlines()
     assert "what is finished is in results/r, and the same call with --resume --run-id r continues" in kept
-    assert "No space left on device" in why
+    assert "standard output: No space left on device" in why
 
 
 def test_a_finished_run_whose_page_can_not_be_written_is_not_told_to_go_on(place: Path) -> None:

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 import harness
-from harness.cli.output import UNABLE, guarded, put, refused
+from harness.cli.output import STANDARD_OUTPUT, UNABLE, flush_results, guarded, put, refused
 from harness.cli.watched import code_of_broken, watched
 
 if TYPE_CHECKING:
@@ -120,8 +120,9 @@ def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None)
 def _flushed(arguments: Sequence[str] | None, run: Evaluate | None) -> int:
     try:
         code = _called(arguments, run)
-        sys.stdout.flush()
+        flush_results()
     except OSError as error:  # help and the version are written outside of any command
+        error.filename = error.filename or STANDARD_OUTPUT
         return refused(error)
     return code
 

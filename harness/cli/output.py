@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 NOT_FOUND, WRONG_CALL, UNABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: a search for something failed, the call is wrong, the machine (or the harness) can't, Ctrl-C."""
 
+STANDARD_OUTPUT = "standard output"
+"""How messages call it."""
+
 PIPED_WIDTH = 200
 """Columns of tables that nobody's terminal bounds."""
 
@@ -72,7 +75,7 @@ def console(*, stderr: bool = False) -> Console:
 def put(*parts: RenderableType) -> None:
     """Results, to standard output."""
     out = console()
-    with out.capture() as held:
+    with to_standard_output(), out.capture() as held:
         for part in parts:
             out.print(part, soft_wrap=isinstance(part, str))
     # Tables are padded to their width, which is noise in a file.
@@ -82,12 +85,29 @@ def put(*parts: RenderableType) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document, to standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    print_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def print_text(text: str) -> None:
     """Text exactly as it is, to standard output."""
-    sys.stdout.write(text)
+    with to_standard_output():
+        sys.stdout.write(text)
+
+
+def flush_results() -> None:
+    """Nothing that was printed is held back any more."""
+    with to_standard_output():
+        sys.stdout.flush()
+
+
+@contextmanager
+def to_standard_output() -> Iterator[None]:
+    """What the operating system refuses meanwhile, it refuses of standard output, which has no file's name to tell."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = STANDARD_OUTPUT
+        raise
 
 
 def say(message: str) -> None:
@@ -118,7 +138,7 @@ def fail(message: str, code: int) -> NoReturn:
 def results_alone() -> Iterator[None]:
     """What the block prints, a problem's code for one, goes to standard error, so that standard output holds results
     and nothing else."""
-    sys.stdout.flush()
+    flush_results()
     held = os.dup(1)
     try:
         os.dup2(2, 1)  # of compiled code and other programs, too
@@ -143,7 +163,7 @@ def no_commands_in_output(*, on: bool) -> Iterator[None]:
         return
     token = secrets.token_hex(16)
     print_text(f"::stop-commands::{token}\n")
-    sys.stdout.flush()
+    flush_results()
     try:
         yield
     finally:
@@ -214,7 +234,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()
+            flush_results()
         except (MachineError, StoreUnavailable, UnreadableProblem) as error:
             fail(str(error), UNABLE)
         except (ConfigError, CatalogError, StoreError) as error:

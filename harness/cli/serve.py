@@ -6,7 +6,6 @@ Outside layer; trusted side.
 from __future__ import annotations
 
 import os
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ import typer
 
 from harness import environment
 from harness.cli.evaluate import server_at, settle
-from harness.cli.output import INTERRUPTED, Json, ended_by_signals, option, print_json, say
+from harness.cli.output import INTERRUPTED, Json, ended_by_signals, flush_results, option, print_json, say
 from harness.config import ConfigError
 from harness.environment import MachineError
 from harness.service import ServiceError
@@ -60,7 +59,7 @@ def serve_command(
             _tell(f"ready at {server.path}, device {settled.device.value} (process {os.getpid()})")
             if as_json:
                 print_json({"socket": str(server.path), "pid": os.getpid(), "device": settled.device.value})
-                sys.stdout.flush()
+                flush_results()
             server.warm(shared_settings(settled))
             server.serve()
     except KeyboardInterrupt:

@@ -6,11 +6,13 @@ Outside layer; trusted side.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.cli.output import console, say
+from harness.cli.output import console, say, to_standard_output
 from harness.model import Record
 from harness.report import terminal
 from harness.report.pace import Pace
@@ -25,6 +27,7 @@ class Shown:
     def __init__(self, *, quiet_stdout: bool) -> None:
         out, err = console(), console(stderr=True)
         self._lines = err if quiet_stdout else out
+        self._told_of: Callable[[], AbstractContextManager[None]] = nullcontext if quiet_stdout else to_standard_output
         # The bar and the lines must share a console, or they would overwrite each other on one terminal.
         bar = self._lines if self._lines.is_terminal else err
         self.progress = Progress(
@@ -54,7 +57,8 @@ class Shown:
         now_s = time.monotonic()
         self._pace.finished(record.status, slot, now_s)
         done, total = self._pace.done, max(self._pace.total, self._pace.done)
-        self._lines.print(terminal.record_line(record, number=done, total=total), soft_wrap=True)
+        with self._told_of():
+            self._lines.print(terminal.record_line(record, number=done, total=total), soft_wrap=True)
         self._update()
         if self.progress.disable and done < total and now_s - self._told_s >= TOLD_EVERY_S:
             self._told_s = now_s
