@@ -462,7 +462,7 @@ class TestSolutions:
     def test_names_that_can_not_be_printed_are_refused(self, tmp_path: Path, catalog: Catalog) -> None:
         write(tmp_path / "s/ann/level1/16_\x1b[2Jx.py")
         (finding,) = findings(find_solutions, [tmp_path / "s"], catalog)
-        assert "can't be printed" in finding
+        assert "can't be printed: rename it" in finding
         assert finding.isprintable()
 
     def test_hidden_and_private_files_are_skipped(self, tmp_path: Path, catalog: Catalog) -> None:

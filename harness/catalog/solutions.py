@@ -187,7 +187,7 @@ def _solution(path: Path, place: _Place, catalog: Catalog, wanted: str | None, a
     if not _AUTHOR.fullmatch(name):
         raise ValueError(_bad_author(name))
     if not place.label.isprintable():
-        raise ValueError("its name holds characters that can't be printed")
+        raise ValueError("its name holds characters that can't be printed: rename it")
     source, failure = bounded_source(path)
     return Solution(
         problem_id=problem,
