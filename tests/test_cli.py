@@ -761,7 +761,6 @@ def problems_command(place: Path, *arguments: str) -> subprocess.CompletedProces
 @pytest.mark.parametrize(
     ("command", "end", "code", "how"),
     [
-        (["list", "--json"], "os._exit(0)", 3, "with exit code 0"),
         (["show", "level1/16"], "os._exit(7)", 3, "with exit code 7"),
         (["lint", "level1", "--device", "cpu"], "os._exit(0)", 1, "with exit code 0"),
         (["lint", "level1", "--device", "cpu"], "os.kill(os.getpid(), 11)", 1, "by SIGSEGV"),
@@ -775,6 +774,21 @@ def test_a_problem_that_ends_the_process_is_told_and_no_gate_passes(
     done = problems_command(place, *command)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert f"harness: level1/16 ended the process that looked at it, {how}: mend its file" in done.stderr
+
+
+def test_problems_that_end_the_process_are_listed_as_such_beside_the_others(place: Path) -> None:
+    problems = place / "problems/level1"
+    for number, end in ((17, "os._exit(0)"), (18, "os.abort()")):
+        (problems / f"{number}_other.py").write_text(f"import os\n{end}\n{PROBLEM}")
+    done = problems_command(place, "list", "--json")
+    assert done.returncode == 3, "a gate does not pass"
+    assert "harness: level1/17 ended the process that looked at it, with exit code 0: mend its file" in done.stderr
+    assert "harness: level1/18 ended the process that looked at it, by SIGABRT: mend its file" in done.stderr
+    said = {item["id"]: json.dumps(item["costs"]) for item in json.loads(done.stdout)}
+    assert set(said) == {"level1/16", "level1/17", "level1/18", "level1/19"}
+    assert "it ended the process that looked at it, with exit code 0" in said["level1/17"]
+    assert "it ended the process that looked at it, by SIGABRT" in said["level1/18"]
+    assert "ended the process" not in said["level1/16"] + said["level1/19"]
 
 
 def test_a_problems_command_that_is_watched_ends_as_it_did_before(place: Path) -> None:

@@ -113,7 +113,8 @@ def main(arguments: Sequence[str] | None = None, *, run: Evaluate | None = None)
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack the characters shown
     # Of a Python caller, who gives the arguments, nothing is forked: it may have threads, a GPU, streams of its own.
     if arguments is None and sys.argv[1:2] == ["problems"]:
-        return watched(lambda: _flushed(None, run), broken=code_of_broken(sys.argv[1:]))
+        listed = sys.argv[2:3] == ["list"]  # at once, when all were looked at
+        return watched(lambda: _flushed(None, run), broken=code_of_broken(sys.argv[1:]), again=listed)
     return _flushed(arguments, run)
 
 
