@@ -138,7 +138,8 @@ def test_a_right_solution_passes_and_is_timed(referee: Referee, tmp_path: Path) 
     assert outcome.status is Status.passed, outcome
     assert outcome.speedup is not None
     assert outcome.timing is not None
-    assert outcome.timing["rounds"] % 2 == 0
+    in_time = outcome.timing["stopped_by"] not in ("budget", "deadline")
+    assert outcome.timing["rounds"] % 2 == 0 or not in_time, outcome.timing["stopped_by"]
     assert sum(len(burst) for burst in outcome.timing["solution"]["samples_s"]) >= 8
     assert outcome.evidence["timed_calls_verified"] >= 8
     assert outcome.evidence["precision_reached"] == "fp32"

@@ -330,7 +330,7 @@ def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[st
 def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, ...], cpp: str) -> str:
     if not functions:
         return _registration(job, lines)
-    chosen, by = _chosen(job, functions, cpp)
+    chosen, by = _chosen(job, functions.values(), cpp)
     methods = "".join(
         f"    HOSTCUDA_METHOD({by[function]}, {json.dumps(name)}),\n" for name, function in functions.items()
     )
