@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import yaml
 
 from harness.model import RECORD_FORMAT, RUN_FORMAT, Record
-from harness.texts import NotText, as_text, parse_yaml, reason_of
+from harness.texts import NotText, as_text, fault_of_yaml, parse_yaml, reason_of
 
 Identity = tuple[str, str, str, str]
 
@@ -141,7 +141,9 @@ def read_head(folder: Path) -> dict[str, Any]:
         value = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
+        raise StoreError(f"{path}: can't be read: {fault_of_yaml(error)}") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: can't be read: {' '.join(reason_of(error).split())}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: must hold `key: value` lines")

@@ -52,7 +52,12 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(text, Loader=_StrictFast if _is_flat(text) else _Strict)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
-        raise ValueError(f"not valid YAML: {one_line(str(error))}") from error
+        raise ValueError(f"not valid YAML: {fault_of_yaml(error)}") from error
+
+
+def fault_of_yaml(error: Exception) -> str:
+    """What is wrong with a YAML text, and at which line and column of it, in one line."""
+    return one_line(str(error).replace('in "<unicode string>", ', "at "))
 
 
 def parse_yaml(text: str) -> Any:

@@ -182,6 +182,7 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, said: s
     assert said in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert "unicode string" not in str(caught.value)
 
 
 def test_a_wrong_option_is_named_as_such() -> None:

@@ -31,6 +31,7 @@ from harness.labels import expect_known
 from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.parsing import parse_baselines
 from harness.scoring import EAGER, entries_of
+from harness.texts import fault_of_yaml, parse_yaml
 
 GATES_FORMAT = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
@@ -75,9 +76,9 @@ class GateResult:
 def read_gates(text: str, name: str) -> Gates:
     """The rules in a file called `name`. Raises `ConfigError` that names what is wrong."""
     try:
-        held = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from error
+        held = parse_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
+        raise ConfigError(f"{name}: not valid YAML: {fault_of_yaml(error)}") from error
     held = _mapping(name, {} if held is None else held, _KEYS)
     version = held.get("format", GATES_FORMAT)
     if type(version) is not int or not 1 <= version <= GATES_FORMAT:
