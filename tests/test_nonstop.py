@@ -500,7 +500,10 @@ def test_a_gate_holds_what_is_queued_behind_it() -> None:
     gate = device.own_gate()
     number = gate.owner.begin()
     word = torch.zeros(1, device=device.torch_device)
-    finish = device.queue([lambda: word.add_(1)] * 10, gate.stream, number)
+    word.add_(0)  # CUDA loads a kernel when it is first called, and waits for the device then
+    with opened_after(gate.owner, 5.0):
+        finish = device.queue([lambda: word.add_(1)] * 10, gate.stream, number)
+    assert not gate.owner.is_open
     assert gate.owner.wait_done(0.05) is None
     gate.owner.open()
     assert gate.owner.wait_done(1.0) is not None
