@@ -264,7 +264,8 @@ with Harness(device="host") as h:
 
 def test_a_forked_process_is_refused_and_takes_nothing_from_its_parent(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKS.format(problem=PROBLEM, source=RIGHT)],
+        # From 3.12 on Python warns of every fork beside threads.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS.format(problem=PROBLEM, source=RIGHT)],
         capture_output=True,
         text=True,
         timeout=300,

@@ -111,6 +111,12 @@ def test_an_error_in_a_header_with_no_source_to_blame() -> None:
 
 OTHERS = {
     "main.cpp:2:10: fatal error: missing.h: No such file or directory": ("g++", "missing.h: No such file or directory"),
+    "g++-13: error: unrecognized command-line option '-fother'": ("g++", "unrecognized command-line option '-fother'"),
+    "x86_64-conda-linux-gnu-c++: fatal error: no input files": ("g++", "no input files"),
+    "g++-real: fatal error: Killed signal terminated program cc1plus": (
+        "g++",
+        "Killed signal terminated program cc1plus",
+    ),
     "g++: error: unrecognized command-line option '-fno-such'": ("g++", "unrecognized command-line option '-fno-such'"),
     "nvcc fatal   : Unsupported gpu architecture 'sm_10'": ("nvcc", "Unsupported gpu architecture 'sm_10'"),
     "ptxas error   : Entry function '_Z3bigIfEvPT_' uses too much shared data (0x13880 bytes, 0xc000 max)": (

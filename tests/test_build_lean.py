@@ -6,6 +6,7 @@ One unit is really compiled and run; what nvcc makes of a stand-in is tried to t
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import stat
 import subprocess
@@ -199,7 +200,8 @@ def test_a_precompiled_header_is_made_once_and_taken(tmp_path: Path, monkeypatch
     made = "#pragma once\nint made;\n"
     monkeypatch.setattr(headers_module.lean.LeanHeaders, "precompiled", lambda self, kind: made)
     monkeypatch.setattr(headers_module, "BINDINGS", small_bindings(tmp_path))
-    shared = SharedHeaders(tmp_path, TORCH, find_gxx() or Path(), "a fingerprint")
+    compiler = find_gxx() or Path()
+    shared = SharedHeaders(tmp_path, TORCH, compiler, "a fingerprint")
     assert "-include" not in shared.flags("unit", kind="core", precompiled_for=("-O3",))
     assert shared.bindings is None
     assert shared.warm_up()["precompiled"] == ["bindings", "stubs", "core plain", "python plain", "core optimised"]
@@ -210,9 +212,13 @@ def test_a_precompiled_header_is_made_once_and_taken(tmp_path: Path, monkeypatch
     assert header.with_name(f"{header.name}.gch").exists()
     (tmp_path / "use.cpp").write_text("int f() { return made; }")
     defines = [flag.replace("\\", "") for flag in TORCH.defines()]
-    command = ["g++", "-O3", "-fPIC", f"-std={TORCH.cxx_standard}", *defines, "-Winvalid-pch", "-Werror", "-H"]
+    asked = ["-O3", "-fPIC", f"-std={TORCH.cxx_standard}", *defines, "-Winvalid-pch", "-Werror", "-H"]
     done = subprocess.run(
-        [*command, *flags[:3], "-c", "use.cpp"], cwd=tmp_path, capture_output=True, text=True, check=True
+        [os.fspath(compiler), *asked, *flags[:3], "-c", "use.cpp"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert f"! {header}.gch" in done.stderr  # the form of -H for a precompiled header that was taken
     assert "-include" not in shared.flags("unit", kind="core", precompiled_for=("-O3", "-march=native"))

@@ -69,6 +69,11 @@ SLOW, SLOWER = (f"import time; time.sleep({s}); return torch.clamp(x, min=0)" fo
 QUICK = ("--device", "host", "--workload", "full", "--min-samples", "4", "--timing-budget", "0.3")
 
 
+def untold() -> dict[str, str]:
+    """The environment, without what a call may say of compilers and GPUs."""
+    return {name: value for name, value in os.environ.items() if name not in ("CXX", "CUDA_VISIBLE_DEVICES")}
+
+
 class Place:
     """A folder with a problem, and a server's socket."""
 
@@ -91,7 +96,7 @@ class Place:
         return subprocess.Popen(
             [sys.executable, "-m", "harness", *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000", **variables},
+            env={**untold(), "PYTHONPATH": str(ROOT), "COLUMNS": "1000", **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -563,6 +568,7 @@ class TestSurroundings:
     def test_a_compiler_is_told_by_what_lies_where_it_is_found(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.delenv("CXX", raising=False)
         before = surroundings()
         mine = tmp_path / "g++"
         mine.write_text("#!/bin/sh\n")

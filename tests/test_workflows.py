@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -79,6 +80,13 @@ def test_no_job_imports_the_harness_of_the_folder_that_it_runs_in(path: Path) ->
     assert not [line for line in lines if "-m harness" in line or "PYTHONPATH" in line]
 
 
+checks_schemas = pytest.mark.skipif(
+    importlib.util.find_spec("check_jsonschema") is None,
+    reason="check-jsonschema is not installed; `pip install check-jsonschema` makes this run",
+)
+
+
+@checks_schemas
 def test_a_schema_admits_each_file() -> None:
     """GitHub's and GitLab's published schemas, which check-jsonschema brings."""
     for schema, paths in (("github-workflows", WORKFLOWS), ("gitlab-ci", [GITLAB])):
@@ -88,6 +96,7 @@ def test_a_schema_admits_each_file() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@checks_schemas
 def test_the_schema_check_finds_mistakes(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yml"
     broken.write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("runs-on:", "run-on:"))

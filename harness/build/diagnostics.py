@@ -149,7 +149,14 @@ _UNPLACED = (
     ("nvlink", re.compile(r"^nvlink (?:fatal|error)\s*: (?P<message>.+)$")),
     ("nvcc", re.compile(r"^(?:nvcc fatal|nvcc error)\s*: (?P<message>.+)$")),
     ("linker", re.compile(r"^.*(?P<message>(?:undefined reference|multiple definition|cannot find) .+)$")),
-    ("g++", re.compile(r"^(?:g\+\+|gcc|c\+\+|cc1plus|cc1|clang\+\+|clang): (?:fatal )?error: (?P<message>.+)$")),
+    # By whatever name a driver was started: `g++-13`, `x86_64-conda-linux-gnu-c++`.
+    (
+        "g++",
+        re.compile(
+            r"^(?:[^\s:]*[-/])?(?:g\+\+|gcc|c\+\+|cc|cc1plus|cc1|clang\+\+|clang)(?:-[\w.]+)?: "
+            r"(?:fatal )?error: (?P<message>.+)$"
+        ),
+    ),
     ("linker", re.compile(r"^(?:/\S+/)?(?:ld|collect2)(?:\.\w+)?: (?:fatal )?error: (?P<message>.+)$")),
     ("ninja", re.compile(r"^ninja: (?:error|fatal): (?P<message>.+)$")),
     ("shell", re.compile(r"^/bin/sh: (?:\d+: |line \d+: |-c: )?(?P<message>.+)$")),
