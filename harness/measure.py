@@ -71,14 +71,15 @@ class Round:
 class Rounds:
     """All rounds of one solution, in order. `lacking` is how many rounds with stressed calls are left until there were
     as many as there are variants: each has had as many calls then as a round has stressed ones. `doubted` says why
-    rounds were thrown away whose claims were not explained. Seconds: `spent_s` since the beginning, `thrown_s` of them
-    for those of these rounds in which the solution stood in line for a processor."""
+    rounds were thrown away whose claims were not explained. Seconds: `spent_s` since the beginning, `spent_on_s` on
+    what of them, `thrown_s` of them for those of these rounds in which the solution stood in line for a processor."""
 
     held: list[Round] = field(default_factory=list)
     doubted: list[str] = field(default_factory=list)
     lacking: int = 0
     stopped_by: str = "not started"
     spent_s: float = 0.0
+    spent_on_s: dict[str, float] = field(default_factory=dict)
     thrown_s: float = 0.0
 
     def samples(self, mode: CallMode) -> tuple[list[list[float]], list[list[float]]]:
@@ -231,6 +232,10 @@ LONG_SETS = 4
 that followed one of a solution's calls of 17 to 35 ms on an H200, the first call took 2.6 % longer than the burst's
 shortest in the median, so that three or four calls of 2.6 ms told too little, and up to 22 rounds were made."""
 
+INPUTS, REFERENCE, SOLUTION, OUTPUTS = "inputs", "reference", "solution", "outputs"
+"""What rounds take their time for: drawing and masking inputs, the two sides' bursts as a whole, verifying outputs.
+What is left looks at the GPU and decides whether there is another round."""
+
 MAX_ROUNDS = 40
 """Rounds after which a speedup that still will not settle is reported as it is."""
 
@@ -284,7 +289,14 @@ def run_rounds(
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
     paces = cycles.of(bench.device)
-    begin = time.perf_counter()
+    begin = lap_s = time.perf_counter()
+
+    def spent_on(what: str) -> None:
+        """What goes on since the last call of this was that."""
+        nonlocal lap_s
+        last_s, lap_s = lap_s, time.perf_counter()
+        rounds.spent_on_s[what] = rounds.spent_on_s.get(what, 0.0) + lap_s - last_s
+
     redraw = bench.traits.mutates_inputs
     following = {mode: in_turn(stress, secret) for mode in (CallMode.COLD, CallMode.LATENCY)}
     while True:
@@ -304,30 +316,40 @@ def run_rounds(
         runner.hold_back(indices)
         reference_first = len(rounds.held) % 2 == 0
         bench.device.synchronize()
+        spent_on(INPUTS)
         reference: ReferenceBurst | None = None
         if reference_first:
             reference = runner.burst(reference_turns)
+            spent_on(REFERENCE)
             if redraw:
                 for index in indices:
                     bench.redraw(index)
                 bench.device.synchronize()
         bench.mask(indices)
         bench.device.synchronize()
+        spent_on(INPUTS)
         paces.begin()
         done, wall_s = solution_burst(turns)
         solution_hz = paces.end()
         waited_s = in_line_s()
+        spent_on(SOLUTION)
         # Where calls change their inputs, they are a part of the answer, and the reference needs them as they were.
-        right = verify(turns, done) if redraw else None
+        right = None
+        if redraw:
+            right = verify(turns, done)
+            spent_on(OUTPUTS)
         if reference is None:
             if redraw:
                 for index in indices:
                     bench.redraw(index)
                 bench.device.synchronize()
+                spent_on(INPUTS)
             reference = runner.burst(reference_turns)
+            spent_on(REFERENCE)
         counts = look()
         if right is None:
             right = verify(turns, done)
+            spent_on(OUTPUTS)
         rounds.held.append(
             Round(
                 turns=turns,

@@ -210,6 +210,7 @@ def judge_times(
         "rounds": len(rounds.held),
         "stopped_by": rounds.stopped_by,
         "spent_s": rounds.spent_s,
+        "spent_on_s": dict(rounds.spent_on_s),
         "in_line_s": [r.in_line_s for r in rounds.held],
         "order": ["AB" if r.reference_first else "BA" for r in rounds.held],
         "burst_wall_s": {

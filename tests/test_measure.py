@@ -16,7 +16,19 @@ from harness import measure
 from harness.bench import Bench
 from harness.devices import open_device
 from harness.gate import Gate, OwnGate
-from harness.measure import IN_LINE_S, LONG_S, MOST_DOUBTED, Limits, ReferenceRunner, Rounds, run_rounds
+from harness.measure import (
+    IN_LINE_S,
+    INPUTS,
+    LONG_S,
+    MOST_DOUBTED,
+    OUTPUTS,
+    REFERENCE,
+    SOLUTION,
+    Limits,
+    ReferenceRunner,
+    Rounds,
+    run_rounds,
+)
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.turns import Turn, in_turn, plan_turns, stressed_turns
@@ -101,6 +113,9 @@ def test_long_calls_are_made_no_more_often_than_samples_need(
     assert sum(map(len, solution)) == samples
     assert [len(burst) for burst in reference] == [8] * len(calls)
     assert len(rounds.windows(CallMode.LATENCY)[0]) == len(calls)
+    assert set(rounds.spent_on_s) == {INPUTS, REFERENCE, SOLUTION, OUTPUTS}
+    assert sum(rounds.spent_on_s.values()) < rounds.spent_s
+    assert rounds.spent_on_s[REFERENCE] >= sum(held.reference.wall_s for held in rounds.held)
 
 
 def test_who_is_slow_in_one_round_makes_fewer_calls_in_the_next_alone() -> None:
@@ -143,7 +158,8 @@ def test_a_round_that_is_doubted_is_made_again_some_times(doubted: set[int], aga
     assert [held.reference_first for held in rounds.held] == [True, False, True, False]
 
 
-def test_who_stood_in_line_for_a_processor_gets_more_of_them() -> None:
+def test_who_stood_in_line_for_a_processor_gets_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MOST_THROWN_S", 600.0)  # however busy this machine is
     rounds = doubting(range(3 * MOST_DOUBTED), 4, in_line_s=2 * IN_LINE_S)
     assert rounds.doubted == ["not explained"] * 3 * MOST_DOUBTED
     assert 0.0 < rounds.thrown_s < rounds.spent_s
