@@ -140,6 +140,11 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             "expression must have a constant value",
         ),
         (
+            "__global__ void k(float* x) { x[0] = 1; }\nvoid g(float* x) { k(x); }\n",
+            2,
+            "a __global__ function call must be configured",
+        ),
+        (
             "struct Own {};\ninline float atomicAdd(Own v) { return 0; }\n"
             + "__global__ void k(float* x) { atomicAdd(x, 1.0f); }\n",
             0,

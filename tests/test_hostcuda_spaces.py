@@ -1,4 +1,5 @@
-"""Calls between host and device code that nvcc refuses: which are found, and that nothing else is."""
+"""Calls between host and device code that nvcc refuses: which are found, and that nothing else is; and that sources
+which compile for a GPU have nothing of what is refused."""
 
 from __future__ import annotations
 
@@ -9,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.spaces import spaces
+from harness.hostcuda.refusals import refusals
+from harness.hostcuda.spaces import spaces, survey
 
 ROOT = Path(__file__).resolve().parent.parent
-REFUSED = ("test_hostcuda_spaces.py", "test_hostcuda_build.py")
-"""Tests with sources that have such calls on purpose."""
+REFUSED = ("test_hostcuda_spaces.py", "test_hostcuda_refusals.py", "test_hostcuda_build.py")
+"""Tests with sources that nvcc refuses on purpose."""
 
 HELPER = "inline float act(float v) { return v > 0 ? v : 0; }\n"
 KERNEL = "__global__ void k(float* x) {\n  x[0] = act(x[1]);\n}\n"
 
 
 def found(source: str) -> list[tuple[int, str]]:
-    return [(call.line, call.message) for call in spaces(source).wrong_calls]
+    return [(call.line, call.message) for call in spaces(survey(source)).wrong_calls]
 
 
 def refused(of: str, by: str, caller: str = "k") -> str:
@@ -107,7 +109,7 @@ def test_what_nvcc_takes_or_may_take_is_left_alone(source: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["solutions", "tests/exploits/honest", "tests/hostcuda", "tests"])
-def test_sources_that_compile_for_a_gpu_have_no_such_call(folder: str) -> None:
+def test_sources_that_compile_for_a_gpu_have_nothing_of_it(folder: str) -> None:
     paths = (ROOT / folder).glob("*") if folder == "tests" else (ROOT / folder).rglob("*")
     texts: dict[Path, list[str]] = {}
     for path in paths:
@@ -120,7 +122,8 @@ def test_sources_that_compile_for_a_gpu_have_no_such_call(folder: str) -> None:
             ]
     held = [(path, text) for path in texts for text in texts[path] if "__global__" in text or "__device__" in text]
     assert held
-    assert [(path, found(text)) for path, text in held if found(text)] == []
+    read = [(path, survey(text)) for path, text in held]
+    assert [(path, wrong) for path, each in read if (wrong := (*spaces(each).wrong_calls, *refusals(each)))] == []
 
 
 def test_where_device_code_lies() -> None:
@@ -128,11 +131,11 @@ def test_where_device_code_lies() -> None:
         "void f() {\n}\n__global__ void k() {\n}\n__device__ int d() {\n  return 1;\n}\n"
         "template <class T>\n__device__ T unused() {\n}\n#define dev __device__\ndev int e() {\n}\n"
     )
-    assert spaces(source).device_lines == ((3, 4), (5, 7))
+    assert spaces(survey(source)).device_lines == ((3, 4), (5, 7))
 
 
 @given(
     st.lists(st.sampled_from(["__global__ ", "void k(", "int n", ") {", "}", "act(", ")", ";", "#if 1\n", "\n", "<"]))
 )
 def test_no_text_is_too_odd(pieces: list[str]) -> None:
-    spaces("".join(pieces))
+    spaces(survey("".join(pieces)))

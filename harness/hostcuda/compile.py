@@ -34,8 +34,9 @@ from harness.hostcuda.dynamic import clashes
 from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
 from harness.hostcuda.macros import defines, is_switch, macros, undefines
+from harness.hostcuda.refusals import refusals
 from harness.hostcuda.rewrite import rewrite
-from harness.hostcuda.spaces import Spaces, spaces
+from harness.hostcuda.spaces import Spaces, spaces, survey
 from harness.hostcuda.tokens import code, words
 from harness.lean import DEFINE, UNIT, LeanHeaders
 from harness.mending import first_error, own_fault, searched
@@ -105,8 +106,12 @@ def main(folder: Path) -> int:
         )
     )
     _say(lacking)
-    sides = spaces(cuda)
-    code, log = 1, "" if lacking or job["own_headers"] else _wrong_calls(job, sides, available)
+    read = survey(cuda)
+    sides = spaces(read)
+    code, log = 1, ""
+    if not lacking and not job["own_headers"]:
+        log = _wrong_calls(job, sides, available)
+        log += "".join(f"cuda.cu:{r.line}:{r.column}: error: {r.message}\n" for r in refusals(read))
     log += "".join(f"cuda.cu:{c.line}:{c.column}: error: {c.message}\n" for c in clashes(cuda) if not lacking)
     if not log:
         code, log = _build(

@@ -129,6 +129,7 @@ _SOURCES_THAT_DECIDE = (
     "lacking.py",
     "macros.py",
     "preparation.py",
+    "refusals.py",
     "rewrite.py",
     "spaces.py",
     "syntax.py",

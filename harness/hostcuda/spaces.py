@@ -21,7 +21,7 @@ from .noise import without_noise
 from .syntax import Tree, declarators, function_declarator, walk
 from .tokens import words
 
-__all__ = ["Spaces", "WrongCall", "spaces"]
+__all__ = ["Function", "Spaces", "Survey", "WrongCall", "called", "calls", "certain", "is_call", "spaces", "survey"]
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _MARKS = frozenset({b"__global__", b"__device__", b"__host__"})
@@ -116,7 +116,7 @@ class Spaces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Function:
+class Function:
     """`marks` are the words that say where it runs. `plain`: nothing in its head may be a macro that adds to them, and
     no condition of the preprocessor decides whether it is there."""
 
@@ -141,54 +141,85 @@ class _Function:
         return self.plain and self.marks == {b"__global__"}
 
 
-def spaces(source: str) -> Spaces:
-    """What is wrong for sure in a CUDA source. Text that can't be read as CUDA gives nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A source that was read: its functions at namespace scope, by their names too where nothing else has that name,
+    and the ids of those that nvcc compiles for the device for sure. `unsure` are names that may mean something else."""
+
+    tree: Tree
+    macros: frozenset[bytes]
+    functions: tuple[Function, ...]
+    by_name: dict[bytes, list[Function]]
+    reached: set[int]
+    unsure: set[bytes]
+
+    def device_code(self) -> Iterator[Function]:
+        """The functions that nvcc compiles for the device for sure, where all of their text was understood."""
+        return (f for f in self.functions if f.node.id in self.reached and not f.node.has_error)
+
+
+def survey(source: str) -> Survey | None:
+    """None where what is read here may not be what counts."""
     data = source.encode()
     if _UNKNOWABLE.search(data) is not None:
-        return Spaces()
+        return None
     clean = without_noise(data)
     tree = Tree(Parser(_LANGUAGE).parse(clean).root_node, clean, 0, False)
     macros = frozenset(_DEFINE.findall(data))
     functions, heads = _functions(tree, data, macros)
     unsure = _unsure(tree, heads) | macros
-    by_name: dict[bytes, list[_Function]] = {}
+    by_name: dict[bytes, list[Function]] = {}
     for function in functions:
         if function.name not in unsure:
             by_name.setdefault(function.name, []).append(function)
+    return Survey(
+        tree=tree,
+        macros=macros,
+        functions=tuple(functions),
+        by_name=by_name,
+        reached=_reached(tree, functions, by_name, macros),
+        unsure=unsure,
+    )
+
+
+def spaces(read: Survey | None) -> Spaces:
+    """What is wrong for sure in a CUDA source. Text that can't be read as CUDA gives nothing."""
+    if read is None:
+        return Spaces()
+    tree, macros, by_name = read.tree, read.macros, read.by_name
     defined = {name for name, held in by_name.items() if any(f.body is not None for f in held)}
     host = {name for name in defined if all(f.host for f in by_name[name])}
     device = {name for name in defined if all(f.device for f in by_name[name])}
-    reached = _reached(tree, functions, by_name, macros)
     wrong = []
-    for function in functions:
+    for function in read.functions:
         if function.node.has_error:
             continue
-        if function.node.id in reached:
+        if function.node.id in read.reached:
             kind = "__global__" if function.kernel else "__device__"
             wrong += [
                 _wrong(function, name, node, "__host__", kind)
-                for name, node in _calls(tree, function, macros)
+                for name, node in calls(tree, function, macros)
                 if name in host
             ]
         elif function.host and not function.template:
             wrong += [
                 _wrong(function, name, node, "__device__", "__host__")
-                for name, node in _calls(tree, function, macros)
+                for name, node in calls(tree, function, macros)
                 if name in device
             ]
     lines = [
         (f.node.start_point[0] + 1, f.node.end_point[0] + 1)
-        for f in functions
+        for f in read.functions
         if f.body is not None
         and f.plain
         and not f.node.has_error
         and f.marks & {b"__global__", b"__device__"}
-        and (not f.template or f.node.id in reached)
+        and (not f.template or f.node.id in read.reached)
     ]
     return Spaces(wrong_calls=tuple(sorted(wrong, key=lambda w: (w.line, w.column))), device_lines=tuple(lines))
 
 
-def _wrong(caller: _Function, callee: bytes, node: Node, of: str, by: str) -> WrongCall:
+def _wrong(caller: Function, callee: bytes, node: Node, of: str, by: str) -> WrongCall:
     name = callee.decode(errors="replace")
     return WrongCall(
         line=node.start_point[0] + 1,
@@ -200,9 +231,9 @@ def _wrong(caller: _Function, callee: bytes, node: Node, of: str, by: str) -> Wr
     )
 
 
-def _functions(tree: Tree, data: bytes, macros: frozenset[bytes]) -> tuple[list[_Function], set[int]]:
+def _functions(tree: Tree, data: bytes, macros: frozenset[bytes]) -> tuple[list[Function], set[int]]:
     """Functions at namespace scope that are defined or declared, and the declarators by which they are."""
-    found: list[_Function] = []
+    found: list[Function] = []
     heads: set[int] = set()
     waiting = [(tree.root, False)]
     while waiting:
@@ -229,7 +260,7 @@ def _functions(tree: Tree, data: bytes, macros: frozenset[bytes]) -> tuple[list[
 
 def _function(
     tree: Tree, data: bytes, macros: frozenset[bytes], outer: Node, node: Node, start: int, *, understood: bool
-) -> _Function | None:
+) -> Function | None:
     declarator = function_declarator(node)
     name = declarator.child_by_field_name("declarator") if declarator is not None else None
     if declarator is None or name is None or name.type != "identifier":
@@ -245,7 +276,7 @@ def _function(
     tail = data[held.end_byte if held is not None else declarator.end_byte : end]
     said = {word for part in (front, tail) for word, _, _ in words(part)}
     odd = any(word in macros or _LIKE_A_MACRO.fullmatch(word) for word in said)
-    return _Function(
+    return Function(
         name=tree.of(name),
         marks=frozenset(said & _MARKS),
         plain=understood and not odd and (body is None or body.type == "compound_statement"),
@@ -276,7 +307,7 @@ def _unsure(tree: Tree, heads: set[int]) -> set[bytes]:
 
 
 def _reached(
-    tree: Tree, functions: list[_Function], by_name: dict[bytes, list[_Function]], macros: frozenset[bytes]
+    tree: Tree, functions: list[Function], by_name: dict[bytes, list[Function]], macros: frozenset[bytes]
 ) -> set[int]:
     """Functions that nvcc compiles for the device for sure: kernels, templates of kernels that are launched, and what
     these call. What nobody calls it does not look into."""
@@ -293,25 +324,25 @@ def _reached(
         if function.node.id in reached or function.node.has_error:
             continue
         reached.add(function.node.id)
-        for name, _ in _calls(tree, function, macros):
+        for name, _ in calls(tree, function, macros):
             held = [f for f in by_name.get(name, ()) if f.body is not None]
             if len(held) == 1 and held[0].device:
                 waiting.append(held[0])
     return reached
 
 
-def _launched(tree: Tree, function: _Function) -> Iterator[bytes]:
+def _launched(tree: Tree, function: Function) -> Iterator[bytes]:
     if function.body is None:
         return
     for node in walk(function.body):
         if node.type == "call_expression" and any(child.type == "kernel_call_syntax" for child in node.children):
-            name = _called(tree, node)
+            name = called(tree, node)
             if name is not None:
                 yield name
 
 
-def _calls(tree: Tree, function: _Function, macros: frozenset[bytes]) -> Iterator[tuple[bytes, Node]]:
-    """Calls by a bare name that are compiled with the function for sure."""
+def certain(tree: Tree, function: Function, macros: frozenset[bytes]) -> Iterator[Node]:
+    """What of a function's body is compiled with it for sure, and evaluated by it."""
     waiting = [function.body] if function.body is not None else []
     while waiting:
         node = waiting.pop()
@@ -319,16 +350,29 @@ def _calls(tree: Tree, function: _Function, macros: frozenset[bytes]) -> Iterato
             continue
         if node.type == "if_statement" and any(child.type == "constexpr" for child in node.children):
             continue
-        if node.type == "call_expression" and not any(child.type == "kernel_call_syntax" for child in node.children):
-            name = _called(tree, node)
+        if is_call(node):
+            name = called(tree, node)
             if name is not None and (name in macros or name == b"typeid" or _LIKE_A_MACRO.fullmatch(name)):
                 continue
-            if name is not None:
-                yield name, node
+        yield node
         waiting.extend(node.children)
 
 
-def _called(tree: Tree, call: Node) -> bytes | None:
+def calls(tree: Tree, function: Function, macros: frozenset[bytes]) -> Iterator[tuple[bytes, Node]]:
+    """Calls by a bare name that are compiled with the function for sure."""
+    for node in certain(tree, function, macros):
+        name = called(tree, node) if is_call(node) else None
+        if name is not None:
+            yield name, node
+
+
+def is_call(node: Node) -> bool:
+    """Whether it is a call, and no launch."""
+    return node.type == "call_expression" and not any(child.type == "kernel_call_syntax" for child in node.children)
+
+
+def called(tree: Tree, call: Node) -> bytes | None:
+    """The bare name that is called, if it is one."""
     function = call.child_by_field_name("function")
     if function is not None and function.type == "template_function":
         function = function.child_by_field_name("name")
