@@ -544,6 +544,18 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
 
 
+def test_whatever_translates_a_source_is_in_the_fingerprint() -> None:
+    script = (
+        "import sys, harness.hostcuda.compile\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('harness.hostcuda.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    folder = Path(preparation.__file__).parent
+    used = {path for name in done.stdout.split() if (path := Path(name)).parent == folder}
+    assert used
+    assert {path.name for path in used} <= set(preparation._SOURCES_THAT_DECIDE)
+
+
 def test_preparing_twice_gives_the_same_and_costs_nothing(headers: build.PreparedHeaders) -> None:
     before = headers.bridge.stat().st_mtime_ns
     assert build.prepare_headers() == headers
