@@ -509,3 +509,31 @@ torch::Tensor blobs(torch::Tensor x) {
     }
     return torch::cat({strided.sum(0) + t, torch::full({1}, refused, x.options())});
 }
+
+__device__ int known_to_kernels;
+__managed__ float known_to_both[2];
+void host_access(torch::Tensor x) {
+    float* values = x.data_ptr<float>();
+    for (int i = 0; i < 3; ++i)
+        values[i] += 1;  // MARK host access
+    known_to_kernels = 1;  // MARK host variable
+}
+
+__global__ void both_kernel(float* x) { x[threadIdx.x] = known_to_both[threadIdx.x]; }
+torch::Tensor hosts_own(torch::Tensor x) {
+    float *managed, *pinned;
+    cudaMallocManaged(&managed, sizeof(float));
+    cudaMallocHost(&pinned, 2 * sizeof(float));
+    std::vector<float> own(2, 1);
+    auto copy = x.cpu();
+    *managed = own[1];
+    pinned[0] = *managed + copy.data_ptr<float>()[0];
+    pinned[1] = copy.accessor<float, 1>()[1];
+    known_to_both[0] = pinned[0];
+    known_to_both[1] = pinned[1];
+    both_kernel<<<1, 2>>>(x.data_ptr<float>());
+    cudaDeviceSynchronize();
+    cudaFreeHost(pinned);
+    cudaFree(managed);
+    return x;
+}

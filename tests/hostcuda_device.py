@@ -111,6 +111,16 @@ def launch_unnoticed(m: Any) -> Any:
 
 
 @case
+def host_access(m: Any) -> Any:
+    m.host_access(torch.zeros(4).cuda())
+
+
+@case
+def hosts_own(m: Any) -> Any:
+    return m.hosts_own(torch.arange(2.0).cuda()).tolist()
+
+
+@case
 def leaking(m: Any) -> Any:
     m.leaking(256)
     return shim.collect_reports(leaks=True)[-1]

@@ -34,6 +34,7 @@ BROKEN = [
     "exited_shuffle",
     "nested",
     "wide_race",
+    "host_access",
 ]
 UNCHECKED = [
     "order",
@@ -48,7 +49,7 @@ UNCHECKED = [
     "events",
 ]
 UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned", "torch_device", "blobs"]
-UNCHECKED += ["wide", "copies"]
+UNCHECKED += ["wide", "copies", "hosts_own"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -193,6 +194,21 @@ def test_a_cpu_tensor_in_a_kernel_is_an_illegal_address() -> None:
     assert error == "CUDA error: an illegal memory access was encountered"
     assert [(r["kind"], r["array"]) for r in reports] == [("memory_error", "x")]
     assert "cpu" in reports[0]["message"]
+
+
+def test_host_code_that_reads_or_writes_what_is_the_devices_is_reported() -> None:
+    _, reports = checked("host_access")
+    assert [(r["kind"], r["line"], r["message"].split(",")[0].split(":")[0]) for r in reports] == [
+        ("memory_error", line("host access"), "host code reads device memory"),
+        ("memory_error", line("host access"), "host code writes device memory"),
+        ("memory_error", line("host variable"), "host code writes a variable of the device"),
+    ]
+    assert reports[0]["count"] == 3
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_host_code_reaches_managed_and_pinned_memory_and_its_own(mode: str) -> None:
+    assert results(mode, "hosts_own") == [1.0, 1.0]
 
 
 def test_memory_that_is_not_freed_is_a_leak() -> None:

@@ -15,6 +15,7 @@ from .syntax import (
     base_type,
     declarators,
     declared_name,
+    has_word,
     inside_function,
     is_extern,
     name_node,
@@ -113,6 +114,7 @@ def register_variables(state: State, tree: Tree, node: Node) -> None:
     if is_extern(tree, node) or node.parent is None or node.parent.type == "template_declaration":
         return
     pieces = []
+    managed = has_word(tree, node, {b"__managed__"})
     for declarator in declarators(node):
         inner = declarator
         if inner.type == "init_declarator":
@@ -133,6 +135,7 @@ def register_variables(state: State, tree: Tree, node: Node) -> None:
                 + name
                 + b"), "
                 + quoted(name)
+                + (b", true" if managed else b"")
                 + b");"
             )
     if pieces:

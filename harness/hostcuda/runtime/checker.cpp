@@ -1,6 +1,6 @@
 // Checked mode. The compiler (-fsanitize=thread) calls these functions at every load and store of a solution's code; they keep
-// the shadow memory and find races, stray and misaligned accesses, and reads of memory that nobody wrote. Host code calls them too and
-// leaves at the first test.
+// the shadow memory and find races, stray and misaligned accesses, and reads of memory that nobody wrote. Host code calls them too:
+// see host_access.cpp.
 #include <algorithm>
 #include <cstring>
 
@@ -211,6 +211,13 @@ inline __attribute__((always_inline)) void check(Worker& worker, std::uintptr_t 
     check_cells<bytes, write>(worker, cell, cells, floor, worker.shared_limit, address, site, region);
 }
 
+template <unsigned bytes, bool write, bool aligned>
+inline __attribute__((always_inline)) void check_anywhere(std::uintptr_t address, std::uintptr_t site) {
+    Worker* worker = current_worker;
+    if (worker != nullptr) check<bytes, write, aligned>(*worker, address, site);
+    else check_host(address, bytes, write, site);
+}
+
 // An atomic update: conflicts with plain accesses, not with other atomics; may carry a release or an acquire.
 template <unsigned bytes>
 void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool writes) {
@@ -275,9 +282,9 @@ void check_atomic(const volatile void* p, std::uintptr_t site, bool reads, bool 
 template <unsigned bytes, bool write>
 void check_volatile(void* p, std::uintptr_t site) {
     Worker* found = current_worker;
-    if (found == nullptr) return;
-    Worker& worker = *found;
     const auto address = reinterpret_cast<std::uintptr_t>(p);
+    if (found == nullptr) return check_host(address, bytes, write, site);
+    Worker& worker = *found;
     if (address - worker.stack_low < worker.stack_bytes) return;
     if (holder_of(worker, address) != nullptr) {
         check<bytes, write, false>(worker, address, site);
@@ -299,7 +306,8 @@ void check_volatile(void* p, std::uintptr_t site) {
 
 void check_range(const void* p, std::size_t bytes, bool write, std::uintptr_t site) {
     Worker* worker = current_worker;
-    if (worker == nullptr || bytes == 0) return;
+    if (bytes == 0) return;
+    if (worker == nullptr) return check_host(reinterpret_cast<std::uintptr_t>(p), bytes, write, site);
     auto address = reinterpret_cast<std::uintptr_t>(p);
     if (address - worker->stack_low < worker->stack_bytes) return;
     while (bytes >= 4 && (address & 3) == 0) {
@@ -437,16 +445,16 @@ void __tsan_vptr_read(void**) {}
 
 #define HOOKS(n)                                                                                                              \
     void __tsan_read##n(void* p) {                                                                                            \
-        if (current_worker != nullptr) hostcuda::check<n, false, n != 16>(*current_worker, reinterpret_cast<std::uintptr_t>(p), SITE);  \
+        hostcuda::check_anywhere<n, false, n != 16>(reinterpret_cast<std::uintptr_t>(p), SITE);                                \
     }                                                                                                                         \
     void __tsan_write##n(void* p) {                                                                                           \
-        if (current_worker != nullptr) hostcuda::check<n, true, n != 16>(*current_worker, reinterpret_cast<std::uintptr_t>(p), SITE);   \
+        hostcuda::check_anywhere<n, true, n != 16>(reinterpret_cast<std::uintptr_t>(p), SITE);                                 \
     }                                                                                                                         \
     void __tsan_unaligned_read##n(void* p) {                                                                                  \
-        if (current_worker != nullptr) hostcuda::check<n, false, false>(*current_worker, reinterpret_cast<std::uintptr_t>(p), SITE); \
+        hostcuda::check_anywhere<n, false, false>(reinterpret_cast<std::uintptr_t>(p), SITE);                                  \
     }                                                                                                                         \
     void __tsan_unaligned_write##n(void* p) {                                                                                 \
-        if (current_worker != nullptr) hostcuda::check<n, true, false>(*current_worker, reinterpret_cast<std::uintptr_t>(p), SITE);  \
+        hostcuda::check_anywhere<n, true, false>(reinterpret_cast<std::uintptr_t>(p), SITE);                                   \
     }                                                                                                                         \
     void __tsan_volatile_read##n(void* p) { hostcuda::check_volatile<n, false>(p, SITE); }                                    \
     void __tsan_volatile_write##n(void* p) { hostcuda::check_volatile<n, true>(p, SITE); }                                    \

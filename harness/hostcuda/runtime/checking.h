@@ -1,4 +1,5 @@
-// What the files of checked mode ask of each other: checker.cpp (the hooks), ordering.cpp (what happened before what), finding.cpp (reports).
+// What the files of checked mode ask of each other: checker.cpp (the hooks), ordering.cpp (what happened before what), finding.cpp (reports),
+// host_access.cpp (what is no kernel's).
 #pragma once
 #include "report.h"
 #include "state.h"
@@ -31,6 +32,9 @@ void share_knowledge(Cluster& cluster);  // what one of its blocks learned of ot
 // checker.cpp: where a copy into shared memory begins, and where it ends
 void mark_arriving(Worker& worker, const AsyncCopy& copy);
 void unmark_arriving(Worker& worker, const AsyncCopy& copy);
+
+// host_access.cpp: what host code reads or writes itself
+void check_host(std::uintptr_t address, std::size_t bytes, bool write, std::uintptr_t site);
 
 // finding.cpp
 std::string describe_access(bool write, std::size_t bytes);

@@ -85,6 +85,8 @@ int find_image(dl_phdr_info* info, std::size_t, void* data) {
 
 }  // namespace
 
+std::atomic<std::uint64_t> device_regions_made{0};
+
 void region_add(const void* base, std::size_t bytes, RegionKind kind, bool fresh, std::size_t red_zone_bytes, const char* name) {
     if (bytes == 0) return;
     auto region = std::make_unique<Region>();
@@ -96,6 +98,7 @@ void region_add(const void* base, std::size_t bytes, RegionKind kind, bool fresh
     if (name != nullptr) std::strncpy(region->name, name, sizeof region->name - 1);
     std::unique_lock<std::shared_mutex> lock(mutex);
     region->number = ++made;
+    if (kind == RegionKind::device || kind == RegionKind::symbol) device_regions_made.fetch_add(1);
     // Whatever is known of these addresses from before is no more: memory that others own goes without a word.
     Map& map = regions();
     auto place = map.upper_bound(region->base);
@@ -125,8 +128,8 @@ void note_solution_module(const void* address) {
     solution_modules().push_back(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
 }
 
-void register_symbol(const void* address, std::size_t bytes, const char* name) {
-    region_add(address, bytes, RegionKind::symbol, false, 0, name);
+void register_symbol(const void* address, std::size_t bytes, const char* name, bool managed) {
+    region_add(address, bytes, managed ? RegionKind::managed : RegionKind::symbol, false, 0, name);
 }
 
 Region* region_containing(std::uintptr_t address, std::size_t bytes) {
@@ -161,6 +164,19 @@ Region* region_nearest(std::uintptr_t address) {
         if (address < end || address - end < distance) best = before;
     }
     return best;
+}
+
+const Region* region_or_gap(std::uintptr_t address, std::uintptr_t& low, std::uintptr_t& high) {
+    std::shared_lock<std::shared_mutex> lock(mutex);
+    low = 0, high = ~std::uintptr_t{0};
+    auto after = regions().upper_bound(address);
+    if (after != regions().end()) high = after->second->base;
+    if (after == regions().begin()) return nullptr;
+    const Region* before = std::prev(after)->second.get();
+    low = before->base + before->bytes;
+    if (address >= low) return nullptr;
+    high = low, low = before->base;
+    return before;
 }
 
 Cell* region_cells(Region& region) {

@@ -327,6 +327,9 @@ bool arena_refine(Arena& arena, unsigned granule_shift);
 // regions.cpp
 Region* region_containing(std::uintptr_t address, std::size_t bytes);
 Region* region_nearest(std::uintptr_t address);
+// The region at an address, or null; the stretch of addresses around it that is known to be as harmless or harmful to the host.
+const Region* region_or_gap(std::uintptr_t address, std::uintptr_t& low, std::uintptr_t& high);
+extern std::atomic<std::uint64_t> device_regions_made;  // regions that only kernels may touch, so far
 Cell* region_cells(Region& region);
 void region_refine(Region& region, unsigned granule_shift);
 void forget_all_shadows();

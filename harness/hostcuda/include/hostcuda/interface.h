@@ -63,7 +63,7 @@ constexpr int error_invalid_cluster_size = 912;
 
 int launch(const LaunchRequest& request);                 // a cudaError_t
 void register_shared(const VariableInfo& variable);
-void register_symbol(const void* address, std::size_t bytes, const char* name);
+void register_symbol(const void* address, std::size_t bytes, const char* name, bool managed);
 // `max_threads` is 0 without __launch_bounds__, `cluster.x` without __cluster_dims__; its other dimensions may be left out.
 void register_kernel(const void* kernel, int max_threads, const Dim3& cluster);
 void* shared_first_touch(const VariableInfo& variable);

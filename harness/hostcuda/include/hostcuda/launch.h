@@ -87,7 +87,7 @@ struct KernelRegistration {
     KernelRegistration(const void* kernel, int max_threads, const Dim3& cluster = {}) { register_kernel(kernel, max_threads, cluster); }
 };
 struct SymbolRegistration {
-    SymbolRegistration(const volatile void* address, std::size_t bytes, const char* name) { register_symbol(const_cast<const void*>(address), bytes, name); }
+    SymbolRegistration(const volatile void* address, std::size_t bytes, const char* name, bool managed = false) { register_symbol(const_cast<const void*>(address), bytes, name, managed); }
 };
 
 }  // namespace hostcuda
