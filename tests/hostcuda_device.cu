@@ -537,3 +537,37 @@ torch::Tensor hosts_own(torch::Tensor x) {
     cudaFree(managed);
     return x;
 }
+
+struct Counted {
+    float* gone;
+    float value = 2;
+    __device__ ~Counted() { atomicAdd(gone, value); }
+};
+struct Shape {
+    __device__ virtual float area() const = 0;
+    __device__ virtual ~Shape() {}
+};
+template <class T> struct Square : Shape {
+    T side;
+    __device__ explicit Square(T s) : side(s) {}
+    __device__ float area() const override { return side * side; }
+};
+__global__ void heap_objects_kernel(float* x) {
+    auto* one = new Counted{x};
+    auto* many = new Counted[3]{{x}, {x}, {x}};
+    float* plain = new float[threadIdx.x + 1];
+    const Shape* shape = new Square<float>(3);
+    plain[threadIdx.x] = shape->area();
+    atomicAdd(x + 1, plain[threadIdx.x]);
+    alignas(float) char place[sizeof(float)];
+    x[2] = *new (place) float(5);
+    delete shape;
+    delete[] plain;
+    delete[] many;
+    delete one;
+    delete static_cast<float*>(nullptr);
+}
+torch::Tensor heap_objects(torch::Tensor x) {
+    heap_objects_kernel<<<1, 4>>>(x.data_ptr<float>());
+    return x;
+}

@@ -121,6 +121,11 @@ def hosts_own(m: Any) -> Any:
 
 
 @case
+def heap_objects(m: Any) -> Any:
+    return m.heap_objects(torch.zeros(3).cuda()).tolist()
+
+
+@case
 def leaking(m: Any) -> Any:
     m.leaking(256)
     return shim.collect_reports(leaks=True)[-1]

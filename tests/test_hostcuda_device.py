@@ -49,7 +49,7 @@ UNCHECKED = [
     "events",
 ]
 UNCHECKED += ["events", "compat", "torch_warp", "streams", "launch_forms", "pinned", "torch_device", "blobs"]
-UNCHECKED += ["wide", "copies", "hosts_own"]
+UNCHECKED += ["wide", "copies", "hosts_own", "heap_objects"]
 CLEAN = [*UNCHECKED, "launch_limits", "wrong_arguments", "leaking", "after_exit", "accessors", "groups"]
 TIMEOUT_S = 900
 """The first run on a machine prepares headers."""
@@ -209,6 +209,11 @@ def test_host_code_that_reads_or_writes_what_is_the_devices_is_reported() -> Non
 @pytest.mark.parametrize("mode", ["checked", "unchecked"])
 def test_host_code_reaches_managed_and_pinned_memory_and_its_own(mode: str) -> None:
     assert results(mode, "hosts_own") == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("mode", ["checked", "unchecked"])
+def test_objects_on_the_devices_heap_come_and_go(mode: str) -> None:
+    assert results(mode, "heap_objects") == [32.0, 36.0, 5.0]
 
 
 def test_memory_that_is_not_freed_is_a_leak() -> None:

@@ -289,6 +289,15 @@ def test_lines_that_index_a_shared_array_are_known_where_a_macro_declares_it() -
     assert rewrite(source).subscript_lines == (4, 6)
 
 
+def test_device_code_has_the_devices_heap() -> None:
+    text = rewrite(
+        "__global__ void k(A* a) { delete a; delete[] new B[2](); new (a) A; }\nvoid f() { delete new A; }"
+    ).text
+    assert "::hostcuda::device_delete(a); ::hostcuda::device_delete_array(::new (::hostcuda::heap) B[2]());" in text
+    assert "new (a) A; }" in text
+    assert text.endswith("void f() { delete new A; }")
+
+
 def test_a_macro_may_take_the_extents_of_the_shared_array_that_it_declares() -> None:
     source = (
         "#define SMEM(T, name, ...) __shared__ T name __VA_ARGS__\n__global__ void k() { SMEM(float, a, [2][3]); }\n"

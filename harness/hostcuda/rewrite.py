@@ -13,7 +13,7 @@ are parsed and edited like code. What is edited:
     __global__ void k(...) {        the body tells the runtime its name and parameters
     __device__/__constant__ int v;  is registered as device memory
     while (flag == 0) ;             the empty body gives way to other threads
-    malloc/free in device code      the device's heap
+    malloc/free, new/delete there   the device's heap
     asm("...")                      see harness.hostcuda.ptx
 """
 
@@ -218,6 +218,10 @@ def _edit(state: State, tree: Tree, node: Node, *, device: bool) -> None:
         _edit_call(state, tree, node, device=device)
     elif node.type == "while_statement":
         _edit_wait(state, tree, node)
+    elif device and node.type == "new_expression":
+        _edit_new(state, tree, node)
+    elif device and node.type == "delete_expression":
+        _edit_delete(state, tree, node)
     elif node.type == "subscript_expression":
         base = node.child_by_field_name("argument")
         if base is not None and tree.of(base) in state.shared_names and not tree.in_macro:
@@ -407,6 +411,25 @@ def _edit_call(state: State, tree: Tree, node: Node, *, device: bool) -> None:
         if value is not None:
             kept = bytes(state.source[value.start_byte + tree.offset : value.end_byte + tree.offset])
             state.replace(first.start_byte + tree.offset, first.end_byte + tree.offset, kept, in_macro=tree.in_macro)
+
+
+def _edit_new(state: State, tree: Tree, node: Node) -> None:
+    """On the device's heap, unless it says itself where."""
+    word = next((child for child in node.children if child.type == "new"), None)
+    if word is not None and node.child_by_field_name("placement") is None:
+        start, end = node.start_byte + tree.offset, word.end_byte + tree.offset
+        state.replace(start, end, b"::new (::hostcuda::heap)", in_macro=tree.in_macro)
+
+
+def _edit_delete(state: State, tree: Tree, node: Node) -> None:
+    if node.has_error or not node.named_children or node.named_children[-1].end_byte + tree.offset > tree.end:
+        return
+    value = node.named_children[-1]
+    of_arrays = any(child.type == "[" for child in node.children)
+    called = b"::hostcuda::device_delete_array(" if of_arrays else b"::hostcuda::device_delete("
+    start, at, end = (place + tree.offset for place in (node.start_byte, value.start_byte, value.end_byte))
+    state.replace(start, at, called, in_macro=tree.in_macro)
+    state.edits.append(Edit(end, end, b")"))
 
 
 def _edit_wait(state: State, tree: Tree, node: Node) -> None:

@@ -11,6 +11,14 @@
 // The launch's own code is not instrumented: what it reads lies on the host's stack, which is no concern of the kernel's.
 #define HOSTCUDA_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
 
+// What `new` in device code is given: it takes the device's heap.
+namespace hostcuda {
+struct Heap {};
+inline constexpr Heap heap{};
+}  // namespace hostcuda
+inline void* operator new(std::size_t bytes, hostcuda::Heap) { return hostcuda::device_malloc(bytes); }
+inline void* operator new[](std::size_t bytes, hostcuda::Heap) { return hostcuda::device_malloc(bytes); }
+
 namespace hostcuda {
 
 struct Configuration {
@@ -59,6 +67,22 @@ inline cudaError_t start(const Configuration& configuration, bool cooperative, c
                                 configuration.shared_bytes, configuration.stream, &Closure<Kernel, Arguments>::invoke, &closure, text, "", line,
                                 pointers, count, cooperative, configuration.cluster};
     return launch_status(launch(request));
+}
+
+// ---- new and delete in device code: the device's heap
+// What stands in front of an array whose elements have destructors (Itanium ABI): room for their number, which is its last word.
+template <class T> constexpr std::size_t cookie_bytes = std::is_trivially_destructible_v<T> ? 0 : alignof(T) > sizeof(std::size_t) ? alignof(T) : sizeof(std::size_t);
+template <class T> HOSTCUDA_UNCHECKED inline std::size_t count_before(const T* array) { return reinterpret_cast<const std::size_t*>(array)[-1]; }
+template <class T> inline void device_delete(T* object) {
+    if (object == nullptr) return;
+    object->~T();
+    device_free(const_cast<std::remove_cv_t<T>*>(object));
+}
+template <class T> inline void device_delete_array(T* array) {
+    if (array == nullptr) return;
+    if constexpr (!std::is_trivially_destructible_v<T>)
+        for (std::size_t i = count_before(array); i-- > 0;) array[i].~T();
+    device_free(reinterpret_cast<char*>(const_cast<std::remove_cv_t<T>*>(array)) - cookie_bytes<T>);
 }
 
 // ---- __shared__
