@@ -289,6 +289,19 @@ def test_lines_that_index_a_shared_array_are_known_where_a_macro_declares_it() -
     assert rewrite(source).subscript_lines == (4, 6)
 
 
+def test_a_macro_may_take_the_extents_of_the_shared_array_under_a_name() -> None:
+    source = (
+        "#define SMEM(T, name, d) __shared__ T name d\n#define SHAPE [2][3]\n"
+        "__global__ void k() { SMEM(float, a, [4]); SMEM(float, b, SHAPE); __shared__ int c SHAPE; }\n"
+    )
+    lines = rewrite(source).text.splitlines()
+    assert "typedef T hostcuda_t3_##name d;" in lines[0]
+    assert "hostcuda_t3_##name& name =" in lines[0]
+    assert "SMEM(float, b, [2][3]); typedef int hostcuda_t2 [2][3];" in lines[2]
+    other = rewrite("#define SMEM(T, name) __shared__ T name\n__global__ void k() { SMEM(float, a); }").text
+    assert "hostcuda_t2_##name& name =" in other, "no extents: the last word is the name"
+
+
 def test_device_code_has_the_devices_heap() -> None:
     text = rewrite(
         "__global__ void k(A* a) { delete a; delete[] new B[2](); new (a) A; }\nvoid f() { delete new A; }"

@@ -5,6 +5,7 @@ they stand in full:
     #define SMEM __shared__                 words of a declaration alone, one of which says where it lives or runs
     #define KERNEL extern "C" __global__ void
     #define PER_TYPE template <typename T>  what makes the next declaration a template
+    #define SHAPE [16][17]                  extents of arrays
 
 Charter: a pass of `rewrite`. Pure; imports `tokens` beside it.
 """
@@ -22,9 +23,12 @@ _LAUNCH = re.compile(
 )
 _PLACE = rb"__(?:global|shared|device|constant|managed|host)__"
 _WORD = _PLACE + rb'|__forceinline__|__noinline__|__inline__|__restrict__|inline|static|extern|"C"|const|volatile|void'
+_BRACKETS = rb"(?:\[[^\n\\\[\]]*\][ \t]*)+"
 _COMMENT = rb"(?:[ \t]*(?://[^\n]*|/\*[^\n]*?\*/))?[ \t]*\r?$"
 _HEAD = re.compile(
-    rb"^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]+(?P<body>template[ \t]*<[^\n\\]*>|(?:"
+    rb"^[ \t]*#[ \t]*define[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]+(?P<body>template[ \t]*<[^\n\\]*>|"
+    + _BRACKETS
+    + rb"|(?:"
     + _WORD
     + rb")(?:[ \t]+(?:"
     + _WORD
@@ -64,7 +68,7 @@ def _heads(source: bytes) -> dict[bytes, bytes]:
     return {
         match["name"]: b" ".join(match["body"].split())
         for match in _HEAD.finditer(source)
-        if re.search(_PLACE + rb"|template", match["body"]) and len(found[match["name"]] - {b""}) == 1
+        if re.search(_PLACE + rb"|template|^\[", match["body"]) and len(found[match["name"]] - {b""}) == 1
     }
 
 

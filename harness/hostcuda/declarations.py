@@ -5,6 +5,7 @@ Charter: a pass of `rewrite`. Pure; imports `edits`, `syntax` and `tokens` besid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
@@ -23,7 +24,7 @@ from .syntax import (
 )
 from .tokens import balanced, words
 
-__all__ = ["edit_shared", "names_by_macro", "register_variables", "shared_text"]
+__all__ = ["edit_shared", "extents_by_macro", "names_by_macro", "register_variables", "shared_text"]
 
 
 def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
@@ -87,13 +88,25 @@ def names_by_macro(state: State, tree: Tree, declarator: Node) -> Iterator[bytes
     if named is None or not tree.taken:
         return
     parts = [part.strip() for part in _written(state, tree, named).split(b"##")]
-    for word, _, end in words(state.source):
-        close = balanced(state.source, end) if word == tree.macro else None
-        if close is None:
-            continue
-        given = [piece.strip() for piece in state.source[state.source.index(b"(", end) + 1 : close - 1].split(b",")]
-        meant = dict(zip(tree.taken, given, strict=False))
+    for meant in _uses(state.source, tree.macro, tree.taken):
         yield b"".join(meant.get(part, part) for part in parts)
+
+
+def extents_by_macro(source: bytes, macro: bytes, taken: tuple[bytes, ...]) -> list[bytes]:
+    """Parameters of a macro that are extents of arrays, `[16][17]`, wherever it is used."""
+    uses = list(_uses(source, macro, taken)) if taken else []
+    return [name for name in taken if uses and all(meant.get(name, b"").startswith(b"[") for meant in uses)]
+
+
+def _uses(source: bytes, macro: bytes, taken: tuple[bytes, ...]) -> Iterator[dict[bytes, bytes]]:
+    """What the parameters of a macro stand for, wherever it is used."""
+    definition = re.compile(rb"#[ \t]*define[ \t]+$")
+    for word, start, end in words(source):
+        close = balanced(source, end) if word == macro else None
+        if close is None or definition.search(source, source.rfind(b"\n", 0, start) + 1, start):
+            continue
+        given = [piece.strip() for piece in source[source.index(b"(", end) + 1 : close - 1].split(b",")]
+        yield dict(zip(taken, given, strict=False))
 
 
 def edit_shared(state: State, tree: Tree, node: Node) -> None:

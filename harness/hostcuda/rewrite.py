@@ -28,7 +28,7 @@ from tree_sitter import Language, Node, Parser
 
 from . import ptx
 from .configurations import written_out
-from .declarations import edit_shared, names_by_macro, register_variables, shared_text
+from .declarations import edit_shared, extents_by_macro, names_by_macro, register_variables, shared_text
 from .edits import Edit, State, applied, quoted
 from .legible import legible
 from .noise import without_noise
@@ -54,9 +54,7 @@ __all__ = ["Finding", "Rewritten", "rewrite"]
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
-_EXTENTS = re.compile(rb"(?<=\w) __VA_ARGS__(?=[ \t]*(?:;|$))")
-_AS_EXTENT = b" [000000001]"
-"""What a macro's last arguments are behind a name, to the parser, byte for byte as long."""
+_LAST_ARGUMENTS = b"__VA_ARGS__"
 
 _MOST_PIECES = 400
 """Each is parsed with as many blanks around it as the source is long."""
@@ -137,7 +135,11 @@ def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
         ):
             continue
         flat = text.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ").replace(b"##", b"__")
-        flat = _EXTENTS.sub(_AS_EXTENT, flat)
+        named, held = node.child_by_field_name("name"), node.child_by_field_name("parameters")
+        macro = tree.of(named) if named is not None else b""
+        taken = tuple(tree.of(n) for n in held.named_children if n.type == "identifier") if held is not None else ()
+        if b"__shared__" in text:
+            flat = _with_extents(flat, extents_by_macro(state.source, macro, taken))
         head, tail = b"void hostcuda_body() {\n", b"\n;}"
         statements = head + flat + tail
         candidates = (
@@ -146,10 +148,15 @@ def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
         )
         root, parsed, skipped = min(candidates, key=lambda c: (errors(c[0]), -launches(c[0])))
         start, end = body.start_byte + tree.offset, body.end_byte + tree.offset
-        named, held = node.child_by_field_name("name"), node.child_by_field_name("parameters")
-        macro = tree.of(named) if named is not None else b""
-        taken = tuple(tree.of(n) for n in held.named_children if n.type == "identifier") if held is not None else ()
         yield Tree(root, parsed, start - skipped, True, start, end, macro, taken)
+
+
+def _with_extents(body: bytes, names: list[bytes]) -> bytes:
+    """A macro's body where its last arguments, or these parameters, are extents behind a name: brackets to the parser,
+    byte for byte as long."""
+    meant = rb"|".join(re.escape(name) for name in (_LAST_ARGUMENTS, *names))
+    pattern = re.compile(rb"(?<=\w)[ \t]+(?:" + meant + rb")(?=[ \t]*(?:[;,]|$))")
+    return pattern.sub(lambda match: b"[" + b"1" * (len(match[0]) - 2) + b"]", body)
 
 
 # ---- first pass: names
