@@ -62,7 +62,11 @@ _SYNTAX = re.compile(
 """Where a name is not known, that is said instead; macros in front of declarations are looked at (`_macros`)."""
 
 _TWICE = re.compile(r".*\((?:declared|previous definition) at line \d+\)$")
-_ABOVE = re.compile(r"^(?P<file>[^\s:][^:\n]*):\d+:(?:\d+:)? note: .* previously (?:defined|declared) here", re.M)
+_ABOVE = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):\d+:(?:\d+:)? note: (?:.* previously (?:defined|declared) here"
+    r"|previous declaration as )",
+    re.M,
+)
 _CALLS = re.compile(r"calling a __(?:host|device)__ function")
 
 _COUNTS = re.compile(
@@ -173,7 +177,7 @@ def _is_own(error: Error, log: str) -> bool:
     """Whether an error is of a kind that declarations have no part in, but for those of the types that it names."""
     if _SYNTAX.match(error.message) or _TWICE.match(error.message):
         return True
-    if "redefinition of '" in error.message:
+    if "redefinition of '" in error.message or "conflicting declaration '" in error.message:
         above = _ABOVE.search(log.translate(_QUOTES))
         return above is not None and above["file"] == error.file
     if _CALLS.match(error.message):

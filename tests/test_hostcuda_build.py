@@ -140,6 +140,18 @@ HOST_HELPER = "inline float act(float v) { return v; }\n"
             "expression must have a constant value",
         ),
         (
+            "template <class T> __global__ void k(T* x) {\n  extern __shared__ T s[];\n  x[0] = s[0];\n}\n"
+            "void g(float* x, double* y) { k<<<1, 1, 8>>>(x); k<<<1, 1, 8>>>(y); }\n",
+            2,
+            "conflicting declaration ‘double s []’",
+        ),
+        (
+            "template <class T> __global__ void k(T* x) {\n  extern __shared__ T s[];\n  x[0] = s[0];\n}\n"
+            "void g(float* x) { k<<<1, 1, 8>>>(x); }\n",
+            0,
+            "",
+        ),
+        (
             "__global__ void k(float* x) { x[0] = 1; }\nvoid g(float* x) { k(x); }\n",
             2,
             "a __global__ function call must be configured",

@@ -77,6 +77,8 @@ def own(log: str, text: str = SOURCE) -> bool:
         "cuda.cu(5): error: too few arguments in function call\n    k(x);\n        ^",
         'cuda.cu(5): error: function "k" has already been defined (previous definition at line 3)',
         "cuda.cu:5:17: error: redefinition of 'void k(int)'\ncuda.cu:3:17: note: 'void k(int)' previously defined here",
+        "cuda.cu:5:9: error: conflicting declaration 'double s []'\n"
+        "cuda.cu:5:9: note: previous declaration as 'float s []'",
         "ptxas error   : Entry function '_Z1kv' uses too much shared data (0x13880 bytes, 0xc000 max)",
         "cuda.cu:3:10: fatal error: nowhere.h: No such file or directory",
         'cuda.cu(3): catastrophic error: cannot open source file "nowhere.h"',
@@ -123,6 +125,8 @@ def test_what_would_be_there_with_all_headers(error: str) -> None:
         'cuda.cu(5): error: calling a __host__ function("c10::f") from a __global__ function("k") is not allowed',
         'cuda.cu(5): error: argument of type "std::string" is incompatible with parameter of type "int64_t"',
         "cuda.cu:5:17: error: redefinition of 'void k(int)'\nlean.h:3:17: note: 'void k(int)' previously defined here",
+        "cuda.cu:5:9: error: conflicting declaration 'double s []'\n"
+        "lean.h:5:9: note: previous declaration as 'float s []'",
         'cuda.cu(5): error: function "k" has already been defined (previous definition at line 3 of "lean/x.h")',
         "cuda.cu:3:10: fatal error: there.h: No such file or directory",
     ],

@@ -42,8 +42,11 @@ def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: by
     shape = text[:at] + type_name + text[at + len(name) :]
     typedef = b"typedef " + base + b" " + shape.replace(b"\n", b" ") + b"; "
     if is_extern(tree, node):
+        # One of the namespace's to nvcc: what gives it two types, as two instances of a template may, does not compile.
+        one = b"{ extern " + base + b" " + text.replace(b"\n", b" ") + b"; } "
         return (
-            typedef
+            one
+            + typedef
             + type_name
             + b"& "
             + name
@@ -121,6 +124,16 @@ def edit_shared(state: State, tree: Tree, node: Node) -> None:
             return
         pieces.append(shared_text(state, tree, node, declarator, name))
     state.replace(start, end, b" ".join(pieces), in_macro=tree.in_macro)
+
+
+def _is_variable(declarator: Node) -> bool:
+    """Whether it names memory of its own: no function, and no reference."""
+    inner: Node | None = declarator
+    if declarator.type == "init_declarator":
+        inner = declarator.child_by_field_name("declarator")
+    return inner is not None and not any(
+        node.type in {"function_declarator", "reference_declarator"} for node in walk(inner)
+    )
 
 
 def register_variables(state: State, tree: Tree, node: Node) -> None:
