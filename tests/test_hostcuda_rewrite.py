@@ -311,6 +311,12 @@ def test_device_code_has_the_devices_heap() -> None:
     assert text.endswith("void f() { delete new A; }")
 
 
+def test_a_template_of_device_variables_is_found_with_its_line() -> None:
+    source = "template <class T> __device__ T f(T x);\ntemplate <class T> __device__ T v = 1;\n"
+    found = rewrite(source + "template <class T> __constant__ const T c = 1;\n").not_emulated
+    assert [(finding.line, finding.construct) for finding in found] == [(2, "a template of device variables")]
+
+
 def test_a_macro_may_take_the_extents_of_the_shared_array_that_it_declares() -> None:
     source = (
         "#define SMEM(T, name, ...) __shared__ T name __VA_ARGS__\n__global__ void k() { SMEM(float, a, [2][3]); }\n"

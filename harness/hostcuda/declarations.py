@@ -26,6 +26,8 @@ from .tokens import balanced, words
 
 __all__ = ["edit_shared", "extents_by_macro", "names_by_macro", "register_variables", "shared_text"]
 
+_CONSTANT = {b"const", b"constexpr"}
+
 
 def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
     number = state.number()
@@ -137,7 +139,14 @@ def _is_variable(declarator: Node) -> bool:
 
 
 def register_variables(state: State, tree: Tree, node: Node) -> None:
-    if is_extern(tree, node) or node.parent is None or node.parent.type == "template_declaration":
+    if is_extern(tree, node) or node.parent is None:
+        return
+    if node.parent.type == "template_declaration":
+        if any(_is_variable(declarator) for declarator in declarators(node)) and not has_word(tree, node, _CONSTANT):
+            # Each instance would have to be registered, and nothing in the source says which there are.
+            state.not_emulated.append((node.start_point[0] + 1, "a template of device variables"))
+            at = node.start_byte + tree.offset
+            state.edits.append(Edit(at, at, b"hostcuda_template_of_device_variables "))  # nor does it compile
         return
     pieces = []
     managed = has_word(tree, node, {b"__managed__"})
@@ -148,7 +157,7 @@ def register_variables(state: State, tree: Tree, node: Node) -> None:
             if nested is None:
                 continue
             inner = nested
-        if any(n.type in {"function_declarator", "reference_declarator"} for n in walk(inner)):
+        if not _is_variable(inner):
             continue
         name = declared_name(tree, inner)
         if name is not None:

@@ -35,6 +35,7 @@ class State:
     shared_names: set[bytes] = field(default_factory=set)
     outer_shared: dict[bytes, bytes] = field(default_factory=dict)
     subscript_lines: set[int] = field(default_factory=set)
+    not_emulated: list[tuple[int, str]] = field(default_factory=list)
     counter: int = 0
 
     def number(self) -> bytes:

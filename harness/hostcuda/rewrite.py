@@ -100,6 +100,7 @@ def rewrite(source: str) -> Rewritten:
     for each in trees:
         _edit(state, each, each.root, device=False)
     refused = [Finding(line=r.line, construct=r.construct) for r in translated.refused]
+    refused += [Finding(line=line, construct=construct) for line, construct in state.not_emulated]
     refused += _lost_clusters(state)
     return Rewritten(
         text=applied(state).decode(errors="replace"),
