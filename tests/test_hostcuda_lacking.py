@@ -25,6 +25,7 @@ INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "inc
         ("cutlass/gemm/device/gemm.h", "CUTLASS"),
         ("cuda/annotated_ptr", "libcu++"),
         ("nvToolsExt.h", "NVTX"),
+        ("nvtx3/nvtx3.hpp", "NVTX"),
         ("cuda_fp4.h", "4-bit and 6-bit floating point"),
         ("ATen/cuda/CUDABlas.h", "this header of torch's"),
         ("torch/csrc/cuda/Stream.h", "this header of torch's"),
@@ -63,6 +64,8 @@ def test_headers_that_no_gpu_build_would_find_are_errors(header: str) -> None:
         "ATen/cuda/CUDAApplyUtils.cuh",
         "ATen/cuda/DeviceUtils.cuh",
         "sm_60_atomic_functions.h",
+        "nvfunctional",
+        "nvtx3/nvToolsExt.h",
     ],
 )
 def test_headers_that_are_there_are_not_missed(header: str) -> None:
