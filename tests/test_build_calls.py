@@ -57,6 +57,10 @@ def test_functions_as_a_tuple_fail_as_in_torch() -> None:
         inline("e", "a", functions=("f",))
 
 
+def test_an_empty_name_is_one_to_torch_and_gets_another_here() -> None:
+    assert inline("", "a").name == "unnamed"
+
+
 def test_odd_flags_are_kept() -> None:
     spec = inline("e", "a", extra_cuda_cflags=[""], extra_ldflags=[""], extra_cflags=["-O3 ", "-march=native"])
     assert (spec.extra_cuda_cflags, spec.extra_ldflags) == (("",), ("",))

@@ -38,6 +38,10 @@ _HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc
 _MAX_FILE_BYTES = 2**20
 
 
+_UNNAMED = "unnamed"
+"""torch builds an extension whose name is empty, as a module that is called nothing; a file needs a name."""
+
+
 class Unforeseen(Exception):
     """A call that can't be built ahead; torch itself handles it when the solution runs."""
 
@@ -67,7 +71,7 @@ def read_inline(given: Mapping[str, Any]) -> ExtensionSpec:
         raise Unforeseen("SYCL sources")
     files = _Files()
     return _spec(
-        name=_text(given["name"]),
+        name=_text(given["name"]) or _UNNAMED,
         cpp_sources=_sources(given["cpp_sources"]),
         cuda_sources=_sources(given.get("cuda_sources") or ()),
         functions=_functions(given.get("functions")),
@@ -97,7 +101,7 @@ def read_files(given: Mapping[str, Any]) -> ExtensionSpec:
         compiled.append(files.add(path, path.name))
         files.add_headers(path.parent, "")
     return _spec(
-        name=_text(given["name"]),
+        name=_text(given["name"]) or _UNNAMED,
         compiled=tuple(compiled),
         extra_include_paths=_include_paths(given, files),
         files=files.found(),

@@ -19,7 +19,7 @@ from harness.sandbox import ExitReport, Mode, SandboxPolicy
 from harness.wire import ChannelClosed, FrameTimeout, WireError
 from harness.zygote import Zygote
 
-FORMAT = 3
+FORMAT = 4
 """Version of what a harvest finds; part of the key under which its result is remembered."""
 
 TARGET = "harness.build.harvest:main"
