@@ -23,7 +23,7 @@ from harness.policies import Policy, refusal
 from harness.runs import timestamp
 from harness.tasks import Outcome, Task
 
-_TRITON = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)
+_FOR_A_GPU = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\b__global__\b", re.MULTILINE)
 
 
 Next = tuple[Job, Built, Path]
@@ -106,7 +106,7 @@ def foreseen_task(job: Job, config: RunConfig, log_path: Path) -> Task:
 
 def _built_task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Task:
     """The task, without the modules."""
-    ran_on_cpu = built.has_cuda_sources or imports_triton(job.solution.source)
+    ran_on_cpu = built.has_cuda_sources or brings_gpu_code(job.solution.source)
     return replace(
         foreseen_task(job, config, log_path),
         source=job.solution.source,
@@ -135,9 +135,10 @@ def _held_to(policy: Policy, outcome: Outcome) -> Outcome:
     return replace(outcome, status=refused.status, reason=refused.reason, speedup=None, evidence=evidence)
 
 
-def imports_triton(source: str) -> bool:
-    """Whether a solution brings kernels for Triton, which the host device executes with Triton's own interpreter."""
-    return _TRITON.search(source) is not None
+def brings_gpu_code(source: str) -> bool:
+    """Whether a solution's text holds kernels: of Triton's, which the host device executes with Triton's own
+    interpreter, or of CUDA's, which it may build where it runs, so that no build tells of them."""
+    return _FOR_A_GPU.search(source) is not None
 
 
 def where_unjudged(slots: Sequence[Slot], environment: Environment, device: DeviceKind) -> Mapping[str, Any]:
