@@ -525,6 +525,8 @@ torch::Tensor hosts_own(torch::Tensor x) {
     cudaMallocManaged(&managed, sizeof(float));
     cudaMallocHost(&pinned, 2 * sizeof(float));
     std::vector<float> own(2, 1);
+    cudaHostRegister(own.data(), 2 * sizeof(float), cudaHostRegisterPortable | cudaHostRegisterMapped);
+    cudaMemPrefetchAsync(managed, sizeof(float), cudaMemLocation{cudaMemLocationTypeDevice, 0}, 0, nullptr);
     auto copy = x.cpu();
     *managed = own[1];
     pinned[0] = *managed + copy.data_ptr<float>()[0];
@@ -533,6 +535,7 @@ torch::Tensor hosts_own(torch::Tensor x) {
     known_to_both[1] = pinned[1];
     both_kernel<<<1, 2>>>(x.data_ptr<float>());
     cudaDeviceSynchronize();
+    cudaHostUnregister(own.data());
     cudaFreeHost(pinned);
     cudaFree(managed);
     return x;

@@ -59,7 +59,15 @@ typedef struct hostcuda_pool* cudaMemPool_t;
 #define cudaHostAllocDefault 0x00
 #define cudaHostAllocPortable 0x01
 #define cudaHostAllocMapped 0x02
+#define cudaHostAllocWriteCombined 0x04
+#define cudaHostRegisterDefault 0x00
+#define cudaHostRegisterPortable 0x01
+#define cudaHostRegisterMapped 0x02
+#define cudaHostRegisterIoMemory 0x04
+#define cudaHostRegisterReadOnly 0x08
 #define cudaMemAttachGlobal 0x01
+#define cudaMemAttachHost 0x02
+#define cudaMemAttachSingle 0x04
 #define cudaCpuDeviceId (-1)
 #define cudaOccupancyDefault 0x00
 
@@ -163,6 +171,14 @@ cudaError_t cudaMemset(void*, int, size_t);
 cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t stream = nullptr);
 cudaError_t cudaMemset2D(void*, size_t, int, size_t, size_t);
 cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t stream = nullptr);
+enum cudaMemLocationType {
+    cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice, cudaMemLocationTypeHost, cudaMemLocationTypeHostNuma, cudaMemLocationTypeHostNumaCurrent
+};
+struct cudaMemLocation {
+    cudaMemLocationType type;
+    int id;
+};
+inline cudaError_t cudaMemPrefetchAsync(const void* p, size_t n, cudaMemLocation at, unsigned, cudaStream_t stream = nullptr) { return cudaMemPrefetchAsync(p, n, at.id, stream); }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*);
 inline cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int v, size_t w, size_t h, cudaStream_t = nullptr) { return cudaMemset2D(p, pitch, v, w, h); }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) { return cudaMemcpy(to, from, n, cudaMemcpyDeviceToDevice); }
