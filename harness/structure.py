@@ -10,31 +10,32 @@ from typing import Any
 from harness.trees import Entries, Items, Key, Leaf, Node, Opaque, Slot, TreeSpec, order_of
 
 
-def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output") -> str | None:
+def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output", *, values: bool = True) -> str | None:
     """The first difference in words (`output[1]: a tensor was expected, not None`), or None if there is none.
 
     The order of dict entries does not count. Constants must have the same type and, floats apart, the same
-    value; floats are compared by the caller, within a tolerance, through `TreeSpec.floats`. An opaque node
-    equals nothing, not even one of its own type, since nobody has looked inside.
+    value; floats are compared by the caller, within a tolerance, through `TreeSpec.floats`. Without `values` so are
+    all others (`TreeSpec.exact`), which may depend on the inputs. An opaque node equals nothing, not even one of its
+    own type, since nobody has looked inside.
     """
-    return _difference(expected.root, actual.root, root)
+    return _difference(expected.root, actual.root, root, (float,) if values else (object,))
 
 
-def _difference(expected: Node, actual: Node, path: str) -> str | None:
+def _difference(expected: Node, actual: Node, path: str, open_types: tuple[type, ...]) -> str | None:
     if isinstance(actual, Opaque) or isinstance(expected, Opaque):
         return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"
     if isinstance(expected, Slot) and isinstance(actual, Slot):
         return None
     if isinstance(expected, Leaf) and isinstance(actual, Leaf):
         if type(expected.value) is type(actual.value) and (
-            isinstance(expected.value, float) or expected.value == actual.value
+            isinstance(expected.value, open_types) or expected.value == actual.value
         ):
             return None
     elif isinstance(expected, Items) and isinstance(actual, Items) and expected.kind == actual.kind:
         if len(expected.items) != len(actual.items):
             return f"{path}: {_describe(expected)} was expected, not one of {len(actual.items)}"
         for i, (left, right) in enumerate(zip(expected.items, actual.items, strict=True)):
-            if found := _difference(left, right, f"{path}[{i}]"):
+            if found := _difference(left, right, f"{path}[{i}]", open_types):
                 return found
         return None
     elif isinstance(expected, Entries) and isinstance(actual, Entries):
@@ -45,7 +46,7 @@ def _difference(expected: Node, actual: Node, path: str) -> str | None:
             return f"{path}: the key {right_of[order][0]!r:.80} was not expected"
         for order in sorted(left_of):
             key, left = left_of[order]
-            if found := _difference(left, right_of[order][1], f"{path}[{key!r:.80}]"):
+            if found := _difference(left, right_of[order][1], f"{path}[{key!r:.80}]", open_types):
                 return found
         return None
     return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"

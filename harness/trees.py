@@ -123,6 +123,14 @@ class TreeSpec:
             if isinstance(node, Leaf) and isinstance(node.value, float)
         )
 
+    def exact(self, root: str = "$") -> tuple[tuple[str, Constant], ...]:
+        """Every other constant with its path, in canonical order."""
+        return tuple(
+            (path, node.value)
+            for path, node in _walk(self.root, root)
+            if isinstance(node, Leaf) and not isinstance(node.value, float)
+        )
+
     def opaque(self, root: str = "$") -> tuple[tuple[str, str], ...]:
         """Path and type name of everything that is no tree."""
         return tuple((path, node.type_name) for path, node in _walk(self.root, root) if isinstance(node, Opaque))

@@ -283,9 +283,15 @@ def _compared(
 
 
 def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
-    """Float constants inside the output (a loss returned as a Python number), against the truth's. Where those of the
-    reference's `own` answer are given, four times their error is allowed, as of tensors."""
-    mine = TreeSpec.from_json(claim.tree).floats("output")
+    """Constants inside the output (a loss or a count returned as a Python number), against the truth's. Where those of
+    the reference's `own` answer are given, floats may be off by four times their error, as tensors may, and others may
+    be equal to them."""
+    tree = TreeSpec.from_json(claim.tree)
+    exact_own = truth.exact() if own is None else own.exact()
+    for (path, said), (_, right), (_, other) in zip(tree.exact("output"), truth.exact(), exact_own, strict=True):
+        if said not in (right, other):
+            return Failure(status=Status.wrong_value, reason=f"{path}: {said!r:.60} is wrong for these inputs")
+    mine = tree.floats("output")
     expected = truth.floats("output")
     references = expected if own is None else own.floats("output")
     for (path, got), (_, exact), (_, reference) in zip(mine, expected, references, strict=True):

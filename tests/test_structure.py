@@ -40,3 +40,12 @@ def test_floats_are_left_to_a_tolerance() -> None:
     assert same_structure(left, right) is None
     assert left.floats() == (("$[0]", 1.0), ("$[1]['a']", 2.0))
     assert [path for path, _ in right.floats()] == [path for path, _ in left.floats()]
+
+
+def test_constants_may_be_left_to_whoever_knows_the_inputs() -> None:
+    left, right = flatten([1, {"a": "yes"}, torch.float32, 1.0])[1], flatten([2, {"a": "no"}, torch.float64, 2.0])[1]
+    assert same_structure(left, right, values=False) is None
+    assert left.exact() == (("$[0]", 1), ("$[1]['a']", "yes"), ("$[2]", torch.float32))
+    assert same_structure(left, flatten([True, {"a": "no"}, torch.float64, 2.0])[1], values=False) == (
+        "output[0]: the int 1 was expected, not the bool True"
+    )
