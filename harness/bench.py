@@ -22,7 +22,7 @@ from harness.inputs import draw, draw_into
 from harness.messages import Slot
 from harness.model import DeviceKind, PrecisionClass, Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
-from harness.reference import ProblemError, load_reference
+from harness.reference import ProblemError, load_reference, state_of
 from harness.sizes import evaluate
 from harness.trees import flatten, unflatten
 from harness.whereabouts import NOWHERE, Step, Whereabouts
@@ -369,7 +369,7 @@ class Bench:
         with self._reference.at(Step.FORWARD):
             flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
         self.oracle.restore_state()
-        traffic = least_traffic(arguments, list(self.oracle.model.state_dict().values()), results[0])
+        traffic = least_traffic(arguments, list(state_of(self.oracle.model).values()), results[0])
         if (declared := self.problem.costs.flops) is not None:
             flops = replace(flops, total=int(evaluate(declared, self._reference.sizes)))
         if (declared := self.problem.costs.bytes) is not None:

@@ -18,8 +18,9 @@ import torch
 
 from harness.devices import Device
 from harness.model import PrecisionClass, one_line
-from harness.reference import ProblemError, ReferenceModule
+from harness.reference import ProblemError, ReferenceModule, state_of
 from harness.rounding import Rounding, rounded
+from harness.structure import same_structure
 from harness.trees import TreeSpec, flatten, unflatten
 from harness.whereabouts import Step
 
@@ -70,7 +71,7 @@ class Oracle:
         self._device = device
         self._seed = seed
         self.model = reference.model(seed, device.torch_device)
-        self.initial_state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.initial_state = {name: value.clone() for name, value in state_of(self.model).items()}
         self._double: torch.nn.Module | None = None
         self._double_device = device.torch_device
         self._double_state: dict[str, torch.Tensor] = {}
@@ -116,9 +117,12 @@ class Oracle:
         if not outputs and not tree.floats():
             raise ProblemError("the reference returns no tensor")
         for path, leaf in zip(tree.paths("output"), outputs, strict=True):
-            if leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
+            if leaf.layout is not torch.strided or leaf.is_quantized:
+                kind = "quantised" if leaf.is_quantized else f"not dense ({leaf.layout})"
+                raise ProblemError(f"the reference's {path} is {kind}, which can't be compared; return plain tensors")
+            if leaf.is_floating_point() and not all_finite(leaf):
                 raise ProblemError(f"the reference's {path} is not finite on its own inputs")
-        state = self.model.state_dict()
+        state = state_of(self.model)
         self._traits = Traits(
             draws_random=self._random_state() != random_before,
             mutates_inputs=any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),
@@ -232,7 +236,7 @@ class Oracle:
         """The reference in float64, with `state` in place of its own where that is given."""
         if self._double is None or self._double_device != place:
             self._double = self._reference.model(self._seed, place).to(dtype=torch.float64)
-            self._double_state = {k: v.clone() for k, v in self._double.state_dict().items()}
+            self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
             self._double_device = place
         doubled = [_as_double(leaf, place) for leaf in inputs]
         with _default_dtype(torch.float64), self._reference.at(Step.TRUTH):
@@ -258,18 +262,41 @@ class Oracle:
         with torch.no_grad():
             result = model(*unflatten(tree, inputs))
         leaves, out_tree = flatten(result)
-        state = {name: value.clone() for name, value in model.state_dict().items() if name in updates}
+        self._check_form(leaves, out_tree)
         if updates:
+            held = state_of(model)
+            state = {name: value.clone() for name, value in held.items() if name in updates}
+            # An output that is a buffer, or a view of one (a cache), would be put back with it.
+            buffers = {value.untyped_storage().data_ptr() for value in held.values()}
+            leaves = [leaf.clone() if leaf.untyped_storage().data_ptr() in buffers else leaf for leaf in leaves]
             _copy_state(initial, model)
+        else:
+            state = {}
         # An output that is an input, changed in place or passed through, is judged by its value at this moment.
         left = tuple(inputs) if self.traits.mutates_inputs else ()
         return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
+
+    def _check_form(self, leaves: Sequence[torch.Tensor], tree: TreeSpec) -> None:
+        """Raise `ProblemError` where an answer is built otherwise than that of the trial call: places for a solution's
+        outputs are laid out once, and who does the same would be told that its shape is wrong."""
+        ends = "what a problem returns has to have one form, whatever its inputs hold"
+        if difference := same_structure(self.traits.tree, tree, values=False):
+            raise ProblemError(f"the reference's answers differ in form from draw to draw: {difference}; {ends}")
+        for path, leaf, shape in zip(tree.paths("output"), leaves, self.traits.shapes, strict=True):
+            if tuple(leaf.shape) != shape:
+                shapes = f"{list(shape)} on one draw of its inputs and {list(leaf.shape)} on another"
+                raise ProblemError(f"the reference's {path} has shape {shapes}; {ends}")
 
     def _random_state(self) -> tuple[bytes, ...]:
         states = [torch.get_rng_state()]
         if self._device.torch_device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device.torch_device))
         return tuple(state.numpy().tobytes() for state in states)
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    """Whether every value is a number. Of the types of eight bits torch says so in a wider one alone."""
+    return bool(torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor).all())
 
 
 def _rounded(
@@ -287,7 +314,7 @@ def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _copy_state(values: Mapping[str, torch.Tensor], model: torch.nn.Module) -> None:
-    own = model.state_dict()
+    own = state_of(model)
     with torch.no_grad():
         for name, value in values.items():
             own[name].copy_(value)

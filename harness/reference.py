@@ -148,6 +148,19 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
         raise ProblemError(f"the file fails on import: {describe(error)}") from error
 
 
+def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The model's parameters and buffers by name, not copies. What `get_extra_state` adds is of any type and no part
+    of what is compared. Raises `ProblemError` where one of them has no shape before the first call."""
+    held = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+    for name, value in held.items():
+        if torch.nn.parameter.is_lazy(value):
+            raise ProblemError(
+                f"the model's {name} has no shape before the first call (a lazy module), so that no solution can be "
+                "given its values: write the sizes out"
+            )
+    return held
+
+
 def describe(error: BaseException) -> str:
     """An exception in one line."""
     return one_line(f"{type(error).__name__}: {error}", limit=300)

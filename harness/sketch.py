@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map_only
 
 from harness.datasheets import Peaks
 from harness.model import Problem, Workload
-from harness.reference import ProblemError, describe, load_reference
+from harness.reference import ProblemError, describe, load_reference, state_of
 from harness.roofline import SpeedOfLight, speed_of_light
 from harness.sizes import evaluate
 from harness.trees import flatten
@@ -89,7 +89,7 @@ def sketch(problem: Problem, workload: Workload) -> Sketch:
         results: list[object] = []
         counted = _told("forward", lambda: count_flops(lambda: results.append(model(*inputs))))
     flops, bytes_ = problem.costs.flops, problem.costs.bytes
-    inputs, parameters, result = _plain([inputs, list(model.state_dict().values()), results[0]])
+    inputs, parameters, result = _plain([inputs, list(state_of(model).values()), results[0]])
     traffic = least_traffic(inputs, parameters, result)
     return Sketch(
         inputs=_leaves("inputs", inputs),

@@ -179,6 +179,14 @@ def test_float64_refused_falls_back_and_says_why() -> None:
         ("return x / 0", "not finite"),
         ("return object()", "can't be compared"),
         ("return None", "no tensor"),
+        ("return x.to_sparse()", "output is not dense .torch.sparse_coo."),
+        pytest.param(
+            "return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)",
+            "output is quantised",
+            marks=pytest.mark.filterwarnings("ignore::UserWarning"),
+        ),
+        ("return x, x[x > 0.5]", r"output\[1\] has shape \[\d+\] on one draw of its inputs and \[\d+\] on another"),
+        ("return [row for row in x if row > 0.5]", "differ in form from draw to draw: output: a list of"),
     ],
 )
 def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
@@ -188,7 +196,7 @@ def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
         def forward(self, x):
             {forward}
     def get_inputs():
-        return [torch.rand(4)]
+        return [torch.rand(40)]
     def get_init_inputs():
         return []
     """
@@ -228,3 +236,55 @@ def test_what_a_problem_declares_takes_the_place_of_what_is_counted() -> None:
     assert [held.costs[0].total, held.costs[1].total_bytes] == [7 * 32, 32 * 32]
     plain.close()
     held.close()
+
+
+def test_an_answer_that_is_a_buffer_stays_when_the_buffer_is_put_back() -> None:
+    held = bench("""
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(4))
+        def forward(self, x):
+            self.cache += x
+            return self.cache[:2]
+    def get_inputs():
+        return [torch.rand(4)]
+    def get_init_inputs():
+        return []
+    """)
+    (drawn,) = held.tensors(held.sets[0].inputs)
+    assert torch.equal(held.truth(0).answer.leaves[0], drawn[:2].double())
+    assert torch.equal(held.answer(0).leaves[0], drawn[:2])
+
+
+def test_what_is_no_tensor_among_the_state_is_none_of_it() -> None:
+    held = bench("""
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4))
+        def get_extra_state(self):
+            return {"version": 1}
+        def set_extra_state(self, state):
+            pass
+        def forward(self, x):
+            return (x * self.weight).to(torch.float8_e4m3fn)
+    def get_inputs():
+        return [torch.rand(4)]
+    def get_init_inputs():
+        return []
+    """)
+    assert list(held.state_slots) == ["weight"]
+    assert held.traits.dtypes == (torch.float8_e4m3fn,)
+
+
+def test_a_parameter_without_a_shape_is_the_problems_fault() -> None:
+    source = MATMUL.replace(
+        "def forward",
+        "def __init__(self):\n            super().__init__()\n"
+        "            self.inner = torch.nn.LazyLinear(3)\n        def forward",
+    )
+    with pytest.raises(ProblemError, match=r"inner\.weight has no shape before the first call"):
+        bench(source)

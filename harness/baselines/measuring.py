@@ -23,6 +23,7 @@ from harness.messages import CallMode
 from harness.model import Baseline, one_line
 from harness.numerics import UNLIMITED, compare, judge, limits_for, sensitivity_of
 from harness.oracle import Answer, Traits
+from harness.reference import state_of
 from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.stopping import Stopping
@@ -119,8 +120,9 @@ def _wrong_on(subject: Subject, index: int) -> str | None:
     got, _ = flatten(result)
     if [(tuple(leaf.shape), leaf.dtype) for leaf in got] != list(zip(traits.shapes, traits.dtypes, strict=True)):
         return "its outputs have other shapes or types than eager's"
-    state = bench.oracle.model.state_dict()
-    actual = [*got, *(state[name].clone() for name in traits.updates_state)]
+    state = state_of(bench.oracle.model)
+    # An output that is a buffer would be put back with it.
+    actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
     expected, eager = _leaves(truth.answer, traits), _leaves(own, traits)
     names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
     bench.oracle.restore_state()

@@ -24,9 +24,9 @@ from harness.lint.graph import mutants
 from harness.lint.samples import Drawer, Leaves, Sample, make_sample
 from harness.lint.wrong import Fate, Trial, Wrong, run_trials
 from harness.model import PrecisionClass, Problem, Workload, one_line
-from harness.oracle import Oracle
+from harness.oracle import Oracle, all_finite
 from harness.precision import LIMITS
-from harness.reference import ProblemError, ReferenceModule, load_reference
+from harness.reference import ProblemError, ReferenceModule, load_reference, state_of
 from harness.shortage import is_shortage
 from harness.sizes import SizeError, evaluate
 from harness.trees import flatten, unflatten
@@ -207,7 +207,7 @@ class _Linted:
         exact = self.required is PrecisionClass.FP32
         room, singly = ROOM if exact else CLASS_ROOM, exact or sample.variant != "large_values"
         for path, leaf, error in zip(paths, sample.own, sample.errors, strict=True):
-            if leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
+            if leaf.is_floating_point() and not all_finite(leaf):
                 non_finite.append(f"{path} on {sample.variant} inputs")
             if error.rms_error is None or error.max_error is None:
                 continue
@@ -226,7 +226,7 @@ class _Linted:
         again = run_model(self.oracle.model, first.inputs, first, self.oracle, self.device)
         if not first.equals(again) and (self.device.torch_device.type == "cpu" or first.rejects(again)):
             broken.append("two calls on the same inputs differ")
-        twin = self.reference.model(4242, self.device.torch_device).state_dict()
+        twin = state_of(self.reference.model(4242, self.device.torch_device))
         if any(not torch.equal(value, twin[name]) for name, value in self.oracle.initial_state.items()):
             broken.append("two models constructed under one seed have different parameters")
         one, two = (Drawer(self.reference, self.device).inputs("own")[0] for _ in range(2))
