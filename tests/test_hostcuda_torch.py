@@ -120,6 +120,8 @@ REFUSED = {
     "torch.func.grad(lambda x: x.sum())(torch.ones(2, device='cuda'))": "backward",
     "torch.from_dlpack(torch.ones(2, device='cuda').__dlpack__())": "DLPack",
     "torch.ones(2, 2, device='cuda').to_sparse()": "sparse",
+    "torch.quantize_per_tensor(torch.ones(2, device='cuda'), 0.1, 0, torch.qint8)": "quantised",
+    "torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda(), device_ids=[0, 0])(torch.ones(4, 2).cuda())": "between GPUs",
     "torch.cuda.MemPool()": "memory pools",
     "torch.cudnn_convolution_relu(images(), images(), None, [1, 1], [0, 0], [1, 1], 1)": "cudnn_convolution_relu",
     "torch.ops.aten._scaled_dot_product_efficient_attention(images(), images(), images(), None, False)": "attention",

@@ -38,7 +38,15 @@ _NAMES = {
 _BACKWARD = "backward passes of tensors on the device (backward, torch.autograd.grad)"
 _DLPACK = "device memory by DLPack (torch.from_dlpack)"
 _SPARSE = "sparse tensors on the device"
+_QUANTISED = "quantised tensors on the device"
+_SEVERAL = "moving tensors between GPUs (torch.nn.DataParallel)"
 _CUDART = "the CUDA runtime through torch (torch.cuda.cudart)"
+
+
+_BETWEEN_GPUS = frozenset(
+    {"_scatter", "_scatter_out", "_gather", "_gather_out", "_broadcast", "_broadcast_out", "_broadcast_coalesced"}
+)
+"""What `torch.nn.parallel` asks of torch._C."""
 
 
 def refuse(construct: str, note: Callable[[str], None]) -> NoReturn:
@@ -63,7 +71,7 @@ def refuse_absent(note: Callable[[str], None]) -> None:
     _refuse_graphs(note)
     _refuse_backward(note)
     _refuse_dlpack(note)
-    _refuse_sparse(note)
+    _refuse_other_tensors(note)
     torch.cuda.cudart = lambda: _Runtime(note)
     _refuse_internals(note)
 
@@ -73,12 +81,15 @@ def _refuse_internals(note: Callable[[str], None]) -> None:
     but for what `torch_cuda` has put in its place (functions of Python)."""
 
     def __getattr__(name: str) -> Any:
+        if name in _BETWEEN_GPUS:
+            return _refusing(_SEVERAL, note)
         if not name.startswith("_cuda_"):
             raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
         return _refusing(f"this part of torch.cuda (torch._C.{name})", note)
 
     for name, value in list(vars(torch._C).items()):
-        if name.startswith("_cuda_") and isinstance(value, types.BuiltinFunctionType):
+        asks_a_driver = name.startswith("_cuda_") or name in _BETWEEN_GPUS
+        if asks_a_driver and isinstance(value, types.BuiltinFunctionType):
             setattr(torch._C, name, __getattr__(name))
     if not hasattr(torch._C, "__getattr__"):
         vars(torch._C)["__getattr__"] = __getattr__
@@ -142,25 +153,29 @@ def _refuse_dlpack(note: Callable[[str], None]) -> None:
     owner.from_dlpack = owner.utils.dlpack.from_dlpack = functools.wraps(plain)(from_dlpack)
 
 
-def _refuse_sparse(note: Callable[[str], None]) -> None:
-    """What torch makes sparse of a tensor on the device would be one of the CPU."""
+def _refuse_other_tensors(note: Callable[[str], None]) -> None:
+    """What torch makes sparse, or quantises, of a tensor on the device would be one of the CPU, or of a kind that no
+    operator here knows."""
 
-    def patched(owner: Any, name: str) -> None:
+    def patched(owner: Any, name: str, construct: str) -> None:
         plain = getattr(owner, name)
 
-        def sparse(*given: Any, **options: Any) -> Any:
+        def made(*given: Any, **options: Any) -> Any:
             device = options.get("device")
             on_device = device is not None and torch.device(device).type == "cuda"
             if on_device or any(isinstance(item, torch.Tensor) and item.is_cuda for item in given):
-                refuse(_SPARSE, note)
+                refuse(construct, note)
             return plain(*given, **options)
 
-        setattr(owner, name, functools.wraps(plain)(sparse))
+        setattr(owner, name, functools.wraps(plain)(made))
 
     for layout in ("", "_coo", "_csr", "_csc", "_bsr", "_bsc"):
         for owner, name in ((torch.Tensor, f"to_sparse{layout}"), (torch, f"sparse{layout}_tensor")):
             if hasattr(owner, name):
-                patched(owner, name)
+                patched(owner, name, _SPARSE)
+    for name in ("quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel"):
+        if hasattr(torch, name):
+            patched(torch, name, _QUANTISED)
 
 
 class _Runtime:
