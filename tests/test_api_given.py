@@ -127,6 +127,9 @@ def test_what_no_problem_can_be_says_what_one_is(tmp_path: Path) -> None:
                 h.submit(wanted, "")
         with pytest.raises(CatalogError, match="declares no workload ''"):
             h.submit("level1/19", "", workload="")
+    unnamed = r"there is no problem '7_x\.py': no such file\na problem is"
+    with Harness(device="host", problems=tmp_path / "none") as h, pytest.raises(CatalogError, match=unnamed):
+        h.submit(Path("7_x.py"), "")
 
 
 @pytest.mark.parametrize(

@@ -323,9 +323,12 @@ class Harness:
             except UnreadableProblem:
                 raise
             except CatalogError as error:
+                # Whether or not there is a folder to look in: who names a file wants to hear of that.
+                named = str(wanted).endswith(".py")
+                found = [f"there is no problem {str(wanted)!r:.100}: no such file"] if named else error.findings
                 known = f"an id in the folder {self._config.problems} (`problems`)"
                 what = f"a problem is {known}, the path of a .py file, or a text of more than one line"
-                raise CatalogError([*error.findings, what]) from error
+                raise CatalogError([*found, what]) from error
 
     def _workload(self, problem: Problem, wanted: str | Workload | None) -> Workload:
         if isinstance(wanted, Workload):
