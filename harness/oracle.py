@@ -18,7 +18,7 @@ import torch
 
 from harness.devices import Device
 from harness.model import PrecisionClass, one_line
-from harness.reference import ProblemError, ReferenceModule, state_of
+from harness.reference import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.rounding import Rounding, rounded
 from harness.structure import same_structure
 from harness.trees import TreeSpec, flatten, unflatten
@@ -105,7 +105,7 @@ class Oracle:
         self._device.reseed(seed)
         random_before = self._random_state()
         try:
-            with self._reference.at(Step.FORWARD):
+            with cuda_missed(), self._reference.at(Step.FORWARD):
                 with torch.no_grad():
                     result = self.forward(arguments)
                 self._device.synchronize()

@@ -9,8 +9,10 @@ the name of its module, and so that nothing else in the process can reach it by 
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -90,7 +92,7 @@ class ReferenceModule:
         """
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
-        with self._blame("Model(*get_init_inputs()) failed"), self.at(Step.CONSTRUCTOR):
+        with self._blame("Model(*get_init_inputs()) failed"), cuda_missed(), self.at(Step.CONSTRUCTOR):
             model: torch.nn.Module = self._model_class(*arguments)
         if device is None and dtype is None:
             return model
@@ -136,7 +138,7 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
         raise ProblemError(f"the file is not valid Python: {describe(error)}") from error
     sys.modules[name] = module
     try:
-        with whereabouts.at(problem, workload, Step.IMPORT):
+        with cuda_missed(), whereabouts.at(problem, workload, Step.IMPORT):
             exec(code, module.__dict__)
         sizes = {key: getattr(module, key, UNKNOWN) for key in constants(tree)}
         return ReferenceModule(problem, workload, module, sizes, whereabouts)
@@ -146,6 +148,27 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ProblemError(f"the file fails on import: {describe(error)}") from error
+
+
+@contextmanager
+def cuda_missed() -> Iterator[None]:
+    """Raise `ProblemError` where the problem's code asks for autocasting on a GPU and there is none: torch would only
+    warn, and compute in another type than the solution, for which a GPU is there."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=_NO_AUTOCAST)
+        try:
+            yield
+        except UserWarning as warning:
+            if re.match(_NO_AUTOCAST, str(warning)) is None:
+                raise
+            raise ProblemError(
+                "it computes under torch.autocast('cuda'), which only a GPU has; torch.autocast(x.device.type) works "
+                "on the host device, too"
+            ) from warning
+
+
+_NO_AUTOCAST = "(User provided device_type of 'cuda', but )?CUDA is not available"
+"""As versions of torch say it."""
 
 
 def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -185,6 +185,7 @@ def test_float64_refused_falls_back_and_says_why() -> None:
             "output is quantised",
             marks=pytest.mark.filterwarnings("ignore::UserWarning"),
         ),
+        ("with torch.autocast('cuda', dtype=torch.bfloat16): return x @ x", "which only a GPU has"),
         ("return x, x[x > 0.5]", r"output\[1\] has shape \[\d+\] on one draw of its inputs and \[\d+\] on another"),
         ("return [row for row in x if row > 0.5]", "differ in form from draw to draw: output: a list of"),
     ],
