@@ -222,3 +222,15 @@ def test_a_number_beside_the_tensors_may_be_as_inexact_as_the_references(tensor:
         verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
         (finding,) = verifier.check([turn], replace(done, claims=claims), with_reference=False)
         assert (finding.failure is None) is right, times
+
+
+def test_numbers_beside_the_tensors_that_are_infinite_are_matched_by_no_other() -> None:
+    bench = bench_of(PROBLEM.replace("x + y", "x + y, float('inf')"))
+    turn = Turn(index=0, mode=CallMode.COLD)
+    done = answered(bench, [turn])
+    for said, right in (("inf", True), ("-inf", False), (5.0, False), ("nan", False)):
+        tree = {"format": 1, "slots": 1, "root": ["tuple", [["tensor", 0], ["float", said]]]}
+        claims = (replace(done.claims[0], tree=tree),)
+        verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
+        (finding,) = verifier.check([turn], replace(done, claims=claims), with_reference=False)
+        assert (finding.failure is None) is right, said
