@@ -19,7 +19,7 @@ from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import checksums
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
-from harness.messages import Slot
+from harness.messages import MAX_ITEMS, Slot
 from harness.model import DeviceKind, PrecisionClass, Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
 from harness.reference import ProblemError, load_reference, state_of
@@ -90,6 +90,13 @@ class Bench:
             raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
         arguments = unflatten(self.tree, leaves)
         self.traits = self.oracle.try_out(arguments, self._new_seed())
+        counts = {
+            "get_inputs": len(leaves),
+            "forward": len(self.traits.shapes),
+            "state": len(self.oracle.initial_state),
+        }
+        if (most := max(counts, key=lambda what: counts[what])) and counts[most] > MAX_ITEMS:
+            raise ProblemError(f"{most} has {counts[most]} tensors, of which at most {MAX_ITEMS} can be passed on")
         self.init_leaves, self.init_tree = flatten(list(self._reference.init_inputs()))
         self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
         del first, leaves, arguments

@@ -123,6 +123,11 @@ class Oracle:
             if leaf.is_floating_point() and not all_finite(leaf):
                 raise ProblemError(f"the reference's {path} is not finite on its own inputs")
         state = state_of(self.model)
+        for name, before_call in self.initial_state.items():
+            if name not in state or state[name].shape != before_call.shape or state[name].dtype != before_call.dtype:
+                raise ProblemError(f"the reference's state {name} is of another form after a call, so none can follow")
+        if made := sorted(state.keys() - self.initial_state.keys()):
+            raise ProblemError(f"the reference's state {made[0]} is made in a call; make it in the constructor")
         self._traits = Traits(
             draws_random=self._random_state() != random_before,
             mutates_inputs=any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),

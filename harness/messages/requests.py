@@ -200,7 +200,7 @@ class Burst:
             restore_state=boolean(value.get("restore_state")),
             coerce_device=boolean(value.get("coerce_device")),
             schedule=integer(value.get("schedule")),
-            contiguous=integers(value.get("contiguous")),
+            contiguous=items(value, "contiguous", integer),
         )
 
 
