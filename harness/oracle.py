@@ -240,7 +240,7 @@ class Oracle:
     ) -> Answer:
         """The reference in float64, with `state` in place of its own where that is given."""
         if self._double is None or self._double_device != place:
-            self._double = self._reference.model(self._seed, place).to(dtype=torch.float64)
+            self._double = self._reference.model(self._seed, place)._apply(_doubled)  # type: ignore[no-untyped-call]
             self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
             self._double_device = place
         doubled = [_as_double(leaf, place) for leaf in inputs]
@@ -314,8 +314,18 @@ def _rounded(
 
 
 def _as_double(leaf: torch.Tensor, device: torch.device) -> torch.Tensor:
-    dtype = torch.float64 if leaf.is_floating_point() else leaf.dtype
-    return leaf.to(device=device, dtype=dtype, copy=True)
+    return leaf.to(device=device, dtype=_double_of(leaf), copy=True)
+
+
+def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    """For all of a model's: its own `to(dtype=torch.float64)` makes complex numbers real."""
+    return tensor.to(_double_of(tensor))
+
+
+def _double_of(tensor: torch.Tensor) -> torch.dtype:
+    if tensor.is_complex():
+        return torch.complex128
+    return torch.float64 if tensor.is_floating_point() else tensor.dtype
 
 
 def _copy_state(values: Mapping[str, torch.Tensor], model: torch.nn.Module) -> None:
