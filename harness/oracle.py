@@ -10,10 +10,12 @@ draw) or refuses float64 inputs; the CPU, if the device lacks the memory.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from harness.devices import Device
@@ -167,7 +169,11 @@ class Oracle:
             except torch.OutOfMemoryError:
                 self._double = None
                 torch.cuda.empty_cache()
-            except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            except ProblemError as error:  # of its form: the answer in float32 has the last word on that
+                self._float32_because = f"the reference's answer in float64 has another form: {one_line(str(error))}"
+                self._double = None
+                break
+            except Exception as error:  # whatever a check of its own raises
                 self._float32_because = f"the reference refuses float64: {one_line(str(error), limit=200)}"
                 self._double = None
                 break
@@ -292,11 +298,13 @@ class Oracle:
                 shapes = f"{list(shape)} on one draw of its inputs and {list(leaf.shape)} on another"
                 raise ProblemError(f"the reference's {path} has shape {shapes}; {ends}")
 
-    def _random_state(self) -> tuple[bytes, ...]:
+    def _random_state(self) -> tuple[object, ...]:
+        """Of every generator that `Device.reseed` seeds."""
         states = [torch.get_rng_state()]
         if self._device.torch_device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device.torch_device))
-        return tuple(state.numpy().tobytes() for state in states)
+        numpys = np.random.get_state(legacy=False)
+        return (*(state.numpy().tobytes() for state in states), random.getstate(), repr(numpys))
 
 
 def all_finite(tensor: torch.Tensor) -> bool:

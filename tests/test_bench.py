@@ -291,3 +291,38 @@ def test_a_parameter_without_a_shape_is_the_problems_fault() -> None:
     )
     with pytest.raises(ProblemError, match=r"inner\.weight has no shape before the first call"):
         bench(source)
+
+
+@pytest.mark.parametrize(
+    "forward", ["assert x.dtype == torch.float32\n            return x", "return x.view(torch.int32)"]
+)
+def test_a_reference_of_float32_alone_is_its_own_truth(forward: str) -> None:
+    held = bench(f"""
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            {forward}
+    def get_inputs():
+        return [torch.rand(4)]
+    def get_init_inputs():
+        return []
+    """)
+    assert held.truth_source == "float32 reference"
+
+
+@pytest.mark.parametrize("drawn", ["random.random()", "float(np.random.rand())", "torch.rand(())"])
+def test_random_numbers_of_any_generator_are_known_as_such(drawn: str) -> None:
+    held = bench(f"""
+    import random
+    import numpy as np
+    import torch
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x + {drawn}
+    def get_inputs():
+        return [torch.rand(4)]
+    def get_init_inputs():
+        return []
+    """)
+    assert held.traits.draws_random
+    assert torch.equal(held.truth(0).answer.leaves[0], held.answer(0).leaves[0])
