@@ -278,7 +278,8 @@ def _is_wrong_in_places(c: TensorComparison, reached: PrecisionClass) -> bool:
 
 def _got(place: Place) -> str:
     if isinstance(place.got, int):
-        return f"got {place.got}, expected {place.expected}"
+        about = "" if abs(place.expected) < 100 else "about "
+        return f"got {place.got}, expected {about}{float(_about(place.expected)):.0f}"
     return f"got {place.got:.6g}, expected about {_about(place.expected)}"
 
 

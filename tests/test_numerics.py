@@ -436,6 +436,16 @@ class TestExact:
         assert "1 of 100 values wrong, first at [2, 3]: got 1099511627776, expected 23" in failure.reason
         assert reached_class([found]) is None
 
+    @pytest.mark.parametrize(
+        ("expected", "told"), [(7, "7"), (-99, "-99"), (1234, "about 1200"), (-(2**40), "about -1")]
+    )
+    def test_of_an_expected_integer_two_digits_are_told(self, expected: int, told: str) -> None:
+        truth = torch.full((4,), expected)
+        failure = failure_of([compare(truth + 1, truth)], FP8)
+        assert failure is not None
+        assert f"got {expected + 1}, expected {told}" in failure.reason
+        assert abs(expected) < 100 or str(abs(expected)) not in failure.reason.replace(str(expected + 1), "")
+
     @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.uint32, torch.int64])
     def test_every_integer_type(self, dtype: torch.dtype) -> None:
         truth = torch.tensor([0, 1, 1, 0]).to(dtype)
