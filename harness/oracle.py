@@ -169,6 +169,8 @@ class Oracle:
             except torch.OutOfMemoryError:
                 self._double = None
                 torch.cuda.empty_cache()
+            except MemoryError:  # says nothing of the reference
+                raise
             except ProblemError as error:  # of its form: the answer in float32 has the last word on that
                 self._float32_because = f"the reference's answer in float64 has another form: {one_line(str(error))}"
                 self._double = None
