@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.bindings import module_definition, pointer_type
+from harness.hostcuda.bindings import Argument, module_definition, pointer_type
 
 HEAD = "torch::Tensor f(torch::Tensor x);\n"
 
@@ -29,9 +29,13 @@ def test_names_and_functions_are_read_and_the_definition_can_be_left_out() -> No
     [
         HEAD,
         module(""),
-        module('m.doc() = "about";\nm.def("f", &f);'),
-        module('m.def("f", &f, "text", py::arg("x"));'),
-        module('m.def("f", &f, py::arg("x") = 1);'),
+        module('m.doc() = "about";\nm.doc() = "again";\nm.def("f", &f);'),
+        module('m.doc() = about;\nm.def("f", &f);'),
+        module('m.def("f", &f, py::arg("x") = torch::Tensor());'),
+        module('m.def("f", &f, py::arg("x") = std::string("a"));'),
+        module('m.def("f", &f, py::arg("x").noconvert());'),
+        module('m.def("f", &f, py::arg("x"), py::arg("x"));'),
+        module('m.def("f", &f, py::call_guard<py::gil_scoped_release>());'),
         module('m.def("f", [](int a) { return a; });'),
         module('m.def("f", &g<float>);'),
         module('m.def("f", &f); m.def("f", &g);'),
@@ -44,6 +48,24 @@ def test_names_and_functions_are_read_and_the_definition_can_be_left_out() -> No
 )
 def test_what_says_more_than_names_is_left_to_pybind11(source: str) -> None:
     assert module_definition(source) is None
+
+
+def test_arguments_names_and_defaults_are_read() -> None:
+    found = module_definition(
+        module(
+            'm.doc() = "about " "it";\n'
+            'm.def("f", &f, py::arg("x"), "text", pybind11::arg( "n" ) = -3, py::arg("e") = 1e-5f,'
+            ' py::arg("m")=py::none());'
+            '\nm.def("g", &g, "x"_a, "y"_a = true, py::arg("z") = std::nullopt);\nm.def("h", &h);'
+        )
+    )
+    assert found is not None
+    assert found.doc == '"about " "it"'
+    assert found.functions == {"f": "f", "g": "g", "h": "h"}
+    assert found.arguments == {
+        "f": (Argument("x"), Argument("n", "-3"), Argument("e", "1e-5f"), Argument("m", "nullptr")),
+        "g": (Argument("x"), Argument("y", "true"), Argument("z", "nullptr")),
+    }
 
 
 @given(st.text(alphabet='m.def("f",&){};PYBIND11_MODULE(TORCH_EXTENSION_NAME, \n', max_size=120))

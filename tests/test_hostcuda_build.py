@@ -368,21 +368,57 @@ def test_a_header_that_is_nowhere_is_not_looked_for_among_the_full_ones(tmp_path
         assert compiling._may_be_mended(log, flags) is may
 
 
-def test_a_module_that_only_names_functions_needs_no_pybind11(headers: build.PreparedHeaders, tmp_path: Path) -> None:
-    source = (
-        f"#include <torch/extension.h>\n{KERNEL}torch::Tensor f(torch::Tensor x) {{ {LAUNCH} return x; }}\n"
-        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def("go", &f, "doubles");  // in place\n}\n'
-    )
-    spec = Spec(name="named", cuda_sources=(source,))
+NAMED = """
+#include <torch/extension.h>
+#include <pybind11/stl.h>
+namespace py = pybind11;
+KERNEL
+torch::Tensor f(torch::Tensor x) { LAUNCH return x; }
+double g(double a, int64_t n, std::optional<double> m, bool b) { return a + 10 * n + 100 * m.value_or(7) + 1000 * b; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.doc() = "two functions";
+  m.def("go", &f, "doubles");  // in place
+  m.def("g", &g, "sums", py::arg("a"), py::arg("n") = 2, py::arg("m") = py::none(), py::arg("b") = true);
+}
+"""
+CALLS = """
+import sys, torch
+from pathlib import Path
+from harness.hostcuda import shim
+shim.activate()
+m = shim.load_module("named", Path(sys.argv[1]))
+print(m.__doc__, m.go(torch.arange(4.0).cuda()).tolist())
+for call in sys.argv[2:]:
+    try:
+        print(eval(call))
+    except TypeError as error:
+        print(str(error).splitlines()[0])
+"""
+REFUSED = "g(): incompatible function arguments. The following argument types are supported:"
+SAID = {
+    "m.g(1)": "1721.0",
+    "m.g(1, 3, 4.0, False)": "431.0",
+    "m.g(b=False, a=2.5)": "722.5",
+    "m.g(1, m=0)": "1021.0",
+    "m.g()": REFUSED,
+    "m.g(1, a=1)": REFUSED,
+    "m.g(1, c=1)": REFUSED,
+    "m.g(1, n=2.5)": REFUSED,
+    "m.g(1, 2, 3, True, 4)": REFUSED,
+}
+
+
+def test_a_module_that_only_names_functions_and_arguments_needs_no_pybind11(
+    headers: build.PreparedHeaders, tmp_path: Path
+) -> None:
+    spec = Spec(name="named", cuda_sources=(NAMED.replace("KERNEL", KERNEL).replace("LAUNCH", LAUNCH),))
     code, log = run(build.prepare(spec, tmp_path, checked=True, headers=headers), tmp_path)
     assert code == 0, log
     assert not (tmp_path / "main_unit.cpp").exists(), "the lean unit sufficed"
-    run_it = (
-        "import sys, torch\nfrom pathlib import Path\nfrom harness.hostcuda import shim\nshim.activate()\n"
-        "m = shim.load_module('named', Path(sys.argv[1]))\nprint(m.go(torch.arange(4.0).cuda()).tolist())\n"
-    )
-    command = [sys.executable, "-c", run_it, str(build.module_path(spec, tmp_path))]
-    assert subprocess.check_output(command, text=True) == "[0.0, 2.0, 4.0, 6.0]\n"
+    command = [sys.executable, "-c", CALLS, str(build.module_path(spec, tmp_path)), *SAID]
+    first, *rest = subprocess.check_output(command, text=True).splitlines()
+    assert first == "two functions [0.0, 2.0, 4.0, 6.0]"
+    assert dict(zip(SAID, rest, strict=True)) == SAID
 
 
 def test_a_source_that_needs_more_of_torch_or_pybind11_is_compiled_with_the_full_headers(

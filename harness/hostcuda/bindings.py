@@ -1,36 +1,54 @@
-"""Module definitions that only name functions: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f, "text"); }`,
-and which functions are meant by their names.
+"""Module definitions that only name functions and their arguments: `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+m.def("f", &f, "text", py::arg("x"), py::arg("n") = 1); }`, and which functions are meant by their names.
 
-Charter: such a definition is what torch writes for `functions=[...]`, so it can be bound without pybind11, whose
-headers cost ten seconds. Pure; imports tree-sitter with its CUDA grammar and `syntax` beside it. Stands on the
-untrusted side (the builder calls it).
+Charter: such a definition says little more than what torch writes for `functions=[...]`, so it can be bound without
+pybind11, whose headers cost ten seconds, and all of torch's with them. Pure; imports tree-sitter with its CUDA grammar
+and `syntax` beside it. Stands on the untrusted side (the builder calls it).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from .syntax import Tree, at_namespace_scope, declarators, function_declarator, name_node, parameters, walk
 
-__all__ = ["Definition", "module_definition", "pointer_type"]
+__all__ = ["Argument", "Definition", "module_definition", "pointer_type"]
 
 _HEAD = re.compile(rb"PYBIND11_MODULE\s*\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
 _FUNCTION = re.compile(rb"&?\s*((?:::)?\w+(?:::\w+)*)")
 _TEXTS = {"string_literal", "raw_string_literal", "concatenated_string"}
 _EMPTY_DEFAULT = re.compile(rb"=\s*\{\s*\}")
 _NAME = re.compile(rb'"([A-Za-z_]\w*)"')
+_ARGUMENT = re.compile(
+    rb'(?:(?:py|pybind11)::arg\s*\(\s*"([A-Za-z_]\w*)"\s*\)|"([A-Za-z_]\w*)"_a)(?:\s*=\s*(?:'
+    rb"(-?\d{1,9}|-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?[fF]?|true|false)"
+    rb"|(?:(?:py|pybind11)::none\s*\(\s*\)|(?:std|c10|at|torch)::nullopt)))?"
+)
+"""A name, and a default that is a literal or stands for None: what a default is made of shows in Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The name by which it can be given, and its default as a C++ literal, `nullptr` for None; None where it has to be
+    given."""
+
+    name: str
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """`text` as it stands in the source, empty for none; for each Python name the C++ function, qualified as there."""
+    """`text` as it stands in the source, empty for none; for each Python name the C++ function, qualified as there, and
+    its arguments where they are named; what the module says of itself, as a C++ literal."""
 
     text: str
     functions: dict[str, str]
+    arguments: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
+    doc: str | None = None
 
     def without(self, source: str) -> str:
         """`source` with the definition blanked, line for line."""
@@ -56,15 +74,21 @@ def module_definition(source: str) -> Definition | None:
     body = node.child_by_field_name("body")
     assert body is not None
     functions: dict[str, str] = {}
+    arguments: dict[str, tuple[Argument, ...]] = {}
+    doc: str | None = None
     for statement in body.named_children:
         if statement.type == "comment":
+            continue
+        if doc is None and (doc := _doc(data, statement, module)) is not None:
             continue
         bound = _bound(data, statement, module)
         if bound is None or bound[0] in functions:
             return None
         functions[bound[0]] = bound[1]
+        if bound[2]:
+            arguments[bound[0]] = bound[2]
     text = data[node.start_byte : node.end_byte].decode()
-    return Definition(text=text, functions=functions) if functions else None
+    return Definition(text=text, functions=functions, arguments=arguments, doc=doc) if functions else None
 
 
 def pointer_type(source: str, name: str) -> str | None:
@@ -111,8 +135,20 @@ def _type_of(tree: Tree, parameter: Node) -> str:
     return " ".join((text[:at] + text[at + len(tree.of(named)) : end]).decode().split())
 
 
-def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str] | None:
-    """Name and function of `m.def("name", &function, "text");`, None for any other statement."""
+def _doc(data: bytes, statement: Node, module: bytes) -> str | None:
+    """The text of `m.doc() = "text";`, None for any other statement."""
+    if statement.type != "expression_statement" or not statement.named_children:
+        return None
+    given = statement.named_children[0]
+    left, right = given.child_by_field_name("left"), given.child_by_field_name("right")
+    if given.type != "assignment_expression" or left is None or right is None or right.type not in _TEXTS:
+        return None
+    return _text(data, right).decode() if b"".join(_text(data, left).split()) == module + b".doc()" else None
+
+
+def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str, tuple[Argument, ...]] | None:
+    """Name, function and named arguments of `m.def("name", &function, "text", py::arg("x"));`, None for any other
+    statement."""
     if statement.type != "expression_statement" or not statement.named_children:
         return None
     call = statement.named_children[0]
@@ -120,10 +156,26 @@ def _bound(data: bytes, statement: Node, module: bytes) -> tuple[str, str] | Non
     if call.type != "call_expression" or callee is None or arguments is None or _text(data, callee) != module + b".def":
         return None
     given = [node for node in arguments.named_children if node.type != "comment"]
-    if len(given) not in (2, 3) or any(node.type not in _TEXTS for node in given[2:]):
+    if len(given) < 2:
+        return None
+    rest = [node for node in given[2:] if node.type not in _TEXTS]
+    named = [_ARGUMENT.fullmatch(_text(data, node)) for node in rest]
+    if len(given) - 2 - len(rest) > 1 or not all(named):
         return None
     name, function = _NAME.fullmatch(_text(data, given[0])), _FUNCTION.fullmatch(_text(data, given[1]))
-    return (name[1].decode(), function[1].decode()) if name and function else None
+    if name is None or function is None:
+        return None
+    held = tuple(_argument(found) for found in named if found is not None)
+    if len({argument.name for argument in held}) < len(held):
+        return None
+    return name[1].decode(), function[1].decode(), held
+
+
+def _argument(found: re.Match[bytes]) -> Argument:
+    name = (found[1] or found[2]).decode()
+    if found[3] is not None:
+        return Argument(name, found[3].decode())
+    return Argument(name, "nullptr" if b"=" in found[0] else None)
 
 
 def _text(data: bytes, node: Node) -> bytes:

@@ -29,9 +29,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     sys.path = [p for p in sys.path if p != str(Path(__file__).resolve().parent)]
 
-from harness.hostcuda.bindings import Definition, module_definition, pointer_type
+from harness.hostcuda.bindings import Argument, Definition, module_definition, pointer_type
 from harness.hostcuda.dynamic import clashes
-from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches
+from harness.hostcuda.kinds import Precompiled, binds, kind_of, needs_full, switches, without_names_of_pybind11
 from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
 from harness.hostcuda.macros import defines, is_switch, macros, undefines
 from harness.hostcuda.refusals import refusals
@@ -182,7 +182,8 @@ def _build(
     cpp, cuda = _opening(job["cpp_flags"]), _opening(job["cuda_flags"])
     opening = switches(job["cuda_flags"]) + '#include "hostcuda/unit.h"\n'
     bound, log = _bound(job, texts), ""
-    header = None if bound is None else _lean_header(job, [bound.without(text) for text in texts.values()])
+    lean = {} if bound is None else {name: without_names_of_pybind11(bound.without(texts[name])) for name in texts}
+    header = None if bound is None else _lean_header(job, list(lean.values()))
     if bound is not None and header is not None:
         unit = folder / "unit.cpp"
         (folder / _OWN).mkdir(exist_ok=True)
@@ -192,15 +193,15 @@ def _build(
             + opening
             + cpp[0]
             + '#line 1 "main.cpp"\n'
-            + bound.without(texts["main.cpp"])
+            + lean["main.cpp"]
             + "\n"
             + cpp[1]
             + cuda[0]
             + _ARRAYS_ARE_SAID
             + '#line 1 "cuda.cu"\n'
-            + bound.without(cuda_text)
+            + without_names_of_pybind11(bound.without(cuda_text))
             + "\n"
-            + _bindings(job, bound.functions, lines, texts["main.cpp"])
+            + _bindings(job, bound, lines, texts["main.cpp"])
         )
         compiled, log = _compile(job, unit, lean=True)
         code, log = _arrays_on_the_device(sides, compiled, log)
@@ -332,21 +333,37 @@ def _chosen(job: dict[str, Any], functions: Iterable[str], cpp: str) -> tuple[st
     return text, names
 
 
-def _bindings(job: dict[str, Any], functions: dict[str, str], lines: tuple[int, ...], cpp: str) -> str:
-    if not functions:
+def _bindings(job: dict[str, Any], bound: Definition, lines: tuple[int, ...], cpp: str) -> str:
+    if not bound.functions:
         return _registration(job, lines)
-    chosen, by = _chosen(job, functions.values(), cpp)
+    chosen, by = _chosen(job, bound.functions.values(), cpp)
     methods = "".join(
-        f"    HOSTCUDA_METHOD({by[function]}, {json.dumps(name)}),\n" for name, function in functions.items()
+        f"    {_method(by[function], name, bound.arguments.get(name, ()))},\n"
+        for name, function in bound.functions.items()
     )
     return (
         _registration(job, lines)
         + chosen
         + f"static PyMethodDef hostcuda_methods[] = {{\n{methods}    {{nullptr, nullptr, 0, nullptr}}}};\n"
         + f"static PyModuleDef hostcuda_definition = {{PyModuleDef_HEAD_INIT, {json.dumps(job['name'])}, "
-        "nullptr, -1, hostcuda_methods, nullptr, nullptr, nullptr, nullptr};\n"
+        f"{bound.doc or 'nullptr'}, -1, hostcuda_methods, nullptr, nullptr, nullptr, nullptr}};\n"
         + f"PyMODINIT_FUNC PyInit_{job['name']}() {{ return PyModule_Create(&hostcuda_definition); }}\n"
     )
+
+
+def _method(function: str, name: str, arguments: Iterable[Argument]) -> str:
+    named = [
+        f"{{{json.dumps(each.name)}, {'nullptr' if each.default is None else _made(each.default)}}}"
+        for each in arguments
+    ]
+    if not named:
+        return f"HOSTCUDA_METHOD({function}, {json.dumps(name)})"
+    return f"HOSTCUDA_NAMED_METHOD({function}, {json.dumps(name)}, {', '.join(named)})"
+
+
+def _made(default: str) -> str:
+    """What makes the Python object that pybind11 makes of this literal."""
+    return f"+[]() -> PyObject* {{ return hostcuda::bind::made({default}); }}"
 
 
 def _pybind(job: dict[str, Any], cpp: str) -> str:

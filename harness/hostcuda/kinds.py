@@ -14,7 +14,7 @@ from harness import lean
 
 from .macros import TORCH_SWITCHES, defines, is_switch, macros
 
-__all__ = ["Precompiled", "binds", "header_name", "kind_of", "needs_full", "switches"]
+__all__ = ["Precompiled", "binds", "header_name", "kind_of", "needs_full", "switches", "without_names_of_pybind11"]
 
 
 class Precompiled(StrEnum):
@@ -33,6 +33,13 @@ _NEEDS_FULL = re.compile(
     r"|torch/script\.h|torch/library\.h|\brequires_grad\((?!\s*+(?:false|0)?+\s*+\))"
 )
 """In time that grows with the text alone: the trusted process reads by it what anybody may have written."""
+_NAMES_OF_PYBIND11 = re.compile(
+    r"#[ \t]*+include[ \t]*+<pybind11/(?:pybind11|stl)\.h>|\bnamespace\s++py\s*+=\s*+pybind11\s*+;"
+    r"|\busing\s++namespace\s++(?:pybind11|py)::literals\s*+;"
+)
+_ARGUMENTS = re.compile(r'\b(?:py|pybind11)::(?:arg\s*+\(\s*+"\w*+"\s*+\)|none\s*+\(\s*+\))')
+"""What stands before a module definition, and in one that only names functions and their arguments: `bindings` does
+without pybind11 there."""
 _BINDS = re.compile(r"PYBIND11_MODULE|TORCH_EXTENSION_NAME")
 
 
@@ -43,7 +50,13 @@ def header_name(kind: Precompiled, *, checked: bool) -> str:
 
 def needs_full(text: str) -> bool:
     """Whether a source says that lean headers won't do, beside what it binds by itself. A comment says nothing."""
-    return lean.needs_full(text) or _NEEDS_FULL.search(lean.without_comments(text)) is not None
+    said = _ARGUMENTS.sub(" ", without_names_of_pybind11(lean.without_comments(text)))
+    return lean.needs_full(text) or _NEEDS_FULL.search(said) is not None
+
+
+def without_names_of_pybind11(text: str) -> str:
+    """A source without what only lets it speak of pybind11 more briefly, line for line."""
+    return _NAMES_OF_PYBIND11.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def binds(text: str) -> bool:

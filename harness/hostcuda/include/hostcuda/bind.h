@@ -155,20 +155,22 @@ template <class T> struct Held { using type = std::decay_t<T>; };
 template <> struct Held<at::TensorList> { using type = std::vector<at::Tensor>; };
 template <> struct Held<at::IntArrayRef> { using type = std::vector<std::int64_t>; };
 
+template <class... A> PyObject* refused(const char* name, PyObject* const* given, Py_ssize_t count) {
+    std::string text = std::string(name) + "(): incompatible function arguments. The following argument types are supported:\n    1. (";
+    const char* types[] = {Converter<typename Held<std::decay_t<A>>::type>::name..., ""};
+    for (std::size_t i = 0; i < sizeof...(A); ++i) text += (i ? ", arg" : "arg") + std::to_string(i) + ": " + types[i];
+    text += ")\n\nInvoked with types: ";
+    for (Py_ssize_t i = 0; i < count; ++i) text += (i ? ", " : "") + std::string(Py_TYPE(given[i])->tp_name);
+    PyErr_SetString(PyExc_TypeError, text.c_str());
+    return nullptr;
+}
+
 template <class R, class... A, std::size_t... I>
 PyObject* apply(const char* name, R (*function)(A...), PyObject* const* given, Py_ssize_t count, std::index_sequence<I...>) {
     std::tuple<typename Held<std::decay_t<A>>::type...> values;
     bool good = count == static_cast<Py_ssize_t>(sizeof...(A));
     if (good) good = (Converter<typename Held<std::decay_t<A>>::type>::from(given[I], std::get<I>(values)) && ...);
-    if (!good) {
-        std::string text = std::string(name) + "(): incompatible function arguments. The following argument types are supported:\n    1. (";
-        const char* types[] = {Converter<typename Held<std::decay_t<A>>::type>::name..., ""};
-        for (std::size_t i = 0; i < sizeof...(A); ++i) text += (i ? ", arg" : "arg") + std::to_string(i) + ": " + types[i];
-        text += ")\n\nInvoked with types: ";
-        for (Py_ssize_t i = 0; i < count; ++i) text += (i ? ", " : "") + std::string(Py_TYPE(given[i])->tp_name);
-        PyErr_SetString(PyExc_TypeError, text.c_str());
-        return nullptr;
-    }
+    if (!good) return refused<A...>(name, given, count);
     try {
         if constexpr (std::is_void_v<R>) {
             function(static_cast<A>(std::get<I>(values))...);
@@ -185,6 +187,42 @@ template <class R, class... A> PyObject* apply(const char* name, R (*function)(A
     return apply(name, function, given, count, std::index_sequence_for<A...>{});
 }
 
+// An argument that can be given by its name; `make` gives what it is where it is left out, and is null where it may not be.
+struct Named {
+    const char* name;
+    PyObject* (*make)();
+};
+inline PyObject* made(bool v) { return PyBool_FromLong(v); }
+inline PyObject* made(int v) { return PyLong_FromLong(v); }
+inline PyObject* made(double v) { return PyFloat_FromDouble(v); }
+inline PyObject* made(float v) { return PyFloat_FromDouble(v); }
+inline PyObject* made(std::nullptr_t) { return Py_NewRef(Py_None); }
+
+// `given` are `count` by their places, and behind them those whose names are in `names`, a tuple or null.
+template <std::size_t N, class R, class... A>
+PyObject* apply_named(const char* name, R (*function)(A...), const Named (&named)[N], PyObject* const* given, Py_ssize_t count, PyObject* names) {
+    static_assert(N == sizeof...(A), "number of argument annotations does not match the number of arguments of the function");
+    PyObject* places[N] = {};
+    PyObject* ours[N] = {};
+    const Py_ssize_t more = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+    bool good = count <= static_cast<Py_ssize_t>(N);
+    for (Py_ssize_t i = 0; good && i < count; ++i) places[i] = given[i];
+    for (Py_ssize_t k = 0; good && k < more; ++k) {
+        std::size_t i = 0;
+        while (i < N && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), named[i].name) != 0) ++i;
+        good = i < N && places[i] == nullptr;
+        if (good) places[i] = given[count + k];
+    }
+    for (std::size_t i = 0; good && i < N; ++i) {
+        if (places[i] == nullptr && named[i].make != nullptr) places[i] = ours[i] = named[i].make();
+        good = places[i] != nullptr;
+    }
+    // Refused as what it is, whatever it has too few or too many of.
+    PyObject* result = good ? apply(name, function, places, static_cast<Py_ssize_t>(N)) : refused<A...>(name, given, count + more);
+    for (PyObject* each : ours) Py_XDECREF(each);
+    return result;
+}
+
 }  // namespace hostcuda::bind
 
 #define HOSTCUDA_METHOD(function, name)                                                                             \
@@ -192,3 +230,9 @@ template <class R, class... A> PyObject* apply(const char* name, R (*function)(A
                +[](PyObject*, PyObject* const* given, Py_ssize_t count) -> PyObject* {                              \
                    return hostcuda::bind::apply(name, &function, given, count);                                     \
                })), METH_FASTCALL, name}
+#define HOSTCUDA_NAMED_METHOD(function, name, ...)                                                                  \
+    {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(                                              \
+               +[](PyObject*, PyObject* const* given, Py_ssize_t count, PyObject* names) -> PyObject* {             \
+                   static const hostcuda::bind::Named named[] = {__VA_ARGS__};                                      \
+                   return hostcuda::bind::apply_named(name, &function, named, given, count, names);                 \
+               })), METH_FASTCALL | METH_KEYWORDS, name}
