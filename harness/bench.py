@@ -140,10 +140,10 @@ class Bench:
         if 2 * set_bytes > budget:
             raise self._no_room(set_bytes, budget)
 
-    def _budget_bytes(self) -> int:
+    def _budget_bytes(self, wanted: int | None = None) -> int:
         """What the sets may take of the memory that is free now; most of the rest is for truth: the reference's answer
-        in its own type, and inputs, state and answer in float64."""
-        free = self.device.free_bytes()
+        in its own type, and inputs, state and answer in float64. At least `wanted`, if there is so much."""
+        free = self.device.free_bytes(None if wanted is None else math.ceil(wanted / CUDA_SHARE))
         if self.device.torch_device.type == "cuda":
             return int(free * CUDA_SHARE)
         return min(int(free * HOST_SHARE), HOST_LIMIT_BYTES)
@@ -181,7 +181,7 @@ class Bench:
         if set_bytes <= SMALL_SET_BYTES:
             wanted = max(wanted, small_wanted)
         self.set_bytes = set_bytes
-        budget = self._budget_bytes()
+        budget = self._budget_bytes(fixed_bytes + wanted * set_bytes)
         count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
         if count < 2:
             raise self._no_room(set_bytes, budget)

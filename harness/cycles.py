@@ -82,13 +82,12 @@ def rate_hz(
 ) -> float | None:
     """Cycles a second between two stamps, of the median processor. Rows are (processor, its cycles, nanoseconds); None
     where no processor is in both, or no time went by."""
-    first = {int(row[0]): row for row in before[::-1]}
-    rates = [
-        (row[1] - first[int(row[0])][1]) / (row[2] - first[int(row[0])][2])
-        for row in after
-        if int(row[0]) in first and row[2] > first[int(row[0])][2] and row[1] > first[int(row[0])][1]
-    ]
-    return float(np.median(rates)) * 1e9 if rates else None
+    # Of each processor the first row counts, in which `np.unique` has it.
+    processors, first = np.unique(before[:, 0], return_index=True)
+    at = np.minimum(np.searchsorted(processors, after[:, 0]), len(processors) - 1)
+    went = after[:, 1:] - before[first[at], 1:]
+    cycles, nanoseconds = went[(processors[at] == after[:, 0]) & (went > 0).all(axis=1)].T
+    return float(np.median(cycles / nanoseconds)) * 1e9 if len(cycles) else None
 
 
 _held: weakref.WeakKeyDictionary[Device, Cycles] = weakref.WeakKeyDictionary()

@@ -6,6 +6,7 @@ any other whose code is the harness's own (`idle`), so that its claims can be be
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from harness.measure import LONG_SETS
 from harness.messages import EmptyTimed, Manner
 from harness.model import DeviceKind
 from harness.nonstop import REST_S, TOLERANCES
-from harness.quiet import Known, measure_quiet
+from harness.quiet import Known, Quieting
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby
 from harness.tasks import Task
@@ -58,9 +59,12 @@ def learn(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
     What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
     """
     _left_alone(bench, PATIENCE_S)
-    quiet = measure_quiet(bench, sets=_sets(terms, bench))
+    quieting = Quieting(bench, sets=_sets(terms, bench))
+    if quieting.apart:
+        quieting.result()
     with bench.ledger.spend("calibration"):
-        return _with_bursts(Known(quiet=quiet), terms, bench, task, standby)
+        learnt = _with_bursts(Known(quiet=quieting.so_far), terms, bench, task, standby, quieting)
+    return replace(learnt, quiet=quieting.result())
 
 
 def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
@@ -82,8 +86,11 @@ def _left_alone(bench: Bench, patience_s: float) -> bool:
     return wait_until_alone(bench.device.torch_device.index or 0, patience_s).alone
 
 
-def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
-    """`known` and what bursts take now; where that can't be measured, what was known is in doubt."""
+def _with_bursts(
+    known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby, meanwhile: Quieting | None = None
+) -> Known:
+    """`known` and what bursts take now; where that can't be measured, what was known is in doubt. `meanwhile` goes on
+    while the contestant stands still, as a reference's bursts do beside a solution's."""
     own = replace(
         task,
         source=idle.source(bench.traits, bench.oracle.initial_state),
@@ -97,6 +104,7 @@ def _with_bursts(known: Known, terms: Terms, bench: Bench, task: Task, standby: 
         try:
             with standby.lent(own) as guest:
                 session = _Trusted(terms, bench, guest, own, {}, {}, time.perf_counter())
+                session.meanwhile = meanwhile
                 session.load(known.quiet.empty_calls)
                 for _ in range(TRIES):
                     alone = _left_alone(bench, PATIENCE_S)
@@ -135,6 +143,12 @@ def _lower(
 class _Trusted(Session):
     """A session with the harness's own solution, which is loaded, timed and not judged."""
 
+    meanwhile: Quieting | None = None
+    """What is done while it stands still."""
+
+    _still_since_s = math.inf
+    """When its last burst was over, by the clock."""
+
     def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
         """Bring it in; the first one's empty calls count for the contestants after it."""
         known = empty.of(self._bench.device).knows(one_queue=self._guest.has_one_queue)
@@ -160,11 +174,19 @@ class _Trusted(Session):
         return calibrate([self._with_pause(turns, STILL_S) for turns in plans])
 
     def _with_pause(self, turns: Sequence[Turn], still_s: float) -> tuple[float, list[float]]:
+        """A burst, once it has stood still so long."""
+        while self.meanwhile is not None and not self.meanwhile.over and self._stood_still_s < still_s:
+            self.meanwhile.step()
         self._bench.mask([turn.index for turn in turns])
         self._bench.device.synchronize()
-        time.sleep(still_s)
+        time.sleep(max(0.0, still_s - self._stood_still_s))
         done, wall_s = self._burst(turns)
+        self._still_since_s = time.perf_counter()
         return wall_s, [claim.device_s for claim in done.claims]
+
+    @property
+    def _stood_still_s(self) -> float:
+        return max(0.0, time.perf_counter() - self._still_since_s)
 
     def without(self, sets: int) -> dict[Manner, Calibration]:
         """What calls back to back over the first `sets` sets, as drawn, take in each manner that this device has.

@@ -16,7 +16,7 @@ from harness import empty
 from harness.bench import Bench
 from harness.calibration import Calibration
 from harness.devices import DeviceError
-from harness.measure import ReferenceRunner
+from harness.measure import ReferenceBurst, ReferenceRunner
 from harness.messages import CallMode, EmptyTimed, Manner
 from harness.model import DeviceKind, one_line
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
@@ -125,51 +125,91 @@ class Known:
     calm: bool = True
 
 
-def measure_quiet(bench: Bench, *, sets: int) -> Quiet:
-    """Bursts over the first `sets` sets, and calls back to back where they are short; all inputs are drawn here."""
-    for index in range(sets):
-        bench.draw(index)
-    bench.hold_back(range(sets))
-    bench.device.synchronize()
-    runner = ReferenceRunner(bench)
-    turns = [Turn(index=0, mode=CallMode.WARM), *(Turn(index=index, mode=CallMode.COLD) for index in range(sets))]
-    bursts: list[list[float]] = []
-    most, peak_bytes = LEAST_BURSTS, None
-    while True:
-        if bursts and bench.traits.mutates_inputs:
-            for index in range(sets):
-                bench.redraw(index)
-            bench.device.synchronize()
-        burst = runner.burst(turns)
-        bursts.append([time.device_s for time in burst.times[1:]])
-        if len(bursts) == 1:
-            turns = turns[: 1 + so_many(sets, statistics.median(bursts[0]), least=LEAST_CALLS)]
-            wall_s = burst.wall_s * len(turns) / (1 + sets)
-            most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
-            peak_bytes = burst.peak_bytes
-        if enough(bursts, most):
-            break
-    aa = speedup_interval(*halves(bursts))
-    reference_s = statistics.median(time_s for burst in bursts for time_s in burst)
-    measured, least = noise_floor(aa).log_width, least_width(reference_s)
-    count = min(len(bench.sets), sets_without_pause(bench, peak_bytes or 0))
-    held: dict[str, Any] = {}
-    if count > 0:
-        for index in range(sets, count):
+class Quieting:
+    """The measurement of the reference on its own, in steps of some ten milliseconds, between which the device may be
+    used. The first one is made at once: bursts over the first `sets` sets follow, and calls back to back where they are
+    short. All inputs are drawn here; between steps they may be masked, and must not be drawn anew.
+    """
+
+    def __init__(self, bench: Bench, *, sets: int) -> None:
+        for index in range(sets):
+            bench.draw(index)
+        bench.hold_back(range(sets))
+        bench.device.synchronize()
+        self._bench = bench
+        self._sets = sets
+        self._runner = ReferenceRunner(bench)
+        self._turns = [
+            Turn(index=0, mode=CallMode.WARM),
+            *(Turn(index=index, mode=CallMode.COLD) for index in range(sets)),
+        ]
+        self._bursts: list[list[float]] = []
+        burst = self._burst()
+        self._turns = self._turns[: 1 + so_many(sets, self._reference_s, least=LEAST_CALLS)]
+        wall_s = burst.wall_s * len(self._turns) / (1 + sets)
+        self._most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
+        self._peak_bytes = burst.peak_bytes
+        self._nonstop_sets = min(len(bench.sets), sets_without_pause(bench, burst.peak_bytes or 0))
+        for index in range(sets, self._nonstop_sets):
             bench.draw(index)
         bench.device.synchronize()
-        own = range(so_many(count, reference_s, least=FEW_NONSTOP_SETS))
-        held = {"nonstop_sets": count, **_nonstop(bench, runner, own, short=reference_s < SHORT_S)}
-    to_compare = bench.device.kind is DeviceKind.CUDA and reference_s < EMPTY_BELOW_S
-    return Quiet(
-        reference_s=reference_s,
-        floor=noise_floor(aa, least=least),
-        measured_log_width=measured,
-        least_log_width=least,
-        peak_bytes=peak_bytes,
-        empty_calls=empty.of(bench.device).own() if to_compare else {},
-        **held,
-    )
+        to_compare = bench.device.kind is DeviceKind.CUDA and self._reference_s < EMPTY_BELOW_S
+        self._empty_calls: Mapping[int, EmptyTimed] = empty.of(bench.device).own() if to_compare else {}
+        self._nonstop: dict[str, Any] | None = None if self._nonstop_sets else {}
+
+    @property
+    def apart(self) -> bool:
+        """Whether it has to be over before anybody else calls over these inputs: its calls change them."""
+        return self._bench.traits.mutates_inputs
+
+    @property
+    def over(self) -> bool:
+        return enough(self._bursts, self._most) and self._nonstop is not None
+
+    def step(self) -> None:
+        """Make the next one; nothing where it is over."""
+        bench = self._bench
+        if not enough(self._bursts, self._most):
+            if bench.traits.mutates_inputs:
+                for index in range(self._sets):
+                    bench.redraw(index)
+                bench.device.synchronize()
+            self._burst()
+        elif self._nonstop is None:
+            own = range(so_many(self._nonstop_sets, self._reference_s, least=FEW_NONSTOP_SETS))
+            self._nonstop = _nonstop(bench, self._runner, own, short=self._reference_s < SHORT_S)
+
+    def result(self) -> Quiet:
+        """What was measured, once what is left was made."""
+        while not self.over:
+            self.step()
+        return self.so_far
+
+    @property
+    def so_far(self) -> Quiet:
+        """What the steps that were made say: over how many sets calls are made back to back, and of the empty calls, is
+        known from the first one on."""
+        aa = speedup_interval(*halves(self._bursts))
+        least = least_width(self._reference_s)
+        return Quiet(
+            reference_s=self._reference_s,
+            floor=noise_floor(aa, least=least),
+            measured_log_width=noise_floor(aa).log_width,
+            least_log_width=least,
+            peak_bytes=self._peak_bytes,
+            nonstop_sets=self._nonstop_sets,
+            empty_calls=self._empty_calls,
+            **(self._nonstop or {}),
+        )
+
+    @property
+    def _reference_s(self) -> float:
+        return statistics.median(time_s for burst in self._bursts for time_s in burst)
+
+    def _burst(self) -> ReferenceBurst:
+        burst = self._runner.burst(self._turns)
+        self._bursts.append([time.device_s for time in burst.times[1:]])
+        return burst
 
 
 def sets_without_pause(bench: Bench, peak_bytes: int) -> int:

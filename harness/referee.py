@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from harness import walls
+from harness import nvrtc, walls
 from harness.alongside import NO_MEMORY, Alongside
 from harness.athand import WARMING, AtHand, variants
 from harness.auditor import Auditor
@@ -30,6 +30,7 @@ from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
+from harness.images import KeptImages
 from harness.model import DeviceKind, Status, one_line
 from harness.prefork import Head, Prefork, Purpose
 from harness.queues import queues_for
@@ -64,6 +65,7 @@ class Referee:
         """`whereabouts` is told when problems' code runs."""
         self.config = config
         self.whereabouts = whereabouts
+        nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)
         self.device = device or open_device(config.device, config.device_index)
         self.monitor = GpuMonitor(self.device.uuid)
         self._gpu_minor = self.monitor.minor()

@@ -21,7 +21,7 @@ from harness.messages import BurstDone, CallMode
 from harness.model import Failure, PrecisionClass, Status
 from harness.numerics import LIMITS, UNLIMITED, compare, limits_for
 from harness.turns import Turn
-from harness.variants import OWN, restriction
+from harness.variants import OWN, restrictions
 from harness.verify import Finding, Verifier
 
 OUTLIERS = (10.0, 1000.0)
@@ -77,12 +77,13 @@ class Refresh:
 
     def _free(self, index: int) -> list[int]:
         """Numbers of the inputs that may be changed."""
-        leaves = self.bench.tensors(self.bench.sets[index].inputs)
-        return [
-            number
-            for number, leaf in enumerate(leaves)
-            if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1 and restriction(leaf) is None
+        leaves = [
+            (number, leaf)
+            for number, leaf in enumerate(self.bench.tensors(self.bench.sets[index].inputs))
+            if leaf.is_floating_point() and leaf.numel() > 1 and leaf.element_size() > 1
         ]
+        reasons = restrictions([leaf for _, leaf in leaves])
+        return [number for (number, _), reason in zip(leaves, reasons, strict=True) if reason is None]
 
     def _check(self, index: int, order: Sequence[int]) -> Failure | None:
         truth = self.bench.truth(index, ()).answer.leaves

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import torch
@@ -82,10 +83,8 @@ def transform(variant: str, named: Named, seed: int) -> list[str]:
     labels: list[str] = []
     free: list[tuple[str, torch.Tensor]] = []
     with torch.no_grad():
-        for path, tensor in named:
-            if tensor.dtype not in _TRANSFORMABLE or tensor.numel() < 2:
-                continue
-            reason = restriction(tensor)
+        named = [(path, tensor) for path, tensor in named if tensor.dtype in _TRANSFORMABLE and tensor.numel() >= 2]
+        for (path, tensor), reason in zip(named, restrictions([tensor for _, tensor in named]), strict=True):
             if reason is None:
                 free.append((path, tensor))
             else:
@@ -125,8 +124,8 @@ def _structured(changeable: Named, seed: int) -> list[str]:
     labels = []
     # Among several tensors one is one-hot, which one depends on the seed; a lone tensor is so every other time.
     hot = seed % max(len(changeable), 2)
-    for i, (path, leaf) in enumerate(changeable):
-        low, high = _range(leaf)
+    ranges = _ranges([leaf for _, leaf in changeable])
+    for i, ((path, leaf), (low, high)) in enumerate(zip(changeable, ranges, strict=True)):
         if i == hot:
             along = _one_hot(leaf, 0.0 if low < 0 < high else low, high, seed)
             labels.append(f"{path}: one-hot along dimension {along}")
@@ -164,52 +163,85 @@ def _ramp(leaf: torch.Tensor, low: float, high: float) -> None:
         leaf.add_(code.to(leaf.dtype).view(shape))
 
 
-def restriction(tensor: torch.Tensor) -> str | None:
-    """Why the values of a contiguous floating-point tensor look bound to a form, or None where they look free.
+def restrictions(tensors: Sequence[torch.Tensor]) -> list[str | None]:
+    """Why the values of each of these contiguous floating-point tensors, of two elements or more, look bound to a form,
+    or None where they look free.
 
-    Looks at `SAMPLE` evenly spread places; up to eight slices for the sums. Synchronises with the device.
+    Looks at `SAMPLE` evenly spread places; up to eight slices for the sums. Synchronises with the device, once.
     """
+    return [
+        next((why for why, holds in _FORMS.items() if holds(of, tensor)), None)
+        for tensor, of in zip(tensors, _read([_figures(tensor) for tensor in tensors]), strict=True)
+    ]
+
+
+_Figures: TypeAlias = "dict[str, float]"
+
+
+def _figures(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What tells a form, as scalars on the tensor's device."""
     sample = _sample(tensor).double()
-    if not bool(torch.isfinite(sample).all()):
-        return "it holds values that are not finite"
-    if float((sample == 0).double().mean()) > 0.1:
-        return "more than a tenth of it is zero"
-    if sample.numel() >= 16 and _distinct(sample) <= max(4, sample.numel() // 64):
-        return "it has few distinct values"
+    found = {
+        "finite": torch.isfinite(sample).all(),
+        "zeros": (sample == 0).double().mean(),
+        "distinct": 1 + (sample.sort().values.diff() != 0).sum(),
+    }
     if tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] > 2:
         rows = min(tensor.shape[-1], 128)
         corner = tensor.view(-1, *tensor.shape[-2:])[0][:rows, :rows]
-        if torch.equal(corner, corner.mT):
-            return "it is symmetric"
+        found["symmetric"] = (corner == corner.mT).all()
     if tensor.dim() >= 2 and tensor.shape[-1] > 2:
         rows_of = tensor.view(-1, tensor.shape[-1])[:8].double()
-        sums = rows_of.sum(-1)
-        if sums.numel() > 1 and float((sums - 1).abs().max()) < 1e-3 and float(rows_of.min()) >= 0:
-            return "its rows sum to one"
-    return None
+        if len(rows_of) > 1:
+            found |= {"from_one": (rows_of.sum(-1) - 1).abs().max(), "least": rows_of.min()}
+    return found
 
 
-def _distinct(sample: torch.Tensor) -> int:
-    return 1 + int((sample.sort().values.diff() != 0).sum())
+_FORMS: dict[str, Callable[[_Figures, torch.Tensor], bool]] = {
+    "it holds values that are not finite": lambda of, _: not of["finite"],
+    "more than a tenth of it is zero": lambda of, _: of["zeros"] > 0.1,
+    "it has few distinct values": lambda of, tensor: _few(of["distinct"], min(tensor.numel(), SAMPLE)),
+    "it is symmetric": lambda of, _: bool(of.get("symmetric", False)),
+    "its rows sum to one": lambda of, _: of.get("from_one", 1.0) < 1e-3 and of["least"] >= 0,
+}
+"""What a label says of a form, and whether figures show it; the first one is told."""
+
+
+def _few(distinct: float, looked_at: int) -> bool:
+    return looked_at >= 16 and distinct <= max(4, looked_at // 64)
+
+
+def _read(scalars: Sequence[dict[str, torch.Tensor]]) -> list[_Figures]:
+    """Scalars on a device as numbers, in one copy."""
+    flat = [value.double() for found in scalars for value in found.values()]
+    numbers = iter(torch.stack(flat).tolist() if flat else ())
+    return [{name: next(numbers) for name in found} for found in scalars]
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
     """Evenly spread values of a contiguous tensor, all of a small one."""
     flat = tensor.view(-1)
-    if flat.numel() <= SAMPLE:
-        return flat
-    at = torch.arange(SAMPLE, device=tensor.device, dtype=torch.float64) * (flat.numel() / SAMPLE)
-    jitter = (torch.arange(SAMPLE, device=tensor.device, dtype=torch.float64) * _GOLDEN).frac()
-    return flat[(at + jitter * (flat.numel() / SAMPLE)).long().clamp_(max=flat.numel() - 1)]
+    return flat if flat.numel() <= SAMPLE else flat[_places(flat.numel(), tensor.device)]
 
 
-def _range(tensor: torch.Tensor) -> tuple[float, float]:
-    """About the least and the greatest value, from a sample; the least is 0 where it is near it."""
-    sample = _sample(tensor).double()
-    low, high = float(sample.min()), float(sample.max())
-    if 0 <= low < 0.05 * high:
-        low = 0.0
-    return low, high if high > low else low + 1.0
+@lru_cache(maxsize=32)
+def _places(count: int, device: torch.device) -> torch.Tensor:
+    """`SAMPLE` of that many places, evenly spread. Kept: the same ones are looked at again and again."""
+    at = torch.arange(SAMPLE, device=device, dtype=torch.float64) * (count / SAMPLE)
+    jitter = (torch.arange(SAMPLE, device=device, dtype=torch.float64) * _GOLDEN).frac()
+    return (at + jitter * (count / SAMPLE)).long().clamp_(max=count - 1)
+
+
+def _ranges(tensors: Sequence[torch.Tensor]) -> list[tuple[float, float]]:
+    """About the least and the greatest value of each, from a sample; the least is 0 where it is near it."""
+    samples = [_sample(tensor).double() for tensor in tensors]
+    ranges = []
+    for of in _read([{"low": sample.min(), "high": sample.max()} for sample in samples]):
+        low, high = of["low"], of["high"]
+        if 0 <= low < 0.05 * high:
+            low = 0.0
+        ranges.append((low, high if high > low else low + 1.0))
+    return ranges
 
 
 _TRANSFORMS: dict[str, Callable[[Named, int], list[str]]] = {

@@ -23,9 +23,9 @@ LAYERS = {
     "numerics nvrtc occupancy parsing patterns policies precision python_syntax queues readings recency reports "
     "rewards roofline rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire "
     "work",
-    "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda inputs interpreter kernelbench "
-    "lean mending merging peaks programs recorder reference rundelay runs shortage sketch sources split store stublibs "
-    "texts whereabouts writable",
+    "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda images inputs "
+    "interpreter kernelbench lean mending merging peaks programs recorder reference rundelay runs shortage sketch "
+    "sources split store stublibs texts whereabouts writable",
     "stages": "alongside arrival aside asker audit auditor backtoback bare baselines bench build contention "
     "contestant conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop "
     "opened oracle patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session "

@@ -215,11 +215,11 @@ def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytes
         patched.setattr("harness.bench.draw", never)
         with pytest.raises(NoRoom, match=r"two input sets of .* do not fit .* take a smaller --workload, or a GPU"):
             bench(MATMUL.replace("N = 32", "N = 400000"))
-        patched.setattr(HostDevice, "free_bytes", lambda self: 2**16)
+        patched.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)
         with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
             bench(MATMUL.replace("N = 32", "N = 64"))
     # One whose inputs don't tell how large they are without data is drawn, and refused when it is laid out.
-    monkeypatch.setattr(HostDevice, "free_bytes", lambda self: 2**16)
+    monkeypatch.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)
     with pytest.raises(NoRoom, match="do not fit the 0 MiB"):
         bench(MATMUL.replace("torch.rand(N, N), ", "torch.rand(N, N) * torch.rand(1).clamp(max=1).item(), "))
 

@@ -24,9 +24,9 @@ from harness.quiet import (
     NONSTOP_BELOW_S,
     PROCESS_BIAS,
     QUEUE_TRIES,
+    Quieting,
     enough,
     least_width,
-    measure_quiet,
     proves_more,
     sets_without_pause,
     so_many,
@@ -137,7 +137,7 @@ def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Ben
 
 def test_the_reference_is_measured_alone() -> None:
     bench = make_bench()
-    quiet = measure_quiet(bench, sets=6)
+    quiet = Quieting(bench, sets=6).result()
     assert 0.0 < quiet.reference_s < 1.0
     assert quiet.floor.log_width == max(quiet.measured_log_width, quiet.least_log_width)
     assert quiet.floor_json()["pairs"] in (4, 6, 8)
@@ -162,7 +162,7 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ReferenceRunner, "back_to_back", back_to_back)
     bench = make_bench()
-    quiet = measure_quiet(bench, sets=6)
+    quiet = Quieting(bench, sets=6).result()
     bench.close()
     assert asked == min(fails + 1, QUEUE_TRIES)
     assert (quiet.queued_s is not None) is queued
@@ -174,7 +174,7 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
 def test_few_calls_on_large_inputs_are_queued() -> None:
     bench = make_bench(DeviceKind.CUDA, PROBLEM.replace("torch.rand(64, 256)", "torch.rand(2**14, 2**14)"))
     assert bench.set_bytes == 2**31
-    quiet = measure_quiet(bench, sets=6)
+    quiet = Quieting(bench, sets=6).result()
     assert quiet.nonstop_sets == FEW_NONSTOP_SETS
     assert quiet.queued_s is not None
     assert quiet.reference_s < quiet.queued_s < 3 * quiet.reference_s, "outputs are copied behind each call"

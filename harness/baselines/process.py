@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from harness import peaks
+from harness import nvrtc, peaks
 from harness.baselines.entry import Entry
 from harness.baselines.keeper import spot_check
 from harness.baselines.measuring import eager_now_s, measure, sets_for
@@ -34,6 +34,7 @@ from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
 from harness.devices import Device, DeviceError
+from harness.images import KeptImages
 from harness.interpreter import end_with
 from harness.model import Baseline, DeviceKind, Problem, Workload, one_line
 from harness.reference import ProblemError
@@ -61,6 +62,7 @@ def main(fd: int) -> None:
         return
     turnstile = Turnstile(None if start["turnstile"] is None else Path(start["turnstile"]))
     cache_dir = Path(start["cache_dir"])
+    nvrtc.keep_images(KeptImages(cache_dir))
     with turnstile:
         found = peaks.ensure(device, cache_dir)
     channel.send({"type": "ready", "peaks": None if found is None else found.to_json()})

@@ -86,8 +86,9 @@ class Device(Protocol):
         """Map an arena received from the referee (contestant side); takes ownership of `fd`."""
         ...
 
-    def free_bytes(self) -> int:
-        """Memory that could be allocated now."""
+    def free_bytes(self, enough: int | None = None) -> int:
+        """Memory that could be allocated now. Where more than `enough` is free anyhow, what is kept for later use may
+        stay kept, which the answer leaves out then."""
         ...
 
     def synchronize(self) -> None:

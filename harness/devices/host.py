@@ -94,7 +94,7 @@ class HostDevice:
     def attach(self, fd: int, nbytes: int) -> HostArena:
         return HostArena(fd, nbytes)
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, enough: int | None = None) -> int:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
