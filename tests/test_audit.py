@@ -170,7 +170,8 @@ def test_findings_become_the_verdict(court: Court, name: str) -> None:
     tools = outcome.evidence["audit"]["tools"]
     assert set(tools) == {tool.value for tool in Tool}, outcome.reason
     assert not [held for held in tools.values() if "not_run" in held], tools
-    assert outcome.status is status, (outcome.reason, outcome.evidence.get("reports"))
+    told = [outcome.evidence.get(what) for what in ("audit_at_full_size", "reports")]
+    assert outcome.status is status, f"{outcome.reason}\n{told}"
     if marker is None:
         assert outcome.speedup is not None
         labels = labels_but_neighbours(outcome, DeviceKind.CUDA)

@@ -149,6 +149,7 @@ def test_on_the_host_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.exclusive_gpu  # a time is held against another that was taken a moment before
 def test_on_a_gpu(tmp_path: Path) -> None:
     found = evaluated(tmp_path, DeviceKind.CUDA, 1024)
     assert not_passed(found) == {}
