@@ -19,7 +19,7 @@ from harness.measure import LONG_SETS, Round, Rounds
 from harness.messages import CallMode, Manner
 from harness.model import DeviceKind, Failure
 from harness.nonstop import Figures
-from harness.quiet import PROCESS_BIAS, Known, halves, proves_more
+from harness.quiet import PROCESS_BIAS, Known, Quiet, halves, proves_more
 from harness.roofline import SpeedOfLight, TrustFloor
 from harness.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
 from harness.stopping import Stopping
@@ -56,7 +56,9 @@ DISTURBED_BASELINE = "disturbed_baseline"
 """Label: the reference was slower beside this solution than before it was started, and the earlier time counts."""
 
 DISTURBED_FACTOR = 1.1
-"""How much slower the reference may be; clocks and temperature account for less than this."""
+"""How much slower the reference may be, beside what its noise floor allows; clocks and temperature account for less
+than this. A reference that waits for the device lies far apart from itself on a busy host: one of 80 to 120 us had a
+floor of 9 % on an H100."""
 
 DECIDED_BY = "single calls with a cold cache"
 """What the speedup is of, for short calls too. Each such call has its data cold, its inputs completed at the last
@@ -181,7 +183,7 @@ def judge_times(
             )
     timed, claimed = rounds.samples(CallMode.COLD)
     own_s = 0.0 if compared is None else compared.taken_off_s
-    reference, disturbed = _undisturbed(timed, None if quiet is None else quiet.reference_s)
+    reference, disturbed = (timed, False) if quiet is None else _undisturbed(timed, quiet)
     charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
     proven = nonstop is not None and nonstop.proven
     least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
@@ -345,12 +347,13 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
     return words
 
 
-def _undisturbed(bursts: Sequence[Sequence[float]], quiet_s: float | None) -> tuple[Sequence[Sequence[float]], bool]:
-    """The reference's samples, scaled down to the quiet median where they lie more than `DISTURBED_FACTOR` above it."""
+def _undisturbed(bursts: Sequence[Sequence[float]], quiet: Quiet) -> tuple[Sequence[Sequence[float]], bool]:
+    """The reference's samples, scaled down to the quiet median where they lie more above it than `DISTURBED_FACTOR` and
+    its noise floor let pass."""
     now_s = statistics.median([time_s for burst in bursts for time_s in burst])
-    if quiet_s is None or now_s <= DISTURBED_FACTOR * quiet_s:
+    if now_s <= DISTURBED_FACTOR * math.exp(quiet.floor.log_width) * quiet.reference_s:
         return bursts, False
-    return [[time_s * quiet_s / now_s for time_s in burst] for burst in bursts], True
+    return [[time_s * quiet.reference_s / now_s for time_s in burst] for burst in bursts], True
 
 
 def doubt(rounds: Rounds, device: DeviceKind, known: Known | None) -> str | None:

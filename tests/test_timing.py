@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -40,16 +41,33 @@ from harness.turns import Turn
 BURSTS = [[1.0, 1.02, 0.98], [1.01, 0.99, 1.0]]
 
 
+def quiet_of(reference_s: float, log_width: float = 0.005) -> Quiet:
+    return Quiet(
+        reference_s=reference_s,
+        floor=NoiseFloor(log_width=log_width, pairs=4),
+        measured_log_width=log_width,
+        least_log_width=0.005,
+        peak_bytes=None,
+    )
+
+
 def test_a_baseline_that_a_solution_slowed_counts_as_it_was_before() -> None:
     slowed = [[2.0 * time_s for time_s in burst] for burst in BURSTS]
-    bursts, disturbed = _undisturbed(slowed, quiet_s=1.0)
+    bursts, disturbed = _undisturbed(slowed, quiet_of(1.0))
     assert disturbed
     assert [time_s for burst in bursts for time_s in burst] == pytest.approx([t for burst in BURSTS for t in burst])
 
 
-@pytest.mark.parametrize("quiet_s", [None, 1.0, 2.0, 1.0 / DISTURBED_FACTOR + 1e-6])
-def test_small_differences_and_slower_beginnings_change_nothing(quiet_s: float | None) -> None:
-    assert _undisturbed(BURSTS, quiet_s) == (BURSTS, False)
+@pytest.mark.parametrize("quiet_s", [1.0, 2.0, 1.0 / DISTURBED_FACTOR + 1e-6])
+def test_small_differences_and_slower_beginnings_change_nothing(quiet_s: float) -> None:
+    assert _undisturbed(BURSTS, quiet_of(quiet_s)) == (BURSTS, False)
+
+
+@pytest.mark.parametrize(("slower", "counts"), [(1.15, False), (1.25, True)])
+def test_what_the_noise_floor_allows_comes_on_top(slower: float, counts: bool) -> None:
+    slowed = [[slower * time_s for time_s in burst] for burst in BURSTS]
+    assert _undisturbed(slowed, quiet_of(1.0, math.log(1.1)))[1] is counts
+    assert _undisturbed(slowed, quiet_of(1.0))[1] is True
 
 
 OVERHEAD_S = 200e-6
