@@ -51,6 +51,7 @@ class Finding:
     truth: str | None = None
     reference: tuple[TensorComparison, ...] = ()
     kernelbench: bool | None = None
+    """What KernelBench's rule says, which knows the problem's own inputs alone; None where that was not asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class Answered:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
     """A call whose comparisons are under way. `own` are the reference's own with the truth, and `far` the numbers of
-    the readings that KernelBench's rule needs (None: another form), where its answer was asked for."""
+    the readings that KernelBench's rule needs (None: another form), where its answer was asked for on own inputs."""
 
     call: Answered
     source: str
@@ -117,7 +118,8 @@ class Values:
         if len(comparisons) < len(found):
             return None
         self._references[variant] = references
-        close = None if begun.own is None else all(n is not None and readings[n][0] == 0 for n in begun.far)
+        asked = begun.own is not None and variant == OWN
+        close = all(n is not None and readings[n][0] == 0 for n in begun.far) if asked else None
         if _constants(call.claim, begun.tree, self._constant_limit(limits)) is not None:
             return None
         return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
@@ -140,7 +142,7 @@ class Values:
         own = self._leaves(self._own(call))
         if (errors := _enqueued(own, expected, readings)) is None:
             return None
-        count = len(self.bench.sets[call.index].outputs)
+        count = len(self.bench.sets[call.index].outputs) if variant == OWN else 0
         far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
         underway.add(variant)
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
@@ -181,8 +183,9 @@ class Values:
         if call.wanted or references is None:
             answer = self._own(call)
             own = self._leaves(answer)
-            count = len(self.bench.sets[call.index].outputs)
-            close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
+            if variant == OWN:
+                count = len(self.bench.sets[call.index].outputs)
+                close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
             references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
             self._references[variant] = references
         limits = [limits_for(self.required, reference) for reference in references]
