@@ -148,6 +148,7 @@ class Quieting:
         self._turns = self._turns[: 1 + so_many(sets, self._reference_s, least=LEAST_CALLS)]
         wall_s = burst.wall_s * len(self._turns) / (1 + sets)
         self._most = min(MOST_BURSTS, max(LEAST_BURSTS, int(BURSTS_BUDGET_S / wall_s) // 2 * 2))
+        self._enough = enough(self._bursts, self._most)
         self._peak_bytes = burst.peak_bytes
         self._nonstop_sets = min(len(bench.sets), sets_without_pause(bench, burst.peak_bytes or 0))
         for index in range(sets, self._nonstop_sets):
@@ -164,17 +165,18 @@ class Quieting:
 
     @property
     def over(self) -> bool:
-        return enough(self._bursts, self._most) and self._nonstop is not None
+        return self._enough and self._nonstop is not None
 
     def step(self) -> None:
         """Make the next one; nothing where it is over."""
         bench = self._bench
-        if not enough(self._bursts, self._most):
+        if not self._enough:
             if bench.traits.mutates_inputs:
                 for index in range(self._sets):
                     bench.redraw(index)
                 bench.device.synchronize()
             self._burst()
+            self._enough = enough(self._bursts, self._most)
         elif self._nonstop is None:
             own = range(so_many(self._nonstop_sets, self._reference_s, least=FEW_NONSTOP_SETS))
             self._nonstop = _nonstop(bench, self._runner, own, short=self._reference_s < SHORT_S)
