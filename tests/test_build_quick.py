@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile
+from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile, default_root
 from harness.build.diagnostics import kernel_resources
 from harness.build.headers import SharedHeaders
 from harness.build.quick import bound_text
 from harness.build.toolchain import QUICK_FAILED
 from harness.build.units import units_of
-from harness.crew import Crew
 from harness.programs import find_nvcc
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
@@ -86,13 +85,13 @@ def built(toolchain: NvccToolchain, spec: ExtensionSpec, folder: Path, target: s
 
 
 @pytest.fixture(scope="module")
-def toolchain(tmp_path_factory: pytest.TempPathFactory) -> NvccToolchain:
-    """With compiled bindings; the precompiled headers, which only save time, take too long to make for a test."""
-    made = NvccToolchain((), tmp_path_factory.mktemp("cache"))
-    headers = made._headers
-    assert isinstance(headers, SharedHeaders)
-    with Crew(1) as crew:
-        headers._compile_bindings(crew)
+def toolchain() -> NvccToolchain:
+    """With compiled bindings and precompiled headers, as every machine has them that was warmed up: those that the
+    evaluations of other tests take, too, made by whoever comes first."""
+    made = NvccToolchain((), default_root())
+    made.warm_up()
+    assert isinstance(made._headers, SharedHeaders)
+    assert made._headers.bindings is not None
     return made
 
 
@@ -104,7 +103,7 @@ def spec_of(cpp: str, names: list[str], **options: object) -> ExtensionSpec:
 def test_compiled_bindings_behave_as_pybind11s_own(toolchain: NvccToolchain, tmp_path: Path) -> None:
     """Values, conversions, refusals, exceptions and documentation, call by call."""
     spec = spec_of(CPP, FUNCTIONS)
-    ordinary = NvccToolchain((), tmp_path / "cache", quick_ways=())
+    ordinary = NvccToolchain((), default_root(), quick_ways=())
     said = []
     for name, tools, way in (("quick", toolchain, "prebuilt"), ("ordinary", ordinary, "lean")):
         plan, log = built(tools, spec, tmp_path / name)
