@@ -5,14 +5,15 @@
 #
 # PYTHON=...         the Python (3.11 or newer) to build .venv with
 # HARNESS_SYSTEM=1   no .venv, nothing installed: use $(PYTHON) and the packages it has
-# WORKERS=2          processes that run tests; as many as there are processors if it is not given, 2 to 12
+# WORKERS=3          processes that run tests; one more than there are processors if it is not given, 2 to 12
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DELETE_ON_ERROR:
 
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 12 ? 12 : n)))
+# One more, since a third of its time a test waits for processes that it started: two left two processors idle for that.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 11 ? 12 : n + 1)))
 
 # A name on PATH may be a shim of a version manager that fails when run, or a Python without venv: so each is tried.
 FIND_PYTHON = for name in python3.12 python3.11 python3.13 python3 python; do \
