@@ -425,7 +425,16 @@ def test_a_source_that_needs_more_of_torch_or_pybind11_is_compiled_with_the_full
     headers: build.PreparedHeaders, tmp_path: Path
 ) -> None:
     """One for both, since it takes most of a minute. That it needs pybind11, only a header of its own says: so it is
-    compiled with the lean headers first, as one is that only needs more of torch."""
+    compiled with the lean headers first, as one is that only needs more of torch.
+
+    The full units are neither optimised nor instrumented: what the headers hold is read all the same, in less time."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        '#!/bin/sh\ncase $* in *-DHOSTCUDA_FULL=1*) set -- "$@" -O0 -g0 -fno-sanitize=all;; esac\n'
+        f'exec {headers.compiler} "$@"\n'
+    )
+    compiler.chmod(0o755)
+    headers = replace(headers, compiler=os.fspath(compiler))
     (tmp_path / "named.h").write_text("#include <torch/extension.h>\nusing Named = py::dict;\n")
     line = f"{LAUNCH} c10::List<int64_t> sizes; sizes.push_back(d.size()); return torch::ones({{sizes.get(0)}});"
     source = f'#include "named.h"\n{KERNEL}torch::Tensor f(torch::Tensor x, Named d) {{ {line} }}\n'
