@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -87,32 +87,55 @@ def build(zygotes: BuilderZygotes, tmp_path: Path) -> Builder:
     return Builder(zygotes, tmp_path)
 
 
+Run = Callable[[BuildOutcome, str], Any]
+
 RUN = """
-import json, sys
+import json, os, sys, traceback
+import torch
 from harness.build import inject
-modules = json.loads(sys.argv[1])
-notes = inject.install(modules, fallback=False)
-scope = {}
-exec(sys.stdin.read(), scope)
-print(json.dumps([scope["seen"], notes]))
+for line in sys.stdin:
+    if (child := os.fork()) == 0:
+        try:
+            modules, source = json.loads(line)
+            notes = inject.install(modules, fallback=False)
+            scope = {}
+            exec(source, scope)
+            said = [scope["seen"], notes]
+        except BaseException:
+            said = traceback.format_exc()
+        os.write(1, json.dumps(said).encode() + b"\\n")
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        os.write(1, b'"it died"\\n')
 """
 
 
-def run(outcome: BuildOutcome, body: str) -> Any:
-    """What a contestant sees: `seen`, as the solution leaves it."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, json.dumps(outcome.injected())],
-        input=HEAD + textwrap.dedent(body),
-        capture_output=True,
-        text=True,
-        check=True,
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """What a contestant sees: `seen`, as the solution leaves it. Each solution has a process of its own, forked from
+    one that has imported torch."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
-    seen, notes = json.loads(done.stdout)
-    assert notes == []
-    return seen
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asks, tells = process.stdin, process.stdout
+
+        def seen_by(outcome: BuildOutcome, body: str) -> Any:
+            asks.write(json.dumps([outcome.injected(), HEAD + textwrap.dedent(body)]) + "\n")
+            said = json.loads(tells.readline())
+            assert isinstance(said, list), said
+            seen, notes = said
+            assert notes == []
+            return seen
+
+        yield seen_by
+        asks.close()
+    assert process.returncode == 0
 
 
-def test_a_module_is_built_once_and_works_where_the_solution_runs(build: Builder) -> None:
+def test_a_module_is_built_once_and_works_where_the_solution_runs(build: Builder, run: Run) -> None:
     body = "ext = build(42)\nseen = ext.answer() if hasattr(ext, '__file__') else None"
     first = build(body)
     assert (first.failure, first.cache_hits, len(first.modules)) == (None, 0, 1)
@@ -152,7 +175,7 @@ def test_what_a_record_says_of_a_build(build: Builder) -> None:
     assert value["wall_s"] >= value["compile_s"] > 0
 
 
-def test_several_extensions_of_one_solution(build: Builder) -> None:
+def test_several_extensions_of_one_solution(build: Builder, run: Run) -> None:
     body = """
     modules = build(1), build(2), build(3)
     seen = [module.answer() if hasattr(module, "__file__") else 0 for module in modules]
@@ -287,7 +310,7 @@ def test_a_known_solution_imports_nothing(build: Builder) -> None:
         assert first.compiler_error == second.compiler_error
 
 
-def test_a_caught_compile_error_is_no_verdict(build: Builder) -> None:
+def test_a_caught_compile_error_is_no_verdict(build: Builder, run: Run) -> None:
     body = """
     try:
         ext = build(1, extra="no C++")
@@ -377,7 +400,7 @@ def test_a_dead_zygote_is_the_harnesss_fault(build: Builder) -> None:
         'extra_cflags=["-O1\\n", " "], with_pytorch_error_handling=False',
     ],
 )
-def test_odd_flags_are_honoured(build: Builder, flags: str) -> None:
+def test_odd_flags_are_honoured(build: Builder, run: Run, flags: str) -> None:
     body = f"ext = build(42, {flags})\nseen = ext.answer() if hasattr(ext, '__file__') else None"
     outcome = build(body)
     assert outcome.failure is None
