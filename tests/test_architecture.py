@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,17 +90,29 @@ JUDGES = frozenset(
 PRINTS = "harness.cli"
 
 
-def modules() -> dict[str, ast.Module]:
+def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = list(path.relative_to(ROOT).with_suffix("").parts)
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = path
     return found
 
 
 MODULES = modules()
+
+
+@cache
+def parsed(name: str) -> ast.Module:
+    """A module's tree. Not all of them while tests are collected: each worker does that, and one needs them."""
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    return ((name, parsed(name)) for name in MODULES)
+
+
 PACKAGES = {name.rpartition(".")[0] for name in MODULES} | {"harness"}
 
 
@@ -110,7 +123,7 @@ def imports(name: str) -> Iterator[str]:
     """
     if name == "harness":
         return
-    for node in ast.walk(MODULES[name]):
+    for node in ast.walk(parsed(name)):
         if isinstance(node, ast.Import):
             yield from (item.name for item in node.names if item.name.split(".")[0] == "harness")
         elif isinstance(node, ast.ImportFrom):
@@ -203,7 +216,7 @@ def test_the_untrusted_side_does_not_hold_the_judges_tools() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_a_module_says_what_it_is_for(name: str) -> None:
-    text = ast.get_docstring(MODULES[name])
+    text = ast.get_docstring(parsed(name))
     assert text, f"{name} has no docstring"
     assert len(text.split()) >= 5, f"{name}: {text!r} states no charter"
 
@@ -216,7 +229,7 @@ def test_python_is_parsed_in_one_place() -> None:
     """Where `ast.parse` of two threads at once would fail at times, on any source."""
     wrong = [
         f"{name}:{node.lineno}"
-        for name, tree in MODULES.items()
+        for name, tree in trees()
         if name != "harness.python_syntax"
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "ast.parse"
@@ -226,7 +239,7 @@ def test_python_is_parsed_in_one_place() -> None:
 
 def test_only_the_command_line_prints() -> None:
     wrong = []
-    for name, tree in MODULES.items():
+    for name, tree in trees():
         if name == PRINTS or name.startswith(PRINTS + ".") or name in UNTRUSTED:
             continue
         for node in ast.walk(tree):
@@ -238,7 +251,7 @@ def test_only_the_command_line_prints() -> None:
 def test_the_package_below_the_command_line_does_not_exit() -> None:
     wrong = [
         f"{name}:{node.lineno}"
-        for name, tree in MODULES.items()
+        for name, tree in trees()
         if not name.startswith((PRINTS, "harness.__main__"))
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
