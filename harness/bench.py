@@ -357,6 +357,15 @@ class Bench:
     def truth(self, index: int, changed: Sequence[int] | None = None) -> Truth:
         return self.oracle.truth(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
 
+    def inputs_changed_by_reference(self, index: int, changed: Sequence[int]) -> tuple[int, ...]:
+        """Numbers of the inputs of set `index`, as drawn, that a call of the reference changes; `changed` as in
+        `pristine_inputs`."""
+        try:
+            return self.oracle.changed_inputs(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
+        except torch.OutOfMemoryError:  # nothing says that it does
+            torch.cuda.empty_cache()
+            return ()
+
     def nearby(
         self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:

@@ -39,9 +39,11 @@ from harness.messages import (
     Slot,
     Stage,
 )
+from harness.model import one_line
 from harness.opened import Opened, open_ahead, open_now
 from harness.snapshot import Snapshot
 from harness.trees import TreeSpec, unflatten
+from harness.unregistered import misplaced, refuse_lazy
 from harness.wire import Channel, ChannelClosed
 
 MODULE_NAME = "solution"
@@ -125,10 +127,11 @@ class Contestant:
         """What went wrong, in words, with the findings of the checks so far."""
         text = "".join(traceback.format_exception(cause))
         sys.stderr.write(text)
+        why = misplaced(self._model, cause) if broke.stage is Stage.CALL else None
         return Broken(
             stage=broke.stage,
             kind=type(cause).__name__,
-            message=str(cause)[:MAX_TEXT],
+            message=(str(cause) if why is None else f"{one_line(str(cause), limit=200)}; {why}")[:MAX_TEXT],
             trace=text[-MAX_TEXT:],
             call=broke.call,
             reports=self._reports(),
@@ -190,6 +193,7 @@ class Contestant:
             self._device.reseed(message["seed"])
             model = module.ModelNew(*init_args)
             if isinstance(model, torch.nn.Module):
+                refuse_lazy(model)
                 model = model.to("cuda" if self._shim is not None else self._device.torch_device)
             self._model = model
             self._state = HeldState(model)

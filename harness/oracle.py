@@ -1,6 +1,7 @@
 """The reference at work: its outputs, its float64 truth, and what it does besides returning a value.
 
-Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `rounding`, `trees` and torch.
+Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `rounding`, `trees`,
+`unregistered` and torch.
 One `Oracle` serves one problem at one workload on one device.
 
 Truth is the reference in float64 (DESIGN section 5). Where float64 can't be had the record says what took its
@@ -24,6 +25,7 @@ from harness.reference import ProblemError, ReferenceModule, cuda_missed, state_
 from harness.rounding import Rounding, rounded
 from harness.structure import same_structure
 from harness.trees import TreeSpec, flatten, unflatten
+from harness.unregistered import Attributes, fails_on_gpu, misplaced, unmoved
 from harness.whereabouts import Step
 
 
@@ -79,6 +81,9 @@ class Oracle:
         self._double_state: dict[str, torch.Tensor] = {}
         self._float32_because: str | None = None
         self._traits: Traits | None = None
+        self._held = self._double_held = Attributes(self.model)
+        self._changing: tuple[str, ...] = ()
+        """Plain attributes that the trial call changed: caches, counters."""
 
     @property
     def traits(self) -> Traits:
@@ -104,6 +109,8 @@ class Oracle:
         """Call the reference once and note what it does. Raises `ProblemError` where it fails or is not finite."""
         leaves, _ = flatten(list(arguments))
         before = [leaf.clone() for leaf in leaves]
+        writes = [times_written(leaf) for leaf in leaves]
+        held = self._held = Attributes(self.model)
         self._device.reseed(seed)
         random_before = self._random_state()
         try:
@@ -112,7 +119,9 @@ class Oracle:
                     result = self.forward(arguments)
                 self._device.synchronize()
         except Exception as error:
-            raise ProblemError(f"the reference's forward failed: {one_line(str(error))}") from error
+            why = misplaced(self.model, error)
+            said = one_line(str(error)) if why is None else f"{one_line(str(error), limit=200)}; {why}"
+            raise ProblemError(f"the reference's forward failed: {said}") from error
         outputs, tree = flatten(result)
         if opaque := tree.opaque("output"):
             raise ProblemError(f"the reference returns a {opaque[0][1]} at {opaque[0][0]}, which can't be compared")
@@ -132,7 +141,9 @@ class Oracle:
             raise ProblemError(f"the reference's state {made[0]} is made in a call; make it in the constructor")
         self._traits = Traits(
             draws_random=self._random_state() != random_before,
-            mutates_inputs=any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),
+            # What writes to them without effect on this draw (a clamp) may have one on the next.
+            mutates_inputs=writes != [times_written(leaf) for leaf in leaves]
+            or any(not torch.equal(a, b) for a, b in zip(before, leaves, strict=True)),
             updates_state=tuple(
                 name for name, value in state.items() if not torch.equal(value, self.initial_state[name])
             ),
@@ -145,10 +156,19 @@ class Oracle:
                 if not leaf.is_contiguous() or leaf.is_neg() or leaf.is_conj()
             },
         )
+        self._changing = held.changed()
+        self._expect_on_gpu(arguments)
         if self._traits.draws_random:
             self._float32_because = "the reference draws random numbers in its forward"
         self.restore_state()
         return self._traits
+
+    def _expect_on_gpu(self, arguments: Sequence[object]) -> None:
+        """Raise `ProblemError` where the reference passes on the CPU alone, and nobody could do what it does."""
+        if self._device.torch_device.type != "cpu" or (why := unmoved(self.model)) is None:
+            return
+        if said := fails_on_gpu(self._reference.model(self._seed, None), arguments):
+            raise ProblemError(f"the reference's forward fails on a GPU: {one_line(said, limit=200)}; {why}")
 
     def restore_state(self) -> None:
         """Put parameters and buffers back to their values after construction, if the reference changes any."""
@@ -251,6 +271,7 @@ class Oracle:
             self._double = self._reference.model(self._seed, place)._apply(_doubled)  # type: ignore[no-untyped-call]
             self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
             self._double_device = place
+            self._double_held = Attributes(self._double)
         doubled = [_as_double(leaf, place) for leaf in inputs]
         with _default_dtype(torch.float64), self._reference.at(Step.TRUTH):
             if state is None:
@@ -272,8 +293,10 @@ class Oracle:
         if updates:
             _copy_state(initial, model)
         self._device.reseed(seed)
+        state_before = _written_state(model)
         with torch.no_grad():
             result = model(*unflatten(tree, inputs))
+        self._check_left_alone(model, initial, state_before)
         leaves, out_tree = flatten(result)
         self._check_form(leaves, out_tree)
         if updates:
@@ -288,6 +311,33 @@ class Oracle:
         # An output that is an input, changed in place or passed through, is judged by its value at this moment.
         left = tuple(inputs) if self.traits.mutates_inputs else ()
         return Answer(leaves=tuple(leaves), tree=out_tree, state=state, inputs=left)
+
+    def changed_inputs(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> tuple[int, ...]:
+        """Numbers of those of `inputs`, which are left as they are, that a call of the reference changes."""
+        own = [leaf.clone() for leaf in inputs]
+        with self._reference.at(Step.FORWARD):
+            self._answer(self.model, self.initial_state, own, tree, seed)
+        return tuple(n for n, (a, b) in enumerate(zip(inputs, own, strict=True)) if not torch.equal(a, b))
+
+    def _check_left_alone(
+        self,
+        model: torch.nn.Module,
+        initial: Mapping[str, torch.Tensor],
+        state_before: Mapping[str, tuple[torch.Tensor, int]],
+    ) -> None:
+        """Raise `ProblemError` where a call changed what the trial call left alone: it is not put back before the next
+        call, of the reference or a solution, whose calls are in another order."""
+        only = "on some draws of its inputs only, so that its answers depend on which came before"
+        for name, (value, writes) in _written_state(model).items():
+            if name in self.traits.updates_state or name not in initial:
+                continue
+            old, times = state_before.get(name, (None, 0))
+            if (old is not value or times != writes) and not torch.equal(value, initial[name]):
+                raise ProblemError(f"the reference changes its state {name} {only}; change it in every call, or never")
+        # A table that is kept in the type of the inputs is another in float64.
+        held = self._held.changed() if model is self.model else self._double_held.changed(tensors=False)
+        if others := [name for name in held if name not in self._changing]:
+            raise ProblemError(f"the reference changes its attribute {others[0]} {only}; keep it as it is")
 
     def _check_form(self, leaves: Sequence[torch.Tensor], tree: TreeSpec) -> None:
         """Raise `ProblemError` where an answer is built otherwise than that of the trial call: places for a solution's
@@ -307,6 +357,17 @@ class Oracle:
             states.append(torch.cuda.get_rng_state(self._device.torch_device))
         numpys = np.random.get_state(legacy=False)
         return (*(state.numpy().tobytes() for state in states), random.getstate(), repr(numpys))
+
+
+def times_written(tensor: torch.Tensor) -> int:
+    """How often torch wrote to it, as far as it counts that."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _written_state(model: torch.nn.Module) -> dict[str, tuple[torch.Tensor, int]]:
+    """Parameters and buffers as they stand, and how often each was written to: takes no call of the device."""
+    held = (*model.named_parameters(), *model.named_buffers())
+    return {name: (value, times_written(value)) for name, value in held}
 
 
 def all_finite(tensor: torch.Tensor) -> bool:

@@ -291,6 +291,9 @@ class Referee:
                     session.close()
         except GuestFailed as refused:
             outcome = failed(refused.failure, evidence)
+        except ProblemError as error:  # which the draws of a solution may be the first to show
+            reason = one_line(f"problem {task.problem.id}: {error}")
+            outcome = Outcome(status=Status.harness_error, reason=reason, evidence=evidence)
         if degenerate:
             outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
         stages["total"] = time.perf_counter() - begin

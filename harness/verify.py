@@ -17,6 +17,7 @@ from harness.bench import Bench
 from harness.messages import BurstDone, CallClaim
 from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.readings import Readings
+from harness.reference import ProblemError
 from harness.structure import same_structure
 from harness.trees import TreeError, TreeSpec
 from harness.turns import Turn
@@ -94,7 +95,15 @@ class Verifier:
             self.labels.append(STATIC_BUFFER)
 
     def _mutated(self, index: int, changed: Sequence[int]) -> Finding:
+        """The finding on a call that changed these inputs. Raises `ProblemError` where the reference changes them too,
+        on this draw and not on that of its trial call: it may even have been the one that did, as both are timed over
+        the same memory."""
         paths = self.bench.tree.paths("inputs")
+        if theirs := self.bench.inputs_changed_by_reference(index, changed):
+            raise ProblemError(
+                f"the reference changes {paths[theirs[0]]} on some draws of its inputs only, so that nobody can tell "
+                "who may; change them in every call, or work on a copy"
+            )
         return Finding(
             variant=self.bench.variant(index),
             failure=Failure(

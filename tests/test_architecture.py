@@ -26,7 +26,7 @@ LAYERS = {
     "work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda images inputs "
     "interpreter kernelbench lean mending merging peaks programs recorder reference rundelay runs shortage sketch "
-    "sources split store stublibs texts whereabouts writable",
+    "sources split store stublibs texts unregistered whereabouts writable",
     "stages": "alongside arrival aside asker audit auditor backtoback bare baselines bench build contention "
     "contestant conversation cycles empty guest health heldstate hush idle largepages learning measure nonstop "
     "opened oracle patience places postmortem posts prefork quiet recall refresh reordering retrial sandbox session "

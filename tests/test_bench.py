@@ -207,6 +207,81 @@ def test_a_problem_at_fault_says_so(forward: str, message: str) -> None:
         bench(source)
 
 
+IN_A_LIST = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [torch.nn.Linear(8, 8)]
+        def forward(self, x):
+            return self.layers[0](x)
+    def get_inputs():
+        return [torch.rand(4, 8)]
+    def get_init_inputs():
+        return []
+"""
+
+
+def test_a_reference_that_would_fail_on_a_gpu_is_refused_where_there_is_none() -> None:
+    with pytest.raises(ProblemError, match=r"fails on a GPU: .* layers\[0\].weight is no parameter .* nn.ModuleList"):
+        bench(IN_A_LIST)
+    bench(IN_A_LIST.replace("self.layers[0](x)", "self.layers[0].to(x.device)(x)")).close()
+
+
+CHANGING = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", torch.ones(1))
+            self.factor = 1.0
+        def forward(self, x):
+            out = x * self.scale * self.factor
+            if x[0] == 1:
+                CHANGE
+            return out
+    def get_inputs():
+        return [torch.zeros(8)]
+    def get_init_inputs():
+        return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("self.scale += 1", "changes its state scale on some draws of its inputs only"),
+        ("self.scale = self.scale + 1", "changes its state scale on some draws of its inputs only"),
+        ("self.factor += 1", "changes its attribute factor on some draws of its inputs only"),
+    ],
+)
+def test_what_a_reference_changes_on_some_draws_only_is_its_own_fault(change: str, said: str) -> None:
+    held = bench(CHANGING.replace("CHANGE", change))
+    assert not held.traits.updates_state
+    held.draw(1)
+    held.truth(1)
+    held.tensor(held.sets[1].inputs[0])[0] = 1
+    held.amend(1)
+    with pytest.raises(ProblemError, match=said):
+        held.truth(1)
+    held.close()
+
+
+def test_tables_kept_in_the_type_of_the_inputs_are_no_fault() -> None:
+    source = CHANGING.replace("self.factor = 1.0", "self.factor = torch.ones(8)")
+    source = source.replace("out = ", "self.factor = self.factor.to(x); out = ")
+    held = bench(source)
+    held.draw(1)
+    assert held.truth(1).source == "float64 cpu"
+    held.close()
+
+
+def test_who_writes_to_inputs_without_effect_in_the_trial_call_may_do_so() -> None:
+    held = bench(MATMUL.replace("return a @ b", "return a.clamp_(max=2) @ b"))
+    assert held.traits.mutates_inputs
+    held.close()
+
+
 def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("inputs were drawn")

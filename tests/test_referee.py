@@ -479,6 +479,47 @@ def test_a_problem_at_fault_is_no_verdict(referee: Referee, tmp_path: Path) -> N
     assert "level1/23" in outcome.reason
 
 
+@pytest.mark.parametrize("body", ["x.clamp_(max=0.999)", "x = x.clamp(max=0.999)"])
+def test_inputs_that_the_reference_changes_on_some_draws_only_are_the_problems_fault(
+    referee: Referee, tmp_path: Path, body: str
+) -> None:
+    source = PROBLEM.replace(
+        "        return", "        if x.max() > 2:\n            x.clamp_(max=0.999)\n        return"
+    )
+    outcome = judge(
+        referee,
+        model(f"if x.max() > 2:\n    {body}\nreturn torch.softmax(x, dim=1)"),
+        tmp_path,
+        held=problem(source, rules=InputRules(variants=("large_values",))),
+    )
+    assert outcome.status is Status.harness_error, outcome
+    assert outcome.reason.startswith("problem level1/23: the reference changes inputs[0] on some draws"), outcome
+
+
+def test_modules_in_a_list_fail_with_what_to_do(referee: Referee, tmp_path: Path) -> None:
+    source = (
+        "import torch\nclass ModelNew(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.layers = [torch.nn.Linear(91, 91)]\n"
+        "    def forward(self, x):\n        return self.layers[0](x)\n"
+    )
+    outcome = judge(referee, source, tmp_path)
+    assert outcome.status is Status.runtime_error, outcome
+    assert "layers[0].weight is no parameter or buffer of the model" in outcome.reason
+    assert "make it an nn.ModuleList" in outcome.reason
+
+
+def test_lazy_modules_are_told_what_to_do(referee: Referee, tmp_path: Path) -> None:
+    source = (
+        "import torch\nclass ModelNew(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.layer = torch.nn.LazyLinear(91)\n"
+        "    def forward(self, x):\n        return self.layer(x)\n"
+    )
+    outcome = judge(referee, source, tmp_path)
+    assert outcome.status is Status.bad_constructor, outcome
+    assert "the model's layer.weight has no shape before the first call" in outcome.reason
+    assert "write the sizes out" in outcome.reason
+
+
 def test_a_precision_class_is_the_problem_s(referee: Referee, tmp_path: Path) -> None:
     half = model("return torch.softmax(x.half(), dim=1).float()")
     held = problem(precision=PrecisionClass.FP16)
