@@ -29,7 +29,7 @@ from harness.baselines.keeper import spot_check
 from harness.baselines.measuring import measure
 from harness.baselines.pool import Measured, Pool
 from harness.baselines.store import key_for
-from harness.baselines.subject import Turnstile
+from harness.baselines.subject import Subject, Turnstile
 from harness.bench import Bench
 from harness.cli import main
 from harness.cli.baseline import _Files, _jobs, _like_gpus
@@ -285,7 +285,31 @@ def measured(source: str, *wanted: Baseline, kind: DeviceKind = DeviceKind.HOST,
         bench.close()
 
 
+RETURNS_ITS_BUFFER = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(64, 8))
+        def forward(self, x):
+            self.cache.copy_(x * 2.0)
+            return self.cache
+    def get_inputs():
+        return [torch.rand(64, 8)]
+    def get_init_inputs():
+        return []
+"""
+
+
 class TestMeasured:
+    def test_a_returned_buffer_is_held_against_truth_before_it_is_put_back(self, kind: DeviceKind) -> None:
+        bench = made_bench(RETURNS_ITS_BUFFER, kind)
+        try:
+            assert bench.traits.updates_state == ("cache",)
+            assert measuring._wrong(Subject(Baseline.EAGER, bench, Turnstile())) is None
+        finally:
+            bench.close()
+
     def test_eager_against_itself_is_the_noise(self, kind: DeviceKind) -> None:
         (found,) = measured(LINEAR, Baseline.EAGER, kind=kind)
         assert found.outcome is Outcome.measured
