@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -72,17 +73,18 @@ def diagnose(
     ncu: str | None,
     cache_dir: Path,
     cache_fault: str | None,
+    shares_cxx: bool | None = None,
 ) -> Diagnosis:
     """Judge what was found. `ninja`, `sanitizer` and `ncu` are versions (None: missing), see `ninja_version`,
     `sanitizer_version` and `ncu_version`; `cache_fault` is why `cache_dir` can't hold caches (None: it can), without
-    which no device evaluates anything."""
+    which no device evaluates anything; `shares_cxx` is what `cxx_runtime` says of the C++ compiler."""
     checks = (
         *_gpu_checks(environment),
         _nvcc(environment),
         _sanitizer(environment, sanitizer),
         _ncu(environment, ncu),
         _torch(environment),
-        _gxx(environment),
+        _gxx(environment, shares_cxx),
         _ninja(ninja),
         _sandbox(sandbox),
         _cache(cache_dir, cache_fault),
@@ -112,6 +114,31 @@ def ncu_version() -> str | None:
     path = find_ncu(find_nvcc())
     found = re.search(r"[Vv]ersion (\d+(?:\.\d+)+)", output_of([path, "--version"]) or "") if path else None
     return found[1] if found else None
+
+
+def cxx_runtime(gxx: Path | None) -> bool | None:
+    """Whether what this compiler links shares the process's libstdc++ (or libc++), by a library made with it; None
+    where that can't be told: there is no compiler, or it makes none."""
+    if gxx is None:
+        return None
+    with tempfile.TemporaryDirectory() as held:
+        source, library = Path(held) / "throws.cpp", Path(held) / "throws.so"
+        source.write_text(_THROWS)
+        if output_of([str(gxx), "-shared", "-fPIC", "-O0", "-o", str(library), str(source)]) is None:
+            return None
+        try:
+            linked = library.read_bytes()
+        except OSError:
+            return None
+    return any(name in linked for name in _CXX_RUNTIMES)
+
+
+_THROWS = """#include <stdexcept>
+extern "C" void fail(int number) { if (number) throw std::runtime_error("failed"); }
+"""
+
+_CXX_RUNTIMES = (b"libstdc++.so", b"libc++.so")
+"""One of these stands in a library's list of what it needs, unless it holds a copy of its own."""
 
 
 def _gpu_checks(environment: Environment) -> Sequence[Check]:
@@ -183,16 +210,23 @@ def _torch(environment: Environment) -> Check:
     return Check(name="torch", state=state, found=found, enables="everything: problems and solutions", remedy=remedy)
 
 
-def _gxx(environment: Environment) -> Check:
+def _gxx(environment: Environment, shares_cxx: bool | None) -> Check:
     state, remedy = State.ok, None
     if environment.gxx is None:
         state, remedy = State.missing, "install a C++ compiler (on Debian: g++), or name one by CXX"
     elif _numbers(environment.gxx) < MIN_GXX:
         state, remedy = State.limited, f"install GCC {MIN_GXX[0]} or newer, or name one by CXX"
+    elif shares_cxx is False:
+        state = State.limited
+        remedy = (
+            "it links libstdc++ statically, so that C++ exceptions of modules crash or lose their text: take "
+            "-static-libstdc++ out of its settings (its specs, a wrapper's), or name another compiler by CXX"
+        )
+    found = environment.gxx or environment.absent.get("gxx", "not found")
     return Check(
         name="g++",
         state=state,
-        found=environment.gxx or environment.absent.get("gxx", "not found"),
+        found=found + (", a C++ library of its own in each module" if shares_cxx is False else ""),
         enables="compiling bindings and C++ solutions, and CUDA sources for the host device",
         remedy=remedy,
     )

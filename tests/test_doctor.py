@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.doctor import Diagnosis, State, diagnose, ninja_version
+from harness.doctor import Diagnosis, State, cxx_runtime, diagnose, ninja_version
 from harness.environment import Environment, Gpu, collect
 from harness.model import DeviceKind
+from harness.programs import find_gxx
 from harness.sandbox import SandboxReport
 
 FULL = SandboxReport(strength="full", mechanisms=("user_namespace", "seccomp"))
@@ -128,3 +129,28 @@ def test_a_folder_that_holds_no_caches_makes_every_device_unusable(
 
 def test_ninja_is_found_here() -> None:
     assert ninja_version()
+
+
+def test_a_compiler_that_links_the_cxx_library_statically_is_told_with_what_to_do(
+    gpu_machine: Environment, tmp_path: Path
+) -> None:
+    assert state(look(gpu_machine, shares_cxx=True), "g++") == (State.ok, None)
+    found, remedy = state(look(gpu_machine, shares_cxx=False), "g++")
+    assert found is State.limited
+    assert "links libstdc++ statically" in (remedy or "")
+    assert "-static-libstdc++" in (remedy or "")
+
+
+@pytest.mark.skipif(find_gxx() is None, reason="needs a C++ compiler")
+def test_how_a_compiler_links_the_cxx_library_is_seen(tmp_path: Path) -> None:
+    gxx = find_gxx()
+    assert cxx_runtime(gxx) is True
+    wrapper = tmp_path / "g++"
+    wrapper.write_text(f'#!/bin/sh\nexec {gxx} -static-libstdc++ "$@"\n')
+    wrapper.chmod(0o755)
+    assert cxx_runtime(wrapper) is False
+    wrapper.write_text("#!/bin/sh\nexit 1\n")
+    assert cxx_runtime(wrapper) is None
+    wrapper.write_text("#!/bin/sh\nexit 0\n")
+    assert cxx_runtime(wrapper) is None
+    assert cxx_runtime(None) is None

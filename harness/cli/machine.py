@@ -29,6 +29,7 @@ from harness.config import cache_folder, resolve
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
 from harness.model import DeviceKind, Status
+from harness.programs import find_gxx
 from harness.report import format as show
 from harness.report import terminal
 from harness.report.details import details
@@ -79,6 +80,7 @@ def doctor_command(
         ncu=doctor.ncu_version(),
         cache_dir=cache_dir,
         cache_fault=cache_fault(cache_dir),
+        shares_cxx=doctor.cxx_runtime(find_gxx()),
     )
     if as_json:
         told = {name: peaks.to_json() for name, (peaks, _) in known.items()}
