@@ -12,10 +12,11 @@ import pytest
 from harness import Harness
 from harness.api.given import given_problem, given_solution, given_workload
 from harness.api.keeper import Keeper
+from harness.api.result import Result, reward
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.config import ConfigError, TimingConfig
 from harness.environment import collect
-from harness.model import DeviceKind, PrecisionClass, Problem, Workload
+from harness.model import DeviceKind, PrecisionClass, Problem, Record, Status, Workload
 from harness.planning import Job
 
 PROBLEM = """
@@ -39,6 +40,35 @@ def problem() -> Problem:
 
 def label(*, text: str = "a", author: str = "ann", name: str | None = None, sample: int | None = None) -> str:
     return given_solution(problem(), text, author=author, name=name, sample=sample).label
+
+
+@pytest.mark.parametrize(
+    ("author", "said"),
+    [("..", "another folder"), (".", "another folder"), ("../x", "another folder"), ("a/b", "; 'a_b' can")],
+)
+def test_authors_that_would_be_another_folder_are_refused(author: str, said: str) -> None:
+    with pytest.raises(CatalogError, match=f"can't be an author: .*{said}"):
+        label(author=author)
+
+
+def test_results_can_be_kept_in_sets_and_rewards_are_of_results_alone() -> None:
+    record = Record(
+        problem="level1/1",
+        author="ann",
+        solution="ann/level1/1_a.py",
+        device=DeviceKind.HOST,
+        workload="full",
+        status=Status.passed,
+        reason="right",
+    )
+    result = Result(record=record, source="", log="")
+    assert {result, Result(record=replace(record), source="", log=""), replace(result, source="x")} == {
+        result,
+        replace(result, source="x"),
+    }
+    for wrong in (None, 1.0, {"status": "passed"}, [result]):
+        with pytest.raises(TypeError, match="a reward is of a Result or a Record, not"):
+            reward(wrong)  # type: ignore[arg-type]
 
 
 def test_what_differs_in_name_or_sample_differs_in_label() -> None:

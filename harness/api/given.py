@@ -79,6 +79,9 @@ def given_solution(
             raise TypeError(f"`{what}` is a text, not {value!r:.60}")
     if not author or not author.isprintable():
         raise CatalogError([f"{author!r:.120} can't be an author: it is empty, or can't be printed"])
+    if "/" in author or author in (".", ".."):
+        said = f"{author!r:.120} can't be an author: it would be another folder of solutions"
+        raise CatalogError([said + (f"; {author.replace('/', '_')!r:.120} can" if author.strip("./") else "")])
     number_of_sample = _whole(sample)
     level, _, number = problem.id.partition("/")
     file = f"{number}_{_called(name, text, number_of_sample)}.py"

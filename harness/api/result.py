@@ -24,6 +24,11 @@ class Result:
     source: str
     log: str
 
+    def __hash__(self) -> int:
+        """Of what it is found by, so that results can be kept in sets and as keys: a record holds dicts."""
+        held = self.record
+        return hash((held.problem, held.solution, held.sample, held.workload, held.finished_at, self.source))
+
     @property
     def status(self) -> Status:
         return self.record.status
@@ -69,5 +74,8 @@ class Result:
 
 def reward(result: Result | Record, policy: RewardPolicy = DEFAULT_POLICY) -> float | None:
     """One number for training and search, as `RewardPolicy` documents; None where the record says nothing about the
-    solution (a fault of the harness, or something this machine lacks): leave that sample out."""
+    solution (a fault of the harness, or something this machine lacks): leave that sample out. Raises `TypeError` for
+    what is neither."""
+    if not isinstance(result, Result | Record):
+        raise TypeError(f"a reward is of a Result or a Record, not {type(result).__name__}")
     return reward_of(result.record if isinstance(result, Result) else result, policy)
