@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from harness.doctor import Check, Diagnosis, State
 from harness.model import DeviceKind, Record, Status
 from harness.report import terminal
+from harness.report.details import details
 
 
 def text_of(*parts: RenderableType, width: int = 200, color: bool = False) -> str:
@@ -140,6 +141,14 @@ def test_values_in_a_group_with_a_unit_have_that_unit_and_reasons_their_names() 
     assert "power cap (software), temperature (software), temperature (hardware), 0x1000" in shown
     assert [line.split() for line in shown.splitlines() if "limiter" in line] == [["limiter", "registers"]] * 2
     assert "kernels 2" in shown
+
+
+def test_keys_that_are_no_texts_are_shown_as_such() -> None:
+    held = {1: 2, False: {3: "x"}, "rows": [{4: 5}, {4: 6}], "maps": [{7: {8: 9}}]}
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(details(held))  # type: ignore[arg-type]
+    assert all(str(number) in captured.get() for number in (2, "x", 5, 6, 9))
 
 
 def test_a_record_page_of_a_failure_says_what_to_do() -> None:

@@ -38,7 +38,7 @@ def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> Render
     plain = Table.grid(padding=(0, 2))
     plain.add_column(style="dim", no_wrap=True)
     plain.add_column(overflow="fold")
-    for name, held in values.items():
+    for name, held in _named(values).items():
         rows = _rows(held)
         if rows is not None and depth < MAX_DEPTH:
             parts.append(_titled(name, _table(rows)))
@@ -51,6 +51,11 @@ def details(values: Mapping[str, Any], depth: int = 0, unit: str = "") -> Render
         else:
             plain.add_row(Text(label(name)), Text(shown(name, held, unit)))
     return Group(*([plain] if plain.row_count else []), *parts)
+
+
+def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """With texts as keys: YAML has numbers and truth values there, too."""
+    return {str(name): held for name, held in values.items()}
 
 
 def _are_mappings(held: Any) -> bool:
@@ -83,11 +88,12 @@ def _titled(name: str, inner: RenderableType) -> RenderableType:
 def _rows(held: Any) -> list[tuple[str, Mapping[str, Any]]] | None:
     """The rows of a table, with their names, if `held` reads best as one: flat mappings with keys in common."""
     if isinstance(held, Mapping):
-        named = [(str(name), row) for name, row in held.items()]
+        pairs = [(str(name), row) for name, row in held.items()]
     elif isinstance(held, (list, tuple)):
-        named = [("", row) for row in held]
+        pairs = [("", row) for row in held]
     else:
         return None
+    named = [(name, _named(row) if isinstance(row, Mapping) else row) for name, row in pairs]
     flat = [row for _, row in named if isinstance(row, Mapping) and row and all(map(_is_flat, row.values()))]
     if not named or len(flat) != len(named) or (isinstance(held, Mapping) and len(named) < 2):
         return None
