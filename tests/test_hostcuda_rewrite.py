@@ -306,7 +306,9 @@ def test_device_code_has_the_devices_heap() -> None:
     text = rewrite(
         "__global__ void k(A* a) { delete a; delete[] new B[2](); new (a) A; }\nvoid f() { delete new A; }"
     ).text
-    assert "::hostcuda::device_delete(a); ::hostcuda::device_delete_array(::new (::hostcuda::heap) B[2]());" in text
+    assert (
+        "::hostcuda::device_delete(a); ::hostcuda::device_delete_array(::new (::hostcuda::device_heap) B[2]());" in text
+    )
     assert "new (a) A; }" in text
     assert text.endswith("void f() { delete new A; }")
 
@@ -325,3 +327,78 @@ def test_a_macro_may_take_the_extents_of_the_shared_array_that_it_declares() -> 
     assert "typedef T hostcuda_t2_##name __VA_ARGS__;" in first
     assert "HOSTCUDA_TEXT(name)" in first
     assert "hostcuda_t2_##name& name =" in first
+
+
+def test_in_macros_and_functions_for_both_sides_the_heap_is_that_of_who_calls() -> None:
+    source = (
+        "#define MAKE(T, n) new T[n]\n#define DROP(p) do { \\\n  delete[] p; \\\n  free(p); } while (0)\n"
+        "#define FIXED(T) T(const T&) = delete\n"
+        "__host__ __device__ int* f() { return new int; }\nEITHER int* g() { return (int*)malloc(4); }\n"
+        "int* h() { auto l = [=] __device__ (int n) { return new int[n]; }; return new int; }\n"
+    )
+    text = rewrite(source).text
+    assert "#define MAKE(T, n) ::new (::hostcuda::callers_heap) T[n]\n" in text
+    assert "::hostcuda::callers_delete_array(p); \\\n  ::hostcuda::callers_free(p); } while (0)\n" in text
+    assert "#define FIXED(T) T(const T&) = delete\n" in text
+    assert "int* f() { return ::new (::hostcuda::callers_heap) int; }" in text
+    assert "return (int*)::hostcuda::callers_malloc(4);" in text
+    assert "return ::new (::hostcuda::device_heap) int[n]; }; return new int; }" in text
+    assert text.count("\n") == source.count("\n")
+
+
+ASKS = "#ifdef __CUDA_ARCH__\n  return 1;\n#else\n  return 2;\n#endif\n"
+
+
+def test_host_code_has_no_architecture() -> None:
+    text = rewrite(
+        "#if defined(__CUDA_ARCH__)\n#endif\nint f() {\n#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700\n"
+        "#elif __CUDA_ARCH__\n#endif\n" + ASKS + "}\n"
+    ).text
+    asked = [line for line in text.splitlines() if line.startswith(("#if", "#elif"))]
+    assert asked == [
+        "#if defined(__CUDA_ARCH__)",
+        "#if defined(hostcuda_no_architecture) && hostcuda_no_architecture >= 700",
+        "#elif hostcuda_no_architecture",
+        "#ifdef hostcuda_no_architecture",
+    ]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__host__ __device__ int f()",
+        "template <class T> __host__ __device__ auto f(T v) -> int",
+        "constexpr int f()",
+        "C10_HOST_DEVICE int f()",
+        "__device__ int f();\nint f()",
+        "#pragma clang force_cuda_host_device begin\nint f()",
+    ],
+)
+def test_a_function_for_both_sides_is_there_twice(head: str) -> None:
+    source = f"\n{head} {{\n{ASKS}}}\n__global__ void k() {{}}\n"
+    text = rewrite(source).text
+    assert text.count("#ifdef __CUDA_ARCH__\n") == text.count("#ifdef hostcuda_no_architecture\n") == 1
+    number, numbers = 0, {}
+    for line in text.splitlines():
+        number = int(line.split()[1]) - 1 if line.startswith("#line") else number + 1
+        numbers[line] = number
+    lines = source.splitlines()
+    assert all(numbers[line] == lines.index(line) + 1 for line in ("  return 1;", "  return 2;", "#endif"))
+    assert numbers[next(line for line in numbers if "void k()" in line)] == len(lines)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"__device__ int f() {{\n{ASKS}}}\n",
+        f"__global__ void k() {{\n{ASKS}}}\n",
+        f"__host__ __device__ auto f() {{\n{ASKS}}}\n",
+        f"__host__ __device__ int f() {{\nagain:\n{ASKS}}}\n",
+        f"void g() {{ auto l = [] __host__ __device__ () {{\n{ASKS}}}; }}\n",
+        "#ifdef __CUDA_ARCH__\n__host__ __device__ int f() { return 1; }\n#endif\n",
+    ],
+)
+def test_where_two_versions_can_not_be_the_devices_stays(source: str) -> None:
+    text = rewrite(source).text
+    assert "hostcuda_no_architecture" not in text
+    assert "__CUDA_ARCH__" in text

@@ -5,6 +5,7 @@ Charter: the state that the passes of `rewrite` share. Pure; imports tree-sitter
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from tree_sitter import Parser
@@ -37,6 +38,7 @@ class State:
     subscript_lines: set[int] = field(default_factory=set)
     not_emulated: list[tuple[int, str]] = field(default_factory=list)
     counter: int = 0
+    marked: Container[bytes] = ()
 
     def number(self) -> bytes:
         self.counter += 1

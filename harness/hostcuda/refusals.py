@@ -1,7 +1,7 @@
 """What nvcc refuses of device code beside calls between the two sides, and g++ takes.
 
-Charter: text that `spaces` has read in, findings out. Pure; imports tree-sitter's nodes, and `spaces` and `syntax`
-beside it. Stands on the untrusted side (the builder calls it).
+Charter: text that `spaces` has read in, findings out. Pure; imports tree-sitter's nodes, and `functors`, `spaces`
+and `syntax` beside it. Stands on the untrusted side (the builder calls it).
 
 Only what is certain is found, in functions that nvcc compiles for the device for sure:
 
@@ -11,6 +11,7 @@ Only what is certain is found, in functions that nvcc compiles for the device fo
     __constant__ float c; c = 1     stores to constant memory
     __global__ int k()              kernels that return something
     k(x)                            a kernel that is called and not launched, by anybody
+    F()(x)                          members of classes that are the host's (see `functors`)
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from .functors import member_calls
 from .spaces import Survey, called, certain, is_call
 from .syntax import Tree, declarators, function_declarator, inside_function, name_node, walk
 
@@ -60,7 +62,7 @@ def refusals(read: Survey | None) -> tuple[Refusal, ...]:
     """What nvcc refuses for sure, in the order of the source."""
     if read is None:
         return ()
-    found = [*_kernels(read)]
+    found = [*_kernels(read), *(_at(node, message) for node, message in member_calls(read))]
     variables = _variables(read)
     for function in read.device_code():
         for node in certain(read.tree, function, read.macros):

@@ -3,8 +3,8 @@
 Charter: text in, text out. Pure; imports tree-sitter with its CUDA grammar, the passes beside it and the table of PTX
 instructions. Executes nothing of what it reads; stands on the untrusted side (the builder calls it).
 
-Every edit keeps the number of lines, so that compiler errors and reports carry the solution's own. Bodies of macros
-are parsed and edited like code. What is edited:
+Every edit keeps the number of lines, or says with `#line` where it goes on, so that compiler errors and reports carry
+the solution's own. Bodies of macros are parsed and edited like code. What is edited:
 
     k<<<g, b, s, st>>>(x, n)        a call of hostcuda::start with a closure over k, without a value
     k<<<g, b>>>({x, n})             the list gets the type of the kernel's parameter
@@ -13,7 +13,8 @@ are parsed and edited like code. What is edited:
     __global__ void k(...) {        the body tells the runtime its name and parameters
     __device__/__constant__ int v;  is registered as device memory
     while (flag == 0) ;             the empty body gives way to other threads
-    malloc/free, new/delete there   the device's heap
+    malloc/free, new/delete there   the device's heap; in macros and in functions for both sides that of who calls
+    #if ... __CUDA_ARCH__ ...       undefined in host code; a body for both sides is there twice, and who calls decides
     asm("...")                      see harness.hostcuda.ptx
 """
 
@@ -33,6 +34,7 @@ from .edits import Edit, State, applied, quoted
 from .legible import legible
 from .noise import without_noise
 from .pieces import alone, declarations
+from .sides import Side, architecture_words, marked_names, side_of, two_versions
 from .syntax import (
     Tree,
     at_namespace_scope,
@@ -52,12 +54,18 @@ from .tokens import balanced, words
 __all__ = ["Finding", "Rewritten", "rewrite"]
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
-_DEVICE_WORDS = {b"__global__", b"__device__"}
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
 _LAST_ARGUMENTS = b"__VA_ARGS__"
+_HOLDS_CUDA = re.compile(rb"<<<|__(?:shared|global|device|constant)__|\b(?:new|delete|malloc|free)\b")
 
 _MOST_PIECES = 400
 """Each is parsed with as many blanks around it as the source is long."""
+_HEAPS = {Side.DEVICE: b"device", Side.BOTH: b"callers"}
+"""Of whom memory is taken; host code is left as it stands."""
+
+_NO_ARCHITECTURE = b"hostcuda_no_architecture"
+"""Never defined."""
+
 _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel": 0, b"cudaLaunchKernel": 0, b"cudaLaunchKernelExC": 1}
 """Which argument is the kernel, through `void*`."""
 
@@ -72,7 +80,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """`text` has as many lines as the source. `kernels` are the names of `__global__` functions seen,
+    """`text` counts lines as the source does. `kernels` are the names of `__global__` functions seen,
     `subscript_lines` the lines that index a `__shared__` array, whose inner bounds a kernel may pass on purpose."""
 
     text: str
@@ -97,8 +105,9 @@ def rewrite(source: str) -> Rewritten:
     trees = [*parsed, *(body for tree in parsed for body in _macro_bodies(state, tree))]
     for each in trees:
         _collect(state, each)
+    state.marked = marked_names(data, trees)
     for each in trees:
-        _edit(state, each, each.root, device=False)
+        _edit(state, each, each.root, Side.BOTH if each.in_macro else None)
     refused = [Finding(line=r.line, construct=r.construct) for r in translated.refused]
     refused += [Finding(line=line, construct=construct) for line, construct in state.not_emulated]
     refused += _lost_clusters(state)
@@ -131,9 +140,7 @@ def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
         if body is None:
             continue
         text = tree.of(body)
-        if b"<<<" not in text and not any(
-            word in text for word in (b"__shared__", b"__global__", b"__device__", b"__constant__")
-        ):
+        if _HOLDS_CUDA.search(text) is None:
             continue
         flat = text.replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ").replace(b"##", b"__")
         named, held = node.child_by_field_name("name"), node.child_by_field_name("parameters")
@@ -205,13 +212,16 @@ def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
 # ---- second pass: edits
 
 
-def _edit(state: State, tree: Tree, node: Node, *, device: bool) -> None:
+def _edit(state: State, tree: Tree, node: Node, side: Side | None) -> None:
+    """`side` is that of the function which the node stands in; None outside of all."""
     if node.type in {"preproc_def", "preproc_function_def"}:
         return
+    if node.type in {"function_definition", "lambda_expression"}:
+        side = side_of(tree, state.source, node, side, state.marked)
     if node.type == "function_definition":
-        kernel = has_word(tree, node, {b"__global__"})
-        device = device or has_word(tree, node, _DEVICE_WORDS)
-        _enter_function(state, tree, node, kernel=kernel)
+        _enter_function(state, tree, node, kernel=has_word(tree, node, {b"__global__"}))
+        if side is Side.BOTH and not tree.in_macro and two_versions(tree, node):
+            _add_hosts_version(state, tree, node)
     elif node.type == "declaration":
         if is_shared(tree, node):
             edit_shared(state, tree, node)
@@ -223,22 +233,25 @@ def _edit(state: State, tree: Tree, node: Node, *, device: bool) -> None:
             start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
             state.replace(start, end, _launch_text(state, tree, node), in_macro=tree.in_macro)
             return
-        _edit_call(state, tree, node, device=device)
+        _edit_call(state, tree, node, side)
     elif node.type == "while_statement":
         _edit_wait(state, tree, node)
-    elif device and node.type == "new_expression":
-        _edit_new(state, tree, node)
-    elif device and node.type == "delete_expression":
-        _edit_delete(state, tree, node)
+    elif node.type == "new_expression" and side in _HEAPS:
+        _edit_new(state, tree, node, _HEAPS[side])
+    elif node.type == "delete_expression" and side in _HEAPS:
+        _edit_delete(state, tree, node, _HEAPS[side])
+    elif side is Side.HOST:
+        for asked in architecture_words(tree, node):
+            state.edits.append(Edit(asked.start_byte + tree.offset, asked.end_byte + tree.offset, _NO_ARCHITECTURE))
     elif node.type == "subscript_expression":
         base = node.child_by_field_name("argument")
         if base is not None and tree.of(base) in state.shared_names and not tree.in_macro:
             state.subscript_lines.add(node.start_point[0] + 1)
     for child in node.children:
-        _edit(state, tree, child, device=device)
+        _edit(state, tree, child, side)
 
 
-def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = ()) -> bytes:
+def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = (), side: Side | None = None) -> bytes:
     """The source text of a node with the edits inside it made."""
     inner = State(
         source=state.source,
@@ -249,8 +262,9 @@ def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = ()) -
         outer_shared=state.outer_shared,
         subscript_lines=state.subscript_lines,
         counter=state.counter,
+        marked=state.marked,
     )
-    _edit(inner, tree, node, device=False)
+    _edit(inner, tree, node, side)
     state.counter = inner.counter
     start, end = node.start_byte + tree.offset, node.end_byte + tree.offset
     out = bytearray()
@@ -341,6 +355,18 @@ def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> No
             state.edits.append(Edit(at, at, registration))
 
 
+def _add_hosts_version(state: State, tree: Tree, node: Node) -> None:
+    """A function for both sides that asks for the architecture has its body twice, and who calls decides which it is:
+    nvcc compiles it twice. A constant is the device's."""
+    body = node.child_by_field_name("body")
+    if body is None:
+        return
+    text = _rendered(state, tree, body, side=Side.HOST)
+    at = body.start_byte + tree.offset + 1
+    line = b"%d" % (body.start_point[0] + 1)
+    state.edits.append(Edit(at, at, b" if (::hostcuda::on_host()) " + text + b"\n#line " + line + b"\n"))
+
+
 def _head(state: State, tree: Tree, node: Node, end: int) -> bytes:
     """The source from what stands before a declaration, attributes in front of it included, to `end`."""
     start = node.start_byte
@@ -388,17 +414,17 @@ def _cluster(head: bytes) -> bytes:
     return b", ".join(b"static_cast<unsigned>(" + part + b")" for part in _attribute(head, b"__cluster_dims__"))
 
 
-def _edit_call(state: State, tree: Tree, node: Node, *, device: bool) -> None:
+def _edit_call(state: State, tree: Tree, node: Node, side: Side | None) -> None:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     if function is None or arguments is None:
         return
     name = tree.of(function)
-    if device and name in {b"malloc", b"free"}:
+    if side in _HEAPS and name in {b"malloc", b"free"}:
         state.replace(
             function.start_byte + tree.offset,
             function.end_byte + tree.offset,
-            b"::hostcuda::device_" + name,
+            b"::hostcuda::" + _HEAPS[side] + b"_" + name,
             in_macro=tree.in_macro,
         )
     elif name in _UNTYPED_LAUNCHES and len(arguments.named_children) > _UNTYPED_LAUNCHES[name]:
@@ -421,20 +447,20 @@ def _edit_call(state: State, tree: Tree, node: Node, *, device: bool) -> None:
             state.replace(first.start_byte + tree.offset, first.end_byte + tree.offset, kept, in_macro=tree.in_macro)
 
 
-def _edit_new(state: State, tree: Tree, node: Node) -> None:
-    """On the device's heap, unless it says itself where."""
+def _edit_new(state: State, tree: Tree, node: Node, heap: bytes) -> None:
+    """On this heap, unless it says itself where."""
     word = next((child for child in node.children if child.type == "new"), None)
     if word is not None and node.child_by_field_name("placement") is None:
         start, end = node.start_byte + tree.offset, word.end_byte + tree.offset
-        state.replace(start, end, b"::new (::hostcuda::heap)", in_macro=tree.in_macro)
+        state.replace(start, end, b"::new (::hostcuda::" + heap + b"_heap)", in_macro=tree.in_macro)
 
 
-def _edit_delete(state: State, tree: Tree, node: Node) -> None:
+def _edit_delete(state: State, tree: Tree, node: Node, heap: bytes) -> None:
     if node.has_error or not node.named_children or node.named_children[-1].end_byte + tree.offset > tree.end:
         return
     value = node.named_children[-1]
     of_arrays = any(child.type == "[" for child in node.children)
-    called = b"::hostcuda::device_delete_array(" if of_arrays else b"::hostcuda::device_delete("
+    called = b"::hostcuda::" + heap + (b"_delete_array(" if of_arrays else b"_delete(")
     start, at, end = (place + tree.offset for place in (node.start_byte, value.start_byte, value.end_byte))
     state.replace(start, at, called, in_macro=tree.in_macro)
     state.edits.append(Edit(end, end, b")"))

@@ -143,10 +143,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A source that was read: its functions at namespace scope, by their names too where nothing else has that name,
+    """A source that was read, `data`: its functions at namespace scope, by their names too where nothing else has that name,
     and the ids of those that nvcc compiles for the device for sure. `unsure` are names that may mean something else."""
 
     tree: Tree
+    data: bytes
     macros: frozenset[bytes]
     functions: tuple[Function, ...]
     by_name: dict[bytes, list[Function]]
@@ -174,6 +175,7 @@ def survey(source: str) -> Survey | None:
             by_name.setdefault(function.name, []).append(function)
     return Survey(
         tree=tree,
+        data=data,
         macros=macros,
         functions=tuple(functions),
         by_name=by_name,

@@ -6,7 +6,7 @@
 namespace cooperative_groups {
 
 struct thread_block {
-    static void sync(HOSTCUDA_LINE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line); }
+    static void sync(HOSTCUDA_LINE, HOSTCUDA_PLACE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line, place); }
     // Nobody may pass the wait before all have arrived; that nobody passes the arrival either is one of the orders allowed.
     struct arrival_token {};
     arrival_token barrier_arrive() const { return {}; }
@@ -207,7 +207,7 @@ inline R invoke_one_broadcast(const lanes_group& group, F&& work, A&&... argumen
     return group.shfl(result, 0);
 }
 template <class G> inline void sync(const G& group, HOSTCUDA_LINE) { group.sync(line); }
-inline void sync(const thread_block&, HOSTCUDA_LINE) { thread_block::sync(line); }
+inline void sync(const thread_block&, HOSTCUDA_LINE, HOSTCUDA_PLACE) { thread_block::sync(line, place); }
 
 template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
 template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };

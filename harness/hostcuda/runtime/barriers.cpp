@@ -18,6 +18,7 @@ void complete_barrier(Block& block) {
     block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
     block.barrier_arrived = 0;
     block.barrier_line = 0;
+    block.barrier_place = Place::any;
     block.barrier_tick = block.tick;
     ++block.tick;
 }
@@ -111,7 +112,7 @@ void report_deadlock(Worker& worker, Block& block) {
     report(worker, details);
 }
 
-int barrier(int predicate, BarrierAnswer answer, int line) {
+int barrier(int predicate, BarrierAnswer answer, int line, Place place) {
     Worker& worker = *current_worker;
     Block& block = *worker.block;
     Thread& thread = *worker.thread;
@@ -119,10 +120,11 @@ int barrier(int predicate, BarrierAnswer answer, int line) {
     if (thread.doubt != 0) settle_doubt(worker);
     if (block.barrier_arrived == 0) {
         block.barrier_line = line;
-    } else if (block.barrier_line != line) {
+        block.barrier_place = place;
+    } else if (block.barrier_line != line || block.barrier_place != place) {
         for (std::uint32_t i = 0; i < block.count; ++i) {
             const Thread& other = block.threads[i];
-            if (other.state != ThreadState::at_barrier || other.line == line) continue;
+            if (other.state != ThreadState::at_barrier || (other.line == line && other.place == place)) continue;
             ReportDetails details;
             details.kind = ReportKind::barrier_error;
             details.block = &block;
@@ -144,6 +146,7 @@ int barrier(int predicate, BarrierAnswer answer, int line) {
     block.barrier_or |= predicate != 0;
     thread.state = ThreadState::at_barrier;
     thread.line = line;
+    thread.place = place;
     thread.kind = "__syncthreads()";
     if (block.barrier_arrived == block.live) release_barrier(worker, block, &thread);
     else suspend(worker);

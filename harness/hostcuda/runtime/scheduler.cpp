@@ -134,7 +134,7 @@ void prepare_block(Launch& grid, Block& block, std::uint32_t turn) {
     forget_named_barriers(block);
     block.floor = grid.floor;
     block.ready_head = block.ready_tail = 0;
-    block.barrier_arrived = 0, block.barrier_line = 0;
+    block.barrier_arrived = 0, block.barrier_line = 0, block.barrier_place = Place::any;
     block.barrier_sum = 0, block.barrier_and = 1, block.barrier_or = 0;
     block.grid_waiting = 0, block.grid_generation = 0;
     block.waits_for_grid = block.spinning = false;

@@ -89,6 +89,7 @@ struct Thread {
     std::int32_t learned_of = -1;    // of which of them; -2 any
     std::uint32_t polls = 0;         // atomics and volatile reads since it last gave way; barriers in a waiting loop change nothing
     int line = 0;                    // where it waits
+    Place place = Place::any;        // which of the barriers on that line
     const char* kind = nullptr;      // for what
     unsigned mask = 0;
     const void* give = nullptr;      // its part of the collective
@@ -193,6 +194,7 @@ struct Block {
     std::uint32_t ready_head = 0, ready_tail = 0;
     std::uint32_t barrier_arrived = 0;
     int barrier_line = 0;
+    Place barrier_place = Place::any;
     int barrier_sum = 0, barrier_and = 1, barrier_or = 0;
     int result_sum = 0, result_and = 0, result_or = 0;
     std::uint32_t grid_waiting = 0;

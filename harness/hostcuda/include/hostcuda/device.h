@@ -32,6 +32,7 @@ HOSTCUDA_TLS extern __thread bool const launch_known;
 
 // ---- barriers and fences
 inline void __syncthreads(HOSTCUDA_LINE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line); }
+inline void __syncthreads(hostcuda::Place place, HOSTCUDA_LINE) { hostcuda::barrier(0, hostcuda::BarrierAnswer::none, line, place); }
 inline void __barrier_sync(unsigned number, HOSTCUDA_LINE) {
     hostcuda::named_barrier(number, 0, true, 0, hostcuda::BarrierAnswer::none, line);
 }
@@ -39,8 +40,11 @@ inline void __barrier_sync_count(unsigned number, unsigned count, HOSTCUDA_LINE)
     hostcuda::named_barrier(number, count, true, 0, hostcuda::BarrierAnswer::none, line);
 }
 inline int __syncthreads_count(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::count, line); }
+inline int __syncthreads_count(int p, hostcuda::Place place, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::count, line, place); }
 inline int __syncthreads_and(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::all, line); }
+inline int __syncthreads_and(int p, hostcuda::Place place, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::all, line, place); }
 inline int __syncthreads_or(int p, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::any, line); }
+inline int __syncthreads_or(int p, hostcuda::Place place, HOSTCUDA_LINE) { return hostcuda::barrier(p, hostcuda::BarrierAnswer::any, line, place); }
 inline void __threadfence() { hostcuda::fence(); __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __threadfence(); }
 inline void __threadfence_system() { __threadfence(); }

@@ -2,11 +2,18 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 
 // The last parameter of what reports with the line of its call.
 #define HOSTCUDA_LINE int line = __builtin_LINE()
+// One more where it matters which of two calls on one line it is.
+#define HOSTCUDA_PLACE ::hostcuda::Place place = ::hostcuda::column_of(::std::source_location::current())
 
 namespace hostcuda {
+
+// Which of the barriers on a line: a number of the call's own (hostcuda/unit.h), or its column, negative.
+enum class Place : int { any };
+constexpr Place column_of(const std::source_location& at) { return static_cast<Place>(-static_cast<int>(at.column())); }
 
 struct Dim3 {
     std::uint32_t x, y, z;
@@ -72,7 +79,7 @@ void kernel_entry(const char* name, const char* parameters, int max_threads, con
 
 // Barriers, collectives and fences, called by device code.
 enum class BarrierAnswer : std::uint8_t { none, count, all, any };
-int barrier(int predicate, BarrierAnswer answer, int line);
+int barrier(int predicate, BarrierAnswer answer, int line, Place place = Place::any);
 void grid_barrier(int line);
 // The barrier of a cluster: each thread arrives, and waits before it arrives again. What a thread did before it arrived happened before what others do once
 // they waited; not so of a relaxed arrival without a fence.
@@ -135,7 +142,7 @@ void wait_in_vain(int line, const char* what = "a wait for the phase of a barrie
 void wait_over();
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line, const char* function);
 [[noreturn]] void trap();
-bool in_kernel() noexcept;
+bool in_kernel() noexcept;               // whether a GPU thread calls, and not the host
 }  // namespace hostcuda
 extern "C" void hostcuda_poison(void* memory, std::size_t bytes);
 extern "C" int hostcuda_checked();

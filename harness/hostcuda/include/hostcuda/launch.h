@@ -1,6 +1,7 @@
 // What the rewriter puts in place of <<<...>>> and __shared__. A launch evaluates its arguments once; every GPU thread calls the kernel with
 // copies of them.
 #pragma once
+#include <cstdlib>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -14,10 +15,22 @@
 // What `new` in device code is given: it takes the device's heap.
 namespace hostcuda {
 struct Heap {};
-inline constexpr Heap heap{};
+inline constexpr Heap device_heap{};
 }  // namespace hostcuda
 inline void* operator new(std::size_t bytes, hostcuda::Heap) { return hostcuda::device_malloc(bytes); }
 inline void* operator new[](std::size_t bytes, hostcuda::Heap) { return hostcuda::device_malloc(bytes); }
+// The same where host and device may both come by (a macro, a function for both): the heap of who calls.
+namespace hostcuda {
+// Which of the two versions of a function for both sides is called: a constant is the device's.
+constexpr bool on_host() {
+    if (std::is_constant_evaluated()) return false;
+    return !in_kernel();
+}
+struct CallersHeap {};
+inline constexpr CallersHeap callers_heap{};
+}  // namespace hostcuda
+inline void* operator new(std::size_t bytes, hostcuda::CallersHeap) { return hostcuda::in_kernel() ? hostcuda::device_malloc(bytes) : ::operator new(bytes); }
+inline void* operator new[](std::size_t bytes, hostcuda::CallersHeap) { return hostcuda::in_kernel() ? hostcuda::device_malloc(bytes) : ::operator new[](bytes); }
 
 namespace hostcuda {
 
@@ -83,6 +96,19 @@ template <class T> inline void device_delete_array(T* array) {
     if constexpr (!std::is_trivially_destructible_v<T>)
         for (std::size_t i = count_before(array); i-- > 0;) array[i].~T();
     device_free(reinterpret_cast<char*>(const_cast<std::remove_cv_t<T>*>(array)) - cookie_bytes<T>);
+}
+template <class T> inline void callers_delete(T* object) {
+    if (in_kernel()) device_delete(object);
+    else delete object;
+}
+template <class T> inline void callers_delete_array(T* array) {
+    if (in_kernel()) device_delete_array(array);
+    else delete[] array;
+}
+inline void* callers_malloc(std::size_t bytes) { return in_kernel() ? device_malloc(bytes) : std::malloc(bytes); }
+inline void callers_free(void* memory) {
+    if (in_kernel()) device_free(memory);
+    else std::free(memory);
 }
 
 // ---- __shared__
