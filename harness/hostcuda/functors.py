@@ -10,7 +10,8 @@ or where a template is given it, by the arguments of a launch or a call that nvc
     F f;  f(x)   F()(x)   F{}(x)   F::m(x)   f.m(x)   p->m(x)
     template <class O> __global__ void k(float* x, O op) { op(*x); }        k<<<1, 1>>>(x, F())   k<F><<<1, 1>>>(x, f)
 
-Not looked for: constructors, destructors, operators other than `()`, conversions, and calls that methods and lambdas make.
+Not looked for: constructors, destructors, operators other than `()`, conversions, and calls that methods and lambdas
+make.
 """
 
 from __future__ import annotations
@@ -268,9 +269,9 @@ class _Inside:
                     continue
             if is_call(node):
                 name = called(self._tree, node)
-                if name is not None and not name.startswith(_DISPATCHES):
-                    if name in self._read.macros or name == b"typeid" or _LIKE_A_MACRO.fullmatch(name):
-                        continue
+                may_vanish = name is not None and not name.startswith(_DISPATCHES)
+                if may_vanish and (name in self._read.macros or name == b"typeid" or _like_a_macro(name)):
+                    continue
             yield node
             waiting.extend(node.children)
 
@@ -430,6 +431,10 @@ def _in_the_open(node: Node) -> bool:
     while around is not None and around.type in _AROUND_CLASSES:
         around = around.parent
     return around is None
+
+
+def _like_a_macro(name: bytes | None) -> bool:
+    return name is not None and _LIKE_A_MACRO.fullmatch(name) is not None
 
 
 def _flat(name: bytes) -> bytes:

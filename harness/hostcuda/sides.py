@@ -124,9 +124,9 @@ def two_versions(tree: Tree, node: Node) -> bool:
     if node.type != "function_definition" or body is None or body.type != "compound_statement" or node.has_error:
         return False
     result, declarator = node.child_by_field_name("type"), function_declarator(node)
-    if result is not None and result.type == "placeholder_type_specifier":
-        if declarator is None or not any(child.type == "trailing_return_type" for child in declarator.children):
-            return False
+    told = declarator is not None and any(child.type == "trailing_return_type" for child in declarator.children)
+    if result is not None and result.type == "placeholder_type_specifier" and not told:
+        return False
     asks, waiting = False, list(body.children)
     while waiting:
         inner = waiting.pop()

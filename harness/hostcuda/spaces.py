@@ -143,8 +143,9 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A source that was read, `data`: its functions at namespace scope, by their names too where nothing else has that name,
-    and the ids of those that nvcc compiles for the device for sure. `unsure` are names that may mean something else."""
+    """A source that was read, `data`: its functions at namespace scope, by their names too where nothing else has that
+    name, and the ids of those that nvcc compiles for the device for sure. `unsure` are names that may mean something
+    else."""
 
     tree: Tree
     data: bytes
