@@ -37,7 +37,7 @@ __global__ void on_heaps(const float* x, float* y) {
     float* pair = pair_of(4);
     twice[1] = 2 * x[i];
     room[0] = counted[2].value;
-    y[i] = twice[1] + room[0] + pair[1];
+    y[i] = twice[1] + (room[0] + pair[1]);
     DROP(twice);
     DROP(counted);
     DROP(pair);
