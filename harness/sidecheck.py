@@ -20,7 +20,8 @@ from harness.audit import Audit, AuditResult, Subject
 from harness.auditor import Auditor
 from harness.bench import Bench
 from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
-from harness.model import Failure, Status, Workload
+from harness.model import Failure, Status, Workload, one_line
+from harness.reference import ProblemError
 from harness.reports import failure_of_reports
 from harness.sanitizers import Tool
 from harness.tasks import Outcome, Task
@@ -251,7 +252,11 @@ def settle(side: SideCheck, outcome: Outcome) -> Outcome:
             side.cancel()
             return outcome
         failure = Failure(status=outcome.status, reason=outcome.reason, detail=outcome.detail)
-    found = side.conclude(failure)
+    try:
+        found = side.conclude(failure)
+    except ProblemError as error:  # which the draws of a solution may be the first to show
+        reason = one_line(f"problem {side.task.problem.id}: {error}")
+        return replace(outcome, status=Status.harness_error, reason=reason, speedup=None, timing=None)
     waited_s = time.perf_counter() - begin
     stages, defences = (dict(outcome.evidence.get(name, {})) for name in ("stages_s", "defences_s"))
     times = {

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ from harness.messages import Attach
 from harness.model import DeviceKind, Problem, Status, Workload, digest_text
 from harness.policies import parse_policy, refusal
 from harness.referee import Referee
+from harness.reference import ProblemError
 from harness.sanitizers import Tool
 from harness.sidebench import KEPT, SideBenches
 from harness.tasks import RefereeConfig, SourcePart, Task
@@ -390,6 +392,26 @@ def test_a_verdict_waits_for_its_audit_while_others_are_judged(court: Court) -> 
         assert outcome.evidence["defences_s"]["audit"] > 0.0
     with pytest.raises(KeyError):
         court.referee.settle(slow)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_problem_that_only_an_audits_draws_show_to_be_at_fault_is_told(
+    court: Court, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    def at_fault(*_: Any) -> None:
+        raise ProblemError("the reference changes its state seen on some draws only")
+
+    monkeypatch.setattr("harness.alongside._wrong_values", at_fault)
+    gate = court.gate()
+    task = court.task((gate.audited if late else "") + RIGHT, timed=True)
+    outcome = court.referee.begin(task)
+    assert outcome is None or not late
+    gate.open()
+    outcome = outcome or court.referee.settle(task)
+    assert outcome.status is Status.harness_error
+    assert "level1/23: the reference changes its state seen" in outcome.reason
+    assert outcome.speedup is None
+    assert not any(held.lent for held in court.referee._alongside.benches._held)
 
 
 def test_a_late_finding_takes_the_pass_away_and_explains_wrong_values(fresh_court: Court) -> None:
