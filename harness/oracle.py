@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from harness.reference import ProblemError, ReferenceModule, cuda_missed, state_
 from harness.rounding import Rounding, rounded
 from harness.structure import same_structure
 from harness.trees import TreeSpec, flatten, unflatten
-from harness.unregistered import Attributes, fails_on_gpu, misplaced, unmoved
+from harness.unregistered import Attributes, fails_on_gpu, misplaced, times_written, unmoved
 from harness.whereabouts import Step
 
 
@@ -82,6 +83,7 @@ class Oracle:
         self._float32_because: str | None = None
         self._traits: Traits | None = None
         self._held = self._double_held = Attributes(self.model)
+        self._standing = self._double_standing = _State(self.model)
         self._changing: tuple[str, ...] = ()
         """Plain attributes that the trial call changed: caches, counters."""
 
@@ -271,7 +273,7 @@ class Oracle:
             self._double = self._reference.model(self._seed, place)._apply(_doubled)  # type: ignore[no-untyped-call]
             self._double_state = {k: v.clone() for k, v in state_of(self._double).items()}
             self._double_device = place
-            self._double_held = Attributes(self._double)
+            self._double_held, self._double_standing = Attributes(self._double), _State(self._double)
         doubled = [_as_double(leaf, place) for leaf in inputs]
         with _default_dtype(torch.float64), self._reference.at(Step.TRUTH):
             if state is None:
@@ -293,10 +295,11 @@ class Oracle:
         if updates:
             _copy_state(initial, model)
         self._device.reseed(seed)
-        state_before = _written_state(model)
+        standing = self._standing if model is self.model else self._double_standing
+        before = standing.written()
         with torch.no_grad():
             result = model(*unflatten(tree, inputs))
-        self._check_left_alone(model, initial, state_before)
+        self._check_left_alone(model, initial, before, standing.written())
         leaves, out_tree = flatten(result)
         self._check_form(leaves, out_tree)
         if updates:
@@ -323,16 +326,16 @@ class Oracle:
         self,
         model: torch.nn.Module,
         initial: Mapping[str, torch.Tensor],
-        state_before: Mapping[str, tuple[torch.Tensor, int]],
+        before: Sequence[_Written],
+        after: Sequence[_Written],
     ) -> None:
         """Raise `ProblemError` where a call changed what the trial call left alone: it is not put back before the next
         call, of the reference or a solution, whose calls are in another order."""
         only = "on some draws of its inputs only, so that its answers depend on which came before"
-        for name, (value, writes) in _written_state(model).items():
-            if name in self.traits.updates_state or name not in initial:
+        for (name, old, times), (_, value, writes) in zip(before, after, strict=True):
+            if (old is value and times == writes) or name in self.traits.updates_state or name not in initial:
                 continue
-            old, times = state_before.get(name, (None, 0))
-            if (old is not value or times != writes) and not torch.equal(value, initial[name]):
+            if value is None or not torch.equal(value, initial[name]):
                 raise ProblemError(f"the reference changes its state {name} {only}; change it in every call, or never")
         # A table that is kept in the type of the inputs is another in float64.
         held = self._held.changed() if model is self.model else self._double_held.changed(tensors=False)
@@ -359,15 +362,24 @@ class Oracle:
         return (*(state.numpy().tobytes() for state in states), random.getstate(), repr(numpys))
 
 
-def times_written(tensor: torch.Tensor) -> int:
-    """How often torch wrote to it, as far as it counts that."""
-    return 0 if tensor.is_inference() else tensor._version
+_Written: TypeAlias = "tuple[str, torch.Tensor | None, int]"
 
 
-def _written_state(model: torch.nn.Module) -> dict[str, tuple[torch.Tensor, int]]:
-    """Parameters and buffers as they stand, and how often each was written to: takes no call of the device."""
-    held = (*model.named_parameters(), *model.named_buffers())
-    return {name: (value, times_written(value)) for name, value in held}
+class _State:
+    """Where a model's parameters and buffers are held. To look there takes a seventh of what it takes to name them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._places = [
+            (f"{prefix}.{key}" if prefix else key, held, key)
+            for prefix, module in model.named_modules()
+            for held in (module._parameters, module._buffers)
+            for key in held
+        ]
+
+    def written(self) -> list[_Written]:
+        """Each as it stands (None: not there), and how often it was written to: takes no call of the device."""
+        found = [(name, held.get(key)) for name, held, key in self._places]
+        return [(name, value, 0 if value is None else times_written(value)) for name, value in found]
 
 
 def all_finite(tensor: torch.Tensor) -> bool:

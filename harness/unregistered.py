@@ -12,6 +12,7 @@ So the reference is called once over tensors without data that say they are on a
 
 from __future__ import annotations
 
+import operator
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,15 +94,40 @@ class Attributes:
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self._held = dict(_attributes(model))
+        self._modules = list(model.modules())
+        self._objects = self._looked_at()
+        self._written = [(value, times_written(value)) for value in self._objects if isinstance(value, torch.Tensor)]
 
     def changed(self, *, tensors: bool = True) -> tuple[str, ...]:
         """Names of those that are others by now, or new; without those that are or were `tensors` where they are not
         asked for."""
+        if self._untouched():
+            return ()
         return tuple(
             name
             for name, now in _attributes(self._model)
             if not _same(before := self._held.get(name, _NONE), now) and (tensors or not _of_tensors(before, now))
         )
+
+    def _untouched(self) -> bool:
+        """Whether every module holds the very objects that it held, and no tensor was written to. Asked of each call:
+        half a millisecond for 240 modules, where it takes 6 to look at each attribute by its name."""
+        now = self._looked_at()
+        same = len(now) == len(self._objects) and all(map(operator.is_, now, self._objects))
+        return same and all(times_written(value) == times for value, times in self._written)
+
+    def _looked_at(self) -> list[Any]:
+        """All that the modules hold, which stays alive as long as this: an object's place is not another one's."""
+        found: list[Any] = []
+        for module in self._modules:
+            found += vars(module).values()
+            found += module._modules.values()
+        return found
+
+
+def times_written(tensor: torch.Tensor) -> int:
+    """How often torch wrote to it, as far as it counts that."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 _NONE: tuple[Any, int] = (object(), 0)
@@ -112,7 +138,7 @@ def _attributes(model: torch.nn.Module) -> Iterator[tuple[str, tuple[Any, int]]]
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
             if name not in _OWN and (value is None or isinstance(value, bool | int | float | str | torch.Tensor)):
-                written = value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+                written = times_written(value) if isinstance(value, torch.Tensor) else 0
                 yield f"{prefix}.{name}" if prefix else name, (value, written)
 
 
