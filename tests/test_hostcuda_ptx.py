@@ -429,7 +429,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("ptx")
     source = folder / "cases.cpp"
     source.write_text(rewritten.text)
-    command = ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", f"-I{INCLUDE}", f"-I{HERE}"]
+    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", f"-I{INCLUDE}", f"-I{HERE}"]
     done = subprocess.run([*command, str(source), "-o", str(folder / "cases.so")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "cases.so"))
