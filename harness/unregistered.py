@@ -35,6 +35,9 @@ _MISPLACED = re.compile(
 
 _OWN = ("_parameters", "_buffers", "_modules")
 
+_COMPILERS = ("_is_torch_compile", "_torchdynamo", "_dynamo", "_compiled_call_impl")
+"""How the names begin of what `torch.compile` leaves at a module that it was called on, as a baseline's is."""
+
 
 def refuse_lazy(model: torch.nn.Module) -> None:
     """Raise `ValueError` where a parameter or buffer gets its shape in the first call, so that it can't be given the
@@ -137,7 +140,8 @@ def _attributes(model: torch.nn.Module) -> Iterator[tuple[str, tuple[Any, int]]]
     """Attributes by name, and of tensors how often they were written to, too."""
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
-            if name not in _OWN and (value is None or isinstance(value, bool | int | float | str | torch.Tensor)):
+            ours = name not in _OWN and not name.startswith(_COMPILERS)
+            if ours and (value is None or isinstance(value, bool | int | float | str | torch.Tensor)):
                 written = times_written(value) if isinstance(value, torch.Tensor) else 0
                 yield f"{prefix}.{name}" if prefix else name, (value, written)
 

@@ -87,6 +87,13 @@ def test_attributes_that_change_are_named() -> None:
     assert set(held.changed(tensors=False)) == {"held", "own.late"}
 
 
+def test_what_the_compiler_leaves_at_a_model_is_no_change_of_its_own() -> None:
+    model = nn.Sequential(nn.Linear(3, 3))
+    held = Attributes(model)
+    torch.compile(model)
+    assert held.changed() == ()
+
+
 def test_lazy_modules_are_refused_with_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"1.weight has no shape before the first call .* write the sizes out"):
         refuse_lazy(nn.Sequential(nn.ReLU(), nn.LazyLinear(3)))
