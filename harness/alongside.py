@@ -17,10 +17,11 @@ from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request
 from harness.devices import Device
 from harness.messages import BurstDone, CallMode
-from harness.model import Failure, Problem, Workload
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError
 from harness.sidebench import SideBenches
 from harness.sidecheck import ANSWERED, AUDITED_CALLS, FIRST_FREE, SideCheck, auditable, subject_of
+from harness.status import Failure
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.turns import Turn
 from harness.verify import Verifier, overall

@@ -25,7 +25,7 @@ from harness.devices import DeviceError
 from harness.gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
-from harness.model import Failure, Status
+from harness.status import Failure, Status
 from harness.turns import Turn, calls_of
 
 ANSWER_LIMIT_S = 10.0
@@ -45,12 +45,6 @@ NOT_LAUNCHED = Failure(
     status=Status.disqualified,
     reason="calls without a pause were refused, for which nothing has to be made ready",
     evidence={"rule": "not launched"},
-)
-
-LATE_WRITE = Failure(
-    status=Status.disqualified,
-    reason="outputs were written after the calls that they are of had closed",
-    evidence={"rule": "late write"},
 )
 
 

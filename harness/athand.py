@@ -13,12 +13,13 @@ from pathlib import Path
 from harness import empty, peaks
 from harness.alongside import NO_MEMORY
 from harness.bench import Bench
+from harness.choices import DeviceKind
 from harness.datasheets import Peaks
 from harness.devices import Device
 from harness.hush import Hush
 from harness.learning import learn, learn_again
 from harness.lint import Soundness
-from harness.model import DeviceKind, Problem, Workload
+from harness.problem import Problem, Workload
 from harness.quiet import NONSTOP_SETS, Known
 from harness.recall import Recall
 from harness.session import EXTRA_SETS

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.audit import ANSWERS, Audit, Guests, Subject, Told
+from harness.choices import SandboxMode
 from harness.guest import Guest, GuestFailed
-from harness.model import one_line
 from harness.patience import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Patience
 from harness.posts import Post, Posts
 from harness.queues import ONE_QUEUE
-from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
+from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.sanitizers import CALLS, Tool, not_needed, overflowed, parse
+from harness.status import one_line
 from harness.zygote import ZygoteError
 
 T = TypeVar("T")
@@ -63,9 +64,9 @@ class Auditor:
     """Holds a zygote under each tool. A context manager; starting takes seconds and happens in the background."""
 
     def __init__(
-        self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: Mode, memory_limit_bytes: int
+        self, executable: str, *, preload: Sequence[str], logs: Path, sandbox: SandboxMode, memory_limit_bytes: int
     ) -> None:
-        self._sandbox: Mode = sandbox
+        self._sandbox: SandboxMode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
         self._threads = {
             tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in Tool

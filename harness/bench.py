@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from harness.choices import DeviceKind, PrecisionClass
 from harness.defences import Ledger
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import checksums
 from harness.holdback import WORD_BYTES, HeldBack, Span, choose
 from harness.inputs import draw, draw_into
 from harness.messages import MAX_ITEMS, Slot
-from harness.model import DeviceKind, PrecisionClass, Problem, Workload
 from harness.oracle import Answer, Oracle, Truth
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError, load_reference, state_of
 from harness.sizes import evaluate
 from harness.trees import flatten, unflatten

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.messages import Broken, Stage
-from harness.model import Failure, Status, one_line
 from harness.reports import failure_of_reports
+from harness.status import Failure, Status, one_line
 
 MAX_REASON = 600
 """Characters of a reason that names a finding and what it led to."""

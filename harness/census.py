@@ -13,140 +13,21 @@ from typing import Any
 
 from harness.kernel_names import (
     Owner,
-    kept_symbol,
     may_bring_kernels,
     of_header_library,
     own_kernel_names,
     owner_of,
 )
+from harness.kernel_rows import KernelRow
+from harness.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, UNCOUNTED
 from harness.occupancy import Limits, occupancy
-
-MAX_ROWS = 64
-"""Most kernels that a census tells apart; the ones with the least time are left out."""
-
-MAX_NAME = 500
-MAX_COUNT = 2**40
-MAX_SECONDS = 1e6
-
-KINDS = ("kernel", "copy", "fill")
 
 _SPILLS = ("spill_stores_bytes", "spill_loads_bytes")
 """What a row of a build says of a kernel that its launches don't."""
 
-TORCH_ONLY = "torch_only"
-NO_CUSTOM_KERNEL = "no_custom_kernel"
-LIBRARY_ONLY = "library_only"
-FALLS_BACK = "falls_back"
-UNCOUNTED = "uncounted_kernels"
-LABELS: Mapping[str, str] = {
-    TORCH_ONLY: "the file brings nothing that a kernel of its own could come from: no extension, no Triton",
-    NO_CUSTOM_KERNEL: "no kernel of its own ran in the call that was looked at",
-    LIBRARY_ONLY: "all kernels that ran are a library's (torch, cuBLAS, cuDNN, CUB, torch.compile, ...)",
-    FALLS_BACK: "it has kernels of its own, but they ran for less than 1 % of the kernels' time, or not at all",
-    UNCOUNTED: "which kernels ran could not be found out",
-}
-"""The labels that a census makes, and what each says."""
-
 LITTLE_SHARE = 0.01
 """Share of the device time below which own kernels did none of the work to speak of. An epilogue of one's own behind a
 large product of a library takes more: reading and writing a result of 4096 x 4096 takes 1 % of its float32 product."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRow:
-    """Alike launches of one call: as the contestant claims. `total_s` is their device time together, in seconds.
-
-    `kind` is kernel, copy or fill. Sizes in bytes: shared memory a block, `local_bytes` (stack and spills) a thread.
-    The host device counts launches and gives no times: `total_s` is 0 there.
-    """
-
-    kind: str
-    symbol: str
-    name: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    registers: int
-    static_shared_bytes: int
-    dynamic_shared_bytes: int
-    local_bytes: int
-    calls: int
-    total_s: float
-
-    @classmethod
-    def of(cls, *values: Any, calls: int, total_s: float) -> KernelRow:
-        """From the fields in their order, cut and bounded to what `from_json` accepts."""
-        kind, symbol, name, grid, block, *sizes = values
-        numbers = [min(max(int(size), 0), MAX_COUNT) for size in sizes]
-        return cls(
-            kind=kind,
-            symbol=kept_symbol(symbol),
-            name=name[:MAX_NAME],
-            grid=_bounded_triple(grid),
-            block=_bounded_triple(block),
-            registers=numbers[0],
-            static_shared_bytes=numbers[1],
-            dynamic_shared_bytes=numbers[2],
-            local_bytes=numbers[3],
-            calls=min(max(calls, 0), MAX_COUNT),
-            total_s=min(max(total_s, 0.0), MAX_SECONDS),
-        )
-
-    def to_json(self) -> list[Any]:
-        sizes = (self.registers, self.static_shared_bytes, self.dynamic_shared_bytes, self.local_bytes)
-        return [self.kind, self.symbol, self.name, [*self.grid], [*self.block], *sizes, self.calls, self.total_s]
-
-    @classmethod
-    def from_json(cls, value: Any) -> KernelRow:
-        """Raises `ValueError` for anything that `to_json` never makes."""
-        if not isinstance(value, list) or len(value) != 11:
-            raise ValueError("a kernel is a list of 11")
-        kind, symbol, name, grid, block, registers, static, dynamic, local, calls, total_s = value
-        if kind not in KINDS:
-            raise ValueError("a kernel's kind is kernel, copy or fill")
-        return cls(
-            kind=kind,
-            symbol=_text(symbol),
-            name=_text(name),
-            grid=_triple(grid),
-            block=_triple(block),
-            registers=_count(registers),
-            static_shared_bytes=_count(static),
-            dynamic_shared_bytes=_count(dynamic),
-            local_bytes=_count(local),
-            calls=_count(calls),
-            total_s=_seconds(total_s),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CensusTaken:
-    """A contestant's reply: what one call ran. `complete` is False where some is left out; `lack` says why there is
-    nothing (no profiler here), and is empty where there is something to say."""
-
-    rows: tuple[KernelRow, ...]
-    complete: bool
-    lack: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "census_taken",
-            "rows": [row.to_json() for row in self.rows],
-            "complete": self.complete,
-            "lack": self.lack,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CensusTaken:
-        """Raises `ValueError`."""
-        rows = value.get("rows")
-        if not isinstance(rows, list) or len(rows) > MAX_ROWS:
-            raise ValueError(f"rows must be a list of at most {MAX_ROWS}")
-        complete = value.get("complete")
-        if not isinstance(complete, bool):
-            raise ValueError("complete must be true or false")
-        return cls(
-            rows=tuple(KernelRow.from_json(row) for row in rows), complete=complete, lack=_text(value.get("lack"))
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,33 +192,3 @@ def _described(
         if reached is not None:
             held["occupancy"] = reached.to_json() | {"waves": reached.waves(math.prod(row.grid), limits)}
     return held
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > MAX_NAME:
-        raise ValueError(f"a text of at most {MAX_NAME} characters was expected")
-    return value
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"a count between 0 and {MAX_COUNT} was expected")
-    return value
-
-
-def _seconds(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= MAX_SECONDS:
-        raise ValueError("a duration in seconds was expected")
-    return float(value)
-
-
-def _triple(value: Any) -> tuple[int, int, int]:
-    if not isinstance(value, list) or len(value) != 3:
-        raise ValueError("three counts were expected")
-    x, y, z = (_count(item) for item in value)
-    return x, y, z
-
-
-def _bounded_triple(value: Sequence[int]) -> tuple[int, int, int]:
-    x, y, z = (min(max(int(item), 0), MAX_COUNT) for item in value)
-    return x, y, z

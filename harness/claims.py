@@ -110,7 +110,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.calibration import Calibration
-from harness.model import Failure, Status
+from harness.status import Failure, Status
 
 CLOCK_DRIFT = 1e-3
 """Relative difference allowed between the GPU's clock and the host's; real ones differ by less than 1e-4."""

@@ -27,9 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.choices import DeviceKind
+from harness.record import Record
 from harness.scoring import EAGER, main_baseline
 from harness.stats import SAME_AT_MOST, SpeedupEstimate, interval_of_logs, quotient, same_within, speedup_interval
+from harness.status import VERDICT_FREE, Status
 
 TOLERANCE = 0.02
 """How much longer a call may take before it counts as a regression, by default: a share of the earlier time."""

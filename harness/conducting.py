@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from harness.executors import Built, Slot, SlotLost
-from harness.model import Record
 from harness.planning import Job
+from harness.record import Record
 
 Kind = Literal["build", "open", "judge"]
 

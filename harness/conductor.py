@@ -27,9 +27,10 @@ from harness.judging import (
     settle,
     where_unjudged,
 )
-from harness.model import Record, Status, one_line
+from harness.record import Record
 from harness.schedule import Foreseen, Ready, Schedule
 from harness.signature import Signatures
+from harness.status import Status, one_line
 from harness.tasks import Outcome, Task
 
 AHEAD = 32

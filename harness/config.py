@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from harness.model import RUN_FORMAT, Baseline, DeviceKind, PrecisionClass
+from harness.choices import AuditMode, Baseline, DeviceKind, DevicePolicy, ExecutorName, PrecisionClass, SandboxMode
 from harness.parsing import (
     count_up_to,
     one_of,
@@ -36,22 +36,8 @@ from harness.parsing import (
 )
 from harness.policies import KEYS as POLICY_KEYS
 from harness.policies import Policy, parse_policy
+from harness.record import RUN_FORMAT
 from harness.texts import NotText, read_yaml, reason_of
-
-DevicePolicy = Literal["strict", "coerce"]
-"""What happens to an output on the wrong device: `strict` fails it, `coerce` copies it over inside the timed
-call."""
-
-SandboxMode = Literal["auto", "strict", "off"]
-"""`auto`: the strongest there is; `strict`: refuse to run without the full one; `off`: none (own code
-only)."""
-
-AuditMode = Literal["auto", "always", "never"]
-"""Whether solutions run under compute-sanitizer too, on a GPU: `auto` where it is installed, `always` or fail,
-`never`."""
-
-ExecutorName = Literal["local", "ray"]
-"""Where building and judging happen: on this machine, or on a Ray cluster."""
 
 GIB = 1024**3
 BYTES_PER_BUILD = 3 * GIB

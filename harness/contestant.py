@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from harness.backtoback import BackToBack, Step
-from harness.census import MAX_NAME, CensusTaken
 from harness.devices import Arena, CallTime, Device
 from harness.empty import empty_calls
 from harness.gate import StreamGate
 from harness.heldstate import HeldState
 from harness.holdback import WORD_BYTES, writers
+from harness.kernel_rows import MAX_NAME, CensusTaken
 from harness.messages import (
     MAX_TEXT,
     Broken,
@@ -39,9 +39,9 @@ from harness.messages import (
     Slot,
     Stage,
 )
-from harness.model import one_line
 from harness.opened import Opened, open_ahead, open_now
 from harness.snapshot import Snapshot
+from harness.status import one_line
 from harness.trees import TreeSpec, unflatten
 from harness.unregistered import misplaced, refuse_lazy
 from harness.wire import Channel, ChannelClosed

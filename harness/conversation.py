@@ -11,20 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.asker import LATE_WRITE, Asker
 from harness.bench import Bench
 from harness.breakage import explained, standing
+from harness.choices import DeviceKind
 from harness.guest import Guest, GuestFailed
 from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
-from harness.model import DeviceKind, Failure, Status, one_line
 from harness.places import all_placed
 from harness.postmortem import Remains, examine
+from harness.status import Failure, Status, one_line
 from harness.tasks import RefereeConfig, Task
 from harness.turns import Turn, calls_of
 
 MAX_NOTES = 32
 MAX_NOTE_CHARS = 300
 """What a record keeps of what a contestant says about its builds."""
+
+LATE_WRITE = Failure(
+    status=Status.disqualified,
+    reason="outputs were written after the calls that they are of had closed",
+    evidence={"rule": "late write"},
+)
 
 OTHER_STATE = Failure(
     status=Status.disqualified,
@@ -155,9 +161,6 @@ class Conversation:
         beyond_s = took_s - known_s[closed]
         known_s[closed] = min(known_s[closed], took_s)
         return beyond_s
-
-    def _asker(self) -> Asker:
-        return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
 
     def _expect_still(self) -> None:
         """Raise `GuestFailed` where outputs have changed since the burst that they are of was over, or the process that

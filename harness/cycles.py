@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from harness import nvrtc
+from harness.choices import DeviceKind
 from harness.devices import Device
-from harness.model import DeviceKind
 
 SOURCE = """
 extern "C" __global__ void stamp(long long *out)

@@ -22,8 +22,8 @@ from typing import Any
 import pynvml
 
 import harness
+from harness.choices import DeviceKind
 from harness.config import Machine
-from harness.model import DeviceKind
 from harness.programs import find_gxx, find_nvcc, git_state, gxx_version, nvcc_version
 
 

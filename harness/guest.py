@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.breakage import failure_of
-from harness.census import CensusTaken
+from harness.kernel_rows import CensusTaken
 from harness.messages import (
     Attach,
     Broken,
@@ -36,11 +36,11 @@ from harness.messages import (
     TimeEmpty,
     parse_reply,
 )
-from harness.model import Failure, Status, one_line
 from harness.queues import ONE_QUEUE
 from harness.recorder import Recorder, Recording
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.freeze import StopError
+from harness.status import Failure, Status, one_line
 from harness.wire import FrameTimeout, WireError
 from harness.zygote import Child, Zygote
 

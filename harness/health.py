@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from harness.devices import Device, DeviceError
-from harness.model import one_line
+from harness.status import one_line
 
 _SIDE = 256
 _PATTERN_BYTES = 4 * 2**20

@@ -14,13 +14,15 @@ from typing import Any
 
 from harness.catalog import unmet_need
 from harness.census import Sources, conclude
+from harness.choices import DeviceKind
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, Slot
-from harness.model import DeviceKind, Record, Status, one_line
 from harness.planning import Job
 from harness.policies import Policy, refusal
+from harness.record import Record
 from harness.runs import timestamp
+from harness.status import Status, one_line
 from harness.tasks import Outcome, Task
 
 _FOR_A_GPU = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\b__global__\b", re.MULTILINE)

@@ -132,6 +132,18 @@ def short_name(name: str) -> str:
     return text
 
 
+def function_name(signature: str) -> str:
+    """`void space::kernel<float, 4>(float *, int)` is called `kernel`."""
+    depth, name = 0, ""
+    for letter in signature.removeprefix("void "):
+        if letter == "(" and depth == 0 and not name.endswith("operator") and name:
+            break
+        depth += (letter == "<") - (letter == ">")
+        if depth == 0 and letter != ">":
+            name += letter
+    return name.rpartition("::")[2].strip()[:200] or signature[:200]
+
+
 def owner_of(symbol: str, name: str, *, built: Collection[str], spelled: Collection[str]) -> tuple[Owner, str | None]:
     """Whose a kernel is, and which library's.
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
-from harness import census
+TORCH_ONLY = "torch_only"
+NO_CUSTOM_KERNEL = "no_custom_kernel"
+LIBRARY_ONLY = "library_only"
+FALLS_BACK = "falls_back"
+UNCOUNTED = "uncounted_kernels"
 
 LABELS: Mapping[str, str] = {
     "static_buffer": "every call returns the same memory",
@@ -29,7 +33,11 @@ LABELS: Mapping[str, str] = {
     "leaks_memory": "every call leaves memory of cudaMalloc behind",
     "audit_incomplete": "one of the audit's tools was not there or did not come to its end, or nothing was audited",
     "degenerate_problem": "the problem accepts answers that nothing was computed for",
-    **census.LABELS,
+    TORCH_ONLY: "the file brings nothing that a kernel of its own could come from: no extension, no Triton",
+    NO_CUSTOM_KERNEL: "no kernel of its own ran in the call that was looked at",
+    LIBRARY_ONLY: "all kernels that ran are a library's (torch, cuBLAS, cuDNN, CUB, torch.compile, ...)",
+    FALLS_BACK: "it has kernels of its own, but they ran for less than 1 % of the kernels' time, or not at all",
+    UNCOUNTED: "which kernels ran could not be found out",
 }
 
 

@@ -16,11 +16,11 @@ from harness.aside import learn_copying
 from harness.asker import AWAKE, Nonstop, Refusal, Rest
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
+from harness.choices import DeviceKind
 from harness.contention import wait_until_alone
 from harness.guest import GuestFailed
 from harness.measure import LONG_SETS
 from harness.messages import EmptyTimed, Manner
-from harness.model import DeviceKind
 from harness.nonstop import REST_S, TOLERANCES
 from harness.quiet import Known, Quieting
 from harness.session import EXTRA_SETS, Session

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.authors import authors_of_runs
-from harness.model import Record, Status
 from harness.recency import finished, recency
+from harness.record import Record
 from harness.runs import Identity, StoreError
+from harness.status import Status
 from harness.store import SETTINGS_OF_A_RUN, RunStore, whole_run
 
 KEPT_APART = ("device", "workload")

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from harness.choices import DeviceKind
 from harness.devices import Device, open_device
 from harness.holdback import writers
-from harness.model import DeviceKind
 from harness.snapshot import Snapshot
 
 

@@ -20,10 +20,11 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from harness.choices import PrecisionClass
 from harness.devices import Device
-from harness.model import PrecisionClass, one_line
 from harness.reference import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.rounding import Rounding, rounded
+from harness.status import one_line
 from harness.structure import same_structure
 from harness.trees import TreeSpec, flatten, unflatten
 from harness.unregistered import Attributes, fails_on_gpu, misplaced, times_written, unmoved

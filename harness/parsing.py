@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness.model import Baseline, PrecisionClass
+from harness.choices import Baseline, PrecisionClass
 
 T = TypeVar("T")
 

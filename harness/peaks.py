@@ -26,12 +26,12 @@ from typing import Any
 
 import torch
 
+from harness.choices import PrecisionClass
 from harness.datasheets import Peaks, datasheet
 from harness.devices import Device
 from harness.disturbance import disturbance
 from harness.environment import Environment, query_gpus, torch_build
 from harness.gpustate import GpuMonitor
-from harness.model import PrecisionClass
 
 FORMAT = 1
 """Version of the file and of the method; files of another are measured anew."""

@@ -25,8 +25,8 @@ from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFini
 from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.faults import EVIDENCE
-from harness.model import Record
 from harness.planning import Job, identity_of, is_done, plan
+from harness.record import Record
 from harness.runs import StoreError, StoreUnavailable
 from harness.store import RunStore, removed
 

@@ -12,8 +12,10 @@ from typing import TypeVar
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.catalog.problems import WORKLOADS_FILE
 from harness.config import RunConfig
-from harness.model import Failure, Problem, Record, Solution, Status, Workload
+from harness.problem import Problem, Solution, Workload
+from harness.record import Record
 from harness.runs import Identity
+from harness.status import Failure, Status
 
 T = TypeVar("T")
 

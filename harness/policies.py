@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.census import NO_CUSTOM_KERNEL
-from harness.labels import LABELS, expect_known
-from harness.model import Failure, Status
+from harness.labels import LABELS, NO_CUSTOM_KERNEL, expect_known
+from harness.status import Failure, Status
 
 KEYS = ("require_custom_kernel", "refuse_labels", "min_own_share")
 

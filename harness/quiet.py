@@ -15,11 +15,12 @@ from typing import Any
 from harness import empty
 from harness.bench import Bench
 from harness.calibration import Calibration
+from harness.choices import DeviceKind
 from harness.devices import DeviceError
 from harness.measure import ReferenceBurst, ReferenceRunner
 from harness.messages import CallMode, EmptyTimed, Manner
-from harness.model import DeviceKind, one_line
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
+from harness.status import one_line
 from harness.turns import Turn
 
 LEAST_BURSTS = 4

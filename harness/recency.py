@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from harness.model import Record
+from harness.record import Record
 
 CLOCKS_DIFFER = timedelta(days=1)
 """How far ahead of this machine's clock another's may be, which wrote a record."""

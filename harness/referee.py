@@ -25,19 +25,20 @@ from harness.athand import WARMING, AtHand, variants
 from harness.auditor import Auditor
 from harness.baselines import Keeper
 from harness.bench import Bench, NoRoom
+from harness.choices import DeviceKind
 from harness.conversation import open_request
 from harness.devices import Device, open_device
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.images import KeptImages
-from harness.model import DeviceKind, Status, one_line
 from harness.prefork import Head, Prefork, Purpose
 from harness.queues import queues_for
 from harness.reference import ProblemError
 from harness.session import Session, failed
 from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
+from harness.status import Status, one_line
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.verification import Terms
 from harness.whereabouts import NOWHERE, Whereabouts

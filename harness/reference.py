@@ -23,8 +23,9 @@ import torch
 
 from harness import python_syntax
 from harness.devices import seed_generators
-from harness.model import Problem, Workload, one_line
+from harness.problem import Problem, Workload
 from harness.sizes import UNKNOWN, apply_sizes, constants
+from harness.status import one_line
 from harness.trees import TreeError, flatten, unflatten
 from harness.whereabouts import NOWHERE, Step, Whereabouts
 

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
+from harness.choices import PrecisionClass
 from harness.messages import BurstDone, CallMode
-from harness.model import Failure, PrecisionClass, Status
 from harness.numerics import LIMITS, UNLIMITED, compare, limits_for
+from harness.status import Failure, Status
 from harness.turns import Turn
 from harness.variants import OWN, restrictions
 from harness.verify import Finding, Verifier

@@ -21,11 +21,13 @@ from typing import Any
 
 from harness.api import Harness
 from harness.auditor import find_sanitizer
+from harness.choices import DeviceKind
 from harness.config import RunConfig
 from harness.disk import replace_whole
 from harness.environment import Environment, cuda_unusable
-from harness.model import DeviceKind, Problem, Status, Workload, digest_text, one_line
+from harness.problem import Problem, Workload, digest_text
 from harness.programs import find_nvcc
+from harness.status import Status, one_line
 
 STAMP = "rehearsed.json"
 """File in the cache folder: for which start of which machine, and with what, a rehearsal has passed."""

@@ -25,8 +25,8 @@ import torch
 
 from harness.bench import Bench
 from harness.messages import BurstDone, CallMode
-from harness.model import Failure, Status
 from harness.reports import failure_of_reports, is_of_unset_shared
+from harness.status import Failure, Status
 from harness.turns import Turn
 from harness.verify import Verifier, overall
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.model import VERDICT_FREE, Record, Status
+from harness.record import Record
+from harness.status import VERDICT_FREE, Status
 
 NOT_BUILT = frozenset(
     {

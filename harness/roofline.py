@@ -26,8 +26,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from harness.choices import PrecisionClass
 from harness.datasheets import Peaks, datasheet
-from harness.model import PrecisionClass
 from harness.work import Traffic
 
 MEASURED_MARGIN = 1.25

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from harness.model import RECORD_FORMAT, RUN_FORMAT, Record
+from harness.record import RECORD_FORMAT, RUN_FORMAT, Record
 from harness.texts import NotText, as_text, fault_of_yaml, parse_yaml, reason_of
 
 Identity = tuple[str, str, str, str]

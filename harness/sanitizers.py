@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
 
+from harness.kernel_names import function_name
+
 PRINT_LIMIT = 2000
 """Findings after which a tool falls silent; it counts over all the processes it has watched."""
 
@@ -254,20 +256,8 @@ def _place(line: str) -> Place | None:
             continue
         named = None if end is None or offset.end() == len(text) else text[file_at : end.start()]
         return Place(
-            kernel=short_name(text[: offset.start()]),
+            kernel=function_name(text[: offset.start()]),
             file=PurePath(named).name[:200] if named else None,
             line=int(end[1]) if named and end is not None else None,
         )
     return None
-
-
-def short_name(signature: str) -> str:
-    """`void space::kernel<float, 4>(float *, int)` is called `kernel`."""
-    depth, name = 0, ""
-    for letter in signature.removeprefix("void "):
-        if letter == "(" and depth == 0 and not name.endswith("operator") and name:
-            break
-        depth += (letter == "<") - (letter == ">")
-        if depth == 0 and letter != ">":
-            name += letter
-    return name.rpartition("::")[2].strip()[:200] or signature[:200]

@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 from harness import empty
 from harness.aside import reserve
+from harness.asker import Asker
 from harness.baselines import with_baselines
 from harness.bench import Bench
+from harness.choices import DeviceKind
 from harness.datasheets import datasheet
 from harness.disturbance import DISTURBED
 from harness.empty import Compared
@@ -25,13 +27,13 @@ from harness.gpustate import Watch
 from harness.guest import Guest, GuestFailed
 from harness.measure import LONG_S, MAX_ROUNDS, Limits, ReferenceRunner, Rounds, run_rounds
 from harness.messages import BurstDone, CallMode, EmptyTimed
-from harness.model import DeviceKind, Failure, Status
 from harness.nonstop import Figures, Nonstops
 from harness.quiet import Known
 from harness.reports import labels_of_reports
 from harness.retrial import judge_fairly
 from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
+from harness.status import Failure, Status
 from harness.tally import take_census
 from harness.tasks import Outcome, Task
 from harness.timing import NOT_QUEUED, UNEXPLAINED, Settled, doubt, judge_times, peak_memory, with_graph
@@ -267,6 +269,9 @@ class Session(Verification):
             timing={**timing, "gpu_after_rounds": [state.to_json() for state in watch.states], **watch.to_json()},
             labels=tuple(self._labels),
         )
+
+    def _asker(self) -> Asker:
+        return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
 
     def _learn_again(self) -> Known:
         """What is known of the problem once trusted code was timed again; its answers replace those of before."""

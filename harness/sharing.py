@@ -15,7 +15,7 @@ from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, Slot, SlotLost
 from harness.executors.faults import EVIDENCE
-from harness.model import Record
+from harness.record import Record
 from harness.schedule import Schedule, dealt
 
 

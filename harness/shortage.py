@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from harness.choices import DeviceKind
 from harness.devices import Device, DeviceError, open_device
-from harness.model import DeviceKind
 
 OWN_BYTES = 2 * 2**30
 """Memory that a process takes on a GPU beside its tensors, at most: context, loaded kernels, libraries' workspaces."""

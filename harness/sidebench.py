@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.bench import Bench
-from harness.model import PrecisionClass, Problem, Workload
+from harness.choices import PrecisionClass
+from harness.problem import Problem, Workload
 
 KEPT = 6
 """Benches kept ready that nobody has. Beside the problem at hand there are those whose audits run ahead."""

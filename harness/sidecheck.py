@@ -20,10 +20,11 @@ from harness.audit import Audit, AuditResult, Subject
 from harness.auditor import Auditor
 from harness.bench import Bench
 from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
-from harness.model import Failure, Status, Workload, one_line
+from harness.problem import Workload
 from harness.reference import ProblemError
 from harness.reports import failure_of_reports
 from harness.sanitizers import Tool
+from harness.status import Failure, Status, one_line
 from harness.tasks import Outcome, Task
 
 SPECIALISED = "specialised_shape"

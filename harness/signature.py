@@ -25,7 +25,7 @@ from typing import Any
 from harness.build import BuildCache
 from harness.environment import torch_build
 from harness.interpreter import end_with, python, search_path
-from harness.model import Problem, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.tasks import problem_json, problem_of
 from harness.wire import Channel, ChannelClosed, WireError, pair
 

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from harness.datasheets import Peaks
-from harness.model import Problem, Workload
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError, describe, load_reference, state_of
 from harness.roofline import SpeedOfLight, speed_of_light
 from harness.sizes import evaluate

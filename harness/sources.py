@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.model import Record, digest_text
+from harness.problem import digest_text
+from harness.record import Record
 
 MAX_SOURCE_BYTES = 4 * 2**20
 MAX_FILES = 100_000

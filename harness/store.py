@@ -28,7 +28,7 @@ import yaml
 
 from harness.authors import Author, authors_in
 from harness.disk import FULL_OR_BROKEN, replace_whole
-from harness.model import RUN_FORMAT, Record, Status
+from harness.record import RUN_FORMAT, Record
 from harness.runs import (
     Identity,
     StoreError,
@@ -40,6 +40,7 @@ from harness.runs import (
     read_records,
     timestamp,
 )
+from harness.status import Status
 
 SETTINGS_OF_A_RUN = ("device", "workload", "precision", "device_policy", "checked", "policy", "allow_degenerate")
 """Settings that decide verdicts: a run has one value of each, so that its records can stand in one table."""

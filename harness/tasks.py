@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.model import Baseline, Costs, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload
-
-if TYPE_CHECKING:
-    from harness.sandbox import Mode
+from harness.choices import Baseline, DeviceKind, PrecisionClass, SandboxMode
+from harness.problem import Costs, InputRules, Problem, Workload
+from harness.status import Status
 
 MAX_TASK_BYTES = 64 * 2**20
 """Largest frame between executor and worker; a task holds the sources of problem and solution."""
@@ -33,7 +32,7 @@ class RefereeConfig:
 
     device: DeviceKind
     device_index: int
-    sandbox: Mode
+    sandbox: SandboxMode
     checked: bool
     device_policy: str
     seeds: int

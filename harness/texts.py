@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from harness.model import one_line
+from harness.status import one_line
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")

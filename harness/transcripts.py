@@ -17,7 +17,7 @@ from typing import Any
 from harness.catalog import Catalog, CatalogError, solution_path
 from harness.disk import replace_whole
 from harness.extract import Extraction, extract
-from harness.model import Problem
+from harness.problem import Problem
 from harness.texts import NotText, as_text
 
 MAX_RESPONSE_BYTES = 64 * 2**20

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.bench import POISON, Bench
+from harness.choices import PrecisionClass
 from harness.messages import CallClaim
-from harness.model import Failure, PrecisionClass, Status
 from harness.numerics import (
     LIMITS,
     REFERENCE_FACTOR,
@@ -37,6 +37,7 @@ from harness.numerics import (
 )
 from harness.oracle import Answer, Truth
 from harness.readings import Readings
+from harness.status import Failure, Status
 from harness.trees import TreeSpec
 from harness.variants import OWN
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
+from harness.choices import PrecisionClass
 from harness.messages import BurstDone, CallClaim
-from harness.model import Failure, PrecisionClass, Status, one_line
 from harness.readings import Readings
 from harness.reference import ProblemError
+from harness.status import Failure, Status, one_line
 from harness.structure import same_structure
 from harness.trees import TreeError, TreeSpec
 from harness.turns import Turn

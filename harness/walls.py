@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.choices import DeviceKind
 from harness.guest import Guest
-from harness.model import DeviceKind
 from harness.queues import ONE_QUEUE, queues_for
 from harness.sandbox import SandboxPolicy
 from harness.tasks import RefereeConfig, Task

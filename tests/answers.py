@@ -11,9 +11,10 @@ import torch
 
 from harness import comparison_real, values
 from harness.bench import POISON, Bench
+from harness.choices import DeviceKind, PrecisionClass
 from harness.devices import open_device
 from harness.messages import BurstDone, CallClaim, CallMode, Leaf
-from harness.model import DeviceKind, PrecisionClass, Problem, Workload
+from harness.problem import Problem, Workload
 from harness.turns import Turn
 from harness.verify import Finding, Verifier
 

@@ -14,8 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from harness.choices import DeviceKind
 from harness.executors import worker
-from harness.model import DeviceKind
 
 CALLS_BEFORE = 4
 

@@ -17,8 +17,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness import referee
+from harness.choices import DeviceKind
 from harness.executors import worker
-from harness.model import DeviceKind
 from harness.tasks import Outcome, Task
 from harness.whereabouts import Step
 

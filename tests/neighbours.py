@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from harness.choices import DeviceKind
 from harness.disturbance import DISTURBED
-from harness.model import DeviceKind
 from harness.tasks import Outcome
 from harness.timing import UNEXPLAINED
 

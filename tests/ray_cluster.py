@@ -19,13 +19,13 @@ import ray
 from ray.cluster_utils import Cluster
 from test_survival import descendants
 
+from harness.choices import DeviceKind
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.events import Event, Noted, SolutionFinished
 from harness.executors import Order, Slot
 from harness.executors.ray import RayExecutor
 from harness.judging import Open, begin
-from harness.model import DeviceKind
 from harness.pipeline import evaluate_run
 from harness.planning import plan
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.executors import Built, Order, Slot
-from harness.model import Failure, Problem, Status
+from harness.problem import Problem
+from harness.status import Failure, Status
 from harness.tasks import Outcome, Task
 
 SOON_S = 60.0

@@ -16,14 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.executors import ExecutorError
 from harness.executors.ahead import start_ahead
 from harness.executors.local import LocalExecutor, referee_config
 from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
-from harness.model import DeviceKind, Status
 from harness.pipeline import evaluate_run
+from harness.status import Status
 
 ROOT = Path(__file__).parent.parent
 WORKER, ZYGOTE = "harness.executors.worker", "harness.zygote"

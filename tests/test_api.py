@@ -20,10 +20,13 @@ import pytest
 from harness import Harness, Result, as_completed, reward
 from harness.api import HarnessClosed, keeper
 from harness.catalog import CatalogError
+from harness.choices import DeviceKind, PrecisionClass
 from harness.config import ConfigError
 from harness.executors import ExecutorError
-from harness.model import DeviceKind, PrecisionClass, Record, Status, Workload
+from harness.problem import Workload
+from harness.record import Record
 from harness.scoring import leaderboard
+from harness.status import Status
 from harness.store import RunStore
 
 PROBLEM = """

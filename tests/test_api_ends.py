@@ -22,9 +22,9 @@ from harness import Harness, Result
 from harness.api import HarnessClosed, flow, keeper, session
 from harness.environment import MachineError
 from harness.executors.local import LocalExecutor
-from harness.model import Status
 from harness.runs import StoreUnavailable
 from harness.scoring import entries_of, score
+from harness.status import Status
 from harness.store import RunStore
 
 

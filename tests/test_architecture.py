@@ -18,11 +18,12 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "harness"
 
 LAYERS = {
-    "vocabulary": "model",
+    "vocabulary": "choices problem record status",
     "pure": "authors breakage calibration census claims comparing comparison comparison_kernel comparison_real "
     "datasheets defences digest digest_kernel disturbance extract holdback kernel_names labels messages "
     "numerics nvrtc occupancy parsing patterns policies precision python_syntax queues readings recency reports "
-    "rewards roofline rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire "
+    "kernel_rows rewards roofline "
+    "rounding sanitizers scoring screen sizes slicing stats stopping structure trees variants wire "
     "work",
     "edges": "catalog config crew devices disk environment gate gpus gpustate hostcuda images inputs "
     "interpreter kernelbench lean mending merging peaks programs recorder reference rundelay runs shortage sketch "

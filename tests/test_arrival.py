@@ -11,8 +11,9 @@ import torch
 
 from harness.arrival import SECTOR_WORDS, SECTORS_FOR_ONE, Arrival
 from harness.bench import Bench
+from harness.choices import DeviceKind
 from harness.devices import open_device
-from harness.model import DeviceKind, InputRules, Problem, Workload, digest_text
+from harness.problem import InputRules, Problem, Workload, digest_text
 
 PROBLEM = """
 import torch

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from harness.auditor import Auditor, find_sanitizer
-from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
+from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
+from harness.build.opening import open_toolchain
+from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.model import DeviceKind, Problem, Status, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.programs import find_nvcc
 from harness.referee import Referee
 from harness.sanitizers import Tool
+from harness.status import Status
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 from tests.neighbours import labels_but_neighbours

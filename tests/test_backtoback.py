@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from harness.backtoback import BackToBack, Step
+from harness.choices import DeviceKind
 from harness.devices import Device, DeviceError, open_device
 from harness.gate import OwnGate
 from harness.messages import Manner
-from harness.model import DeviceKind
 
 CALLS = 4
 

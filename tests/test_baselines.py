@@ -31,11 +31,12 @@ from harness.baselines.pool import Measured, Pool
 from harness.baselines.store import key_for
 from harness.baselines.subject import Subject, Turnstile
 from harness.bench import Bench
+from harness.choices import Baseline, DeviceKind, PrecisionClass
 from harness.cli import main
 from harness.cli.baseline import _Files, _jobs, _like_gpus
 from harness.devices import open_device
 from harness.environment import Gpu, collect
-from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Workload, digest_text
+from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.programs import find_gxx
 from harness.report import baselines as pages
 from harness.runs import StoreUnavailable

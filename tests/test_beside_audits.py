@@ -22,11 +22,12 @@ from harness.breakage import failure_of
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.messages import Attach, Broken, Stage
-from harness.model import Status, Workload
 from harness.posts import Posts
+from harness.problem import Workload
 from harness.refresh import Refresh
 from harness.sanitizers import Tool
 from harness.sidecheck import subject_of
+from harness.status import Status
 from harness.verify import Verifier
 
 BEYOND = """========= Invalid __global__ read of size 4 bytes

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from harness.breakage import MAX_REASON, REFUSAL, explained, failure_of, standing
+from harness.choices import DeviceKind
 from harness.messages import Broken, Stage
-from harness.model import VERDICT_FREE, DeviceKind, Failure, Record, Status
+from harness.record import Record
 from harness.reports import STATUS_OF_KIND
 from harness.rewards import reward_of
 from harness.session import failed
+from harness.status import VERDICT_FREE, Failure, Status
 
 BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
 DIED = Failure(

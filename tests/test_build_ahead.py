@@ -31,9 +31,9 @@ from harness.build.attempt import JOB
 from harness.build.zygotes import LateZygote
 from harness.executors import Order
 from harness.executors.building import LocalBuilders
-from harness.model import Status
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.limits import children_of
+from harness.status import Status
 
 SLOW = "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };"
 

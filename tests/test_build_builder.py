@@ -30,9 +30,9 @@ from harness.build import (
     compiling,
 )
 from harness.build.toolchain import Plan
-from harness.model import Status
 from harness.sandbox import limits
 from harness.sandbox.view import closed_to_others
+from harness.status import Status
 
 TINY = """
 #include <Python.h>

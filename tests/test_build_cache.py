@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from harness.build import BuildCache, CacheError, default_root
+from harness.choices import DeviceKind
 from harness.config import CACHE_LIMIT_BYTES, Machine, resolve
-from harness.model import DeviceKind
 
 
 def key(text: str) -> str:

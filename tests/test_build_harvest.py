@@ -17,7 +17,7 @@ from harness.build.arguments import describe
 from harness.build.harvesting import Harvest, harvest
 from harness.build.packages import is_lacking
 from harness.build.spec import MAX_AHEAD_BYTES
-from harness.model import Status
+from harness.status import Status
 from harness.zygote import Zygote
 
 EXT = 'load_inline("ext", cpp_sources="int f(int);", functions=["f"])'

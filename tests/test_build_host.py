@@ -31,7 +31,7 @@ from harness.build import (
 from harness.build.host import MANY_FULL
 from harness.crew import Crew
 from harness.hostcuda.build import BuildError, Precompiled, PreparedHeaders, default_cache
-from harness.model import Status
+from harness.status import Status
 
 KERNEL = """
 #include <torch/extension.h>

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 import torch.utils.cpp_extension as extension
 
-from harness.build import ExtensionSpec, HostToolchain, NvccToolchain, Plan, SourceFile, open_toolchain
+from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile
 from harness.build import native as native_module
+from harness.build.host import HostToolchain
+from harness.build.opening import open_toolchain
 from harness.build.recipe import try_lean
 from harness.build.torchinfo import find_torch, nvcc_flags_of, standard_of
+from harness.choices import DeviceKind
 from harness.environment import Gpu, MachineError
-from harness.model import DeviceKind, Status
 from harness.programs import find_nvcc
+from harness.status import Status
 
 CPP = "torch::Tensor f(torch::Tensor x);"
 CUDA = "__global__ void k() {}\ntorch::Tensor f(torch::Tensor x) { k<<<1, 1>>>(); return x; }"

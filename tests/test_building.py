@@ -19,7 +19,7 @@ import pytest
 from harness.build import BuilderZygotes
 from harness.build.zygotes import LateZygote
 from harness.catalog import load_problems
-from harness.model import Problem, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.signature import Signatures
 from harness.zygote import ZygoteError
 

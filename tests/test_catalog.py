@@ -19,7 +19,8 @@ from harness.catalog import (
     solution_path,
 )
 from harness.catalog.solutions import MAX_AUTHOR_BYTES
-from harness.model import PrecisionClass, Status
+from harness.choices import PrecisionClass
+from harness.status import Status
 
 PROBLEM = """\
 import torch

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from harness.build import default_root
-from harness.census import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
+from harness.choices import DeviceKind
 from harness.config import resolve
 from harness.environment import collect, machine
-from harness.model import DeviceKind, Record, Status
+from harness.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
 from harness.pipeline import evaluate_run
+from harness.record import Record
+from harness.status import Status
 
 PROBLEM = """
 import torch

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.ci import Gates, Rejected, broken_rules, github_annotations, give_verdict, junit, read_gates, summary
 from harness.ci.gates import FAILED, PASSED, SKIPPED, weigh
 from harness.ci.revision import Entry, Repository, RevisionError
@@ -23,7 +24,8 @@ from harness.cli.ci import _settled
 from harness.cli.evaluate import Ran, View
 from harness.config import ConfigError, RunConfig
 from harness.environment import Environment, MachineError
-from harness.model import DeviceKind, Record, Status
+from harness.record import Record
+from harness.status import Status
 from harness.store import RunStore
 
 PROBLEM = """

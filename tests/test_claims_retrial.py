@@ -18,16 +18,18 @@ from test_referee import config, model, problem
 
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
+from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.guest import GuestFailed
 from harness.learning import BURSTS, learn, learn_again
 from harness.measure import ReferenceRunner, Round, Rounds
-from harness.model import DeviceKind, Failure, Status, Workload
+from harness.problem import Workload
 from harness.quiet import Known
 from harness.referee import Referee
 from harness.retrial import judge_fairly
 from harness.session import Session
 from harness.standby import Standby
+from harness.status import Failure, Status
 from harness.tally import take_census
 from harness.tasks import Task
 from harness.timing import Judged, judge_times

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from harness.catalog import find_solutions, load_problems
+from harness.choices import DeviceKind
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.evaluate import Ran, View
@@ -27,8 +28,10 @@ from harness.cli.machine import compile_modules
 from harness.cli.output import writable
 from harness.config import ConfigError, RunConfig
 from harness.environment import Environment, MachineError
-from harness.model import DeviceKind, Record, Solution, Status
+from harness.problem import Solution
+from harness.record import Record
 from harness.runs import timestamp
+from harness.status import Status
 from harness.store import RunStore
 
 ROOT = Path(__file__).parent.parent

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.choices import DeviceKind
 from harness.executors import ExecutorError
 from harness.executors.cluster import Node, check_answers, demand, nodes_of
-from harness.model import DeviceKind
 
 GPU_NODE = Node(cpus=16, gpus=4, models=frozenset({"H200"}))
 

@@ -12,12 +12,14 @@ import pytest
 from test_referee import config
 
 from harness.bench import Bench
+from harness.choices import DeviceKind
 from harness.conversation import Conversation
 from harness.devices import open_device
 from harness.guest import MOVED, Guest, GuestFailed
-from harness.model import DeviceKind, Problem, Status, Workload
+from harness.problem import Problem, Workload
 from harness.sandbox import ExitReport, SandboxPolicy
 from harness.sandbox.policy import Cause
+from harness.status import Status
 
 PROBLEM = """
 import torch

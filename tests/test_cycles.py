@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from harness import cycles
+from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.devices.host import HostDevice
-from harness.model import DeviceKind
 
 
 def stamp(*rows: tuple[int, int, int]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

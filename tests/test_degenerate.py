@@ -12,12 +12,14 @@ import pytest
 
 from harness.bench import Bench
 from harness.build import default_root
+from harness.choices import DeviceKind, PrecisionClass
 from harness.devices import open_device
 from harness.hostcuda.build import prepare_headers
 from harness.lint import Soundness, taken_for_right
-from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
+from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import DEGENERATE, Referee
 from harness.reference import ProblemError
+from harness.status import Status
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 

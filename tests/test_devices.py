@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from harness.choices import DeviceKind
 from harness.devices import ALIGNMENT_BYTES, Device, aligned, open_device, seed_generators
-from harness.model import DeviceKind
 
 ATTACH = """
 import sys, torch
 from harness.devices import open_device
-from harness.model import DeviceKind
+from harness.choices import DeviceKind
 device = open_device(DeviceKind(sys.argv[1]))
 arena = device.attach(int(sys.argv[2]), int(sys.argv[3]))
 numbers = arena.tensor(512, (3, 5), torch.float32)

@@ -15,16 +15,18 @@ import pytest
 from test_referee import config, judge
 
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.config import resolve
 from harness.disturbance import DISTURBED
 from harness.environment import collect, machine
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.gpus import visible_gpus
 from harness.gpustate import GpuMonitor
-from harness.model import DeviceKind, Record, Status
 from harness.pipeline import evaluate_run
 from harness.quiet import Known
+from harness.record import Record
 from harness.referee import Referee
+from harness.status import Status
 from harness.zygote import Zygote
 
 pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]

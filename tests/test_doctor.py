@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.cli import main
 from harness.doctor import Diagnosis, State, cxx_runtime, diagnose, ninja_version
 from harness.environment import Environment, Gpu, collect
-from harness.model import DeviceKind
 from harness.programs import find_gxx
 from harness.sandbox import SandboxReport
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from harness import empty
+from harness.choices import DeviceKind
 from harness.devices import CallTime, open_device
 from harness.devices.host import HostDevice
 from harness.empty import (
@@ -26,7 +27,6 @@ from harness.empty import (
     many_launches_s,
 )
 from harness.messages import EmptyTimed
-from harness.model import DeviceKind
 from harness.quiet import PROCESS_BIAS_S
 from tests.benchmarks.bench_processes import document, left_over_s
 

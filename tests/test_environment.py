@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from harness import environment as env
+from harness.choices import DeviceKind
 from harness.environment import Environment, collect, cuda_unusable, machine, query_gpus
-from harness.model import DeviceKind
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import torch
 
 from harness.catalog import find_authors, find_solutions, load_problems
 from harness.inputs import draw
-from harness.model import Solution
+from harness.problem import Solution
 from harness.reference import ReferenceModule, load_reference
 
 HERE = Path(__file__).parents[1]

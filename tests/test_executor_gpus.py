@@ -10,8 +10,8 @@ from harness.config import resolve
 from harness.environment import collect, machine
 from harness.events import Event, Noted
 from harness.gpus import visible_gpus
-from harness.model import Status
 from harness.pipeline import evaluate_run
+from harness.status import Status
 
 PROBLEM = """
 import torch

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.cli import main
 from harness.feedback import feedback
-from harness.model import DeviceKind, Record, Status, digest_text
+from harness.problem import digest_text
+from harness.record import Record
 from harness.sources import SourceFinder
+from harness.status import Status
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden" / "feedback"

@@ -23,13 +23,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harness.breakage import MAX_REASON
-from harness.census import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, Sources, conclude
+from harness.census import Sources, conclude
+from harness.choices import DeviceKind
 from harness.guest import Guest, GuestFailed
+from harness.labels import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
 from harness.messages import Burst
-from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_text, one_line
+from harness.problem import Problem, Workload, digest_text
+from harness.record import Record
 from harness.referee import Referee
 from harness.runs import timestamp
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
+from harness.status import Status, one_line
 from harness.store import RunStore
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root, open_toolchain
+from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
+from harness.build.opening import open_toolchain
+from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.model import DeviceKind, Problem, Status, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
+from harness.status import Status
 from harness.zygote import Zygote
 
 pytestmark = pytest.mark.gpu

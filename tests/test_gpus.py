@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.config import Machine, resolve
 from harness.environment import Environment, Gpu, MachineError, collect
 from harness.executors import ExecutorError, Order
@@ -14,7 +15,6 @@ from harness.executors.local import LocalExecutor
 from harness.executors.node import build
 from harness.executors.seats import seats
 from harness.gpus import capabilities_in_use, visible_gpus
-from harness.model import DeviceKind
 
 
 def gpu(index: int, capability: str | None = "9.0") -> Gpu:

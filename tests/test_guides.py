@@ -523,7 +523,7 @@ def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:
 
 
 def test_the_readmes_statuses_are_all_there_are() -> None:
-    from harness.model import Status
+    from harness.status import Status
 
     table = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert {status.value for status in Status} <= set(table)

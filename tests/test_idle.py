@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 
 from harness import idle
+from harness.choices import DeviceKind
 from harness.devices import open_device
-from harness.model import DeviceKind, Problem, Workload, digest_text
 from harness.oracle import Oracle
+from harness.problem import Problem, Workload, digest_text
 from harness.reference import load_reference
 from harness.trees import flatten
 

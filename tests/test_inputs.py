@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.inputs import draw, draw_into
-from harness.model import Problem, Workload
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError, ReferenceModule, load_reference
 from harness.trees import flatten, unflatten
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.cli import main
 from harness.kernelbench import (
     KernelBenchError,
@@ -22,9 +23,11 @@ from harness.kernelbench import (
     read_eval_results,
 )
 from harness.kernelbench.importing import LABEL, OTHER_HARDWARE
-from harness.model import DeviceKind, Record, Status, digest_text
+from harness.problem import digest_text
+from harness.record import Record
 from harness.runs import StoreUnavailable
 from harness.scoring import By, entries_of, leaderboard
+from harness.status import Status
 from harness.store import RunStore
 
 GPU = "NVIDIA H100 80GB HBM3"

@@ -10,7 +10,7 @@ import pytest
 from harness.build import default_root
 from harness.catalog import CatalogError, find_solutions, load_problems, unmet_need
 from harness.cli import main
-from harness.model import Status
+from harness.status import Status
 from harness.store import RunStore
 
 ADD = """

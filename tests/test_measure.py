@@ -14,6 +14,7 @@ import pytest
 
 from harness import measure
 from harness.bench import Bench
+from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.gate import Gate, OwnGate
 from harness.measure import (
@@ -30,7 +31,7 @@ from harness.measure import (
     run_rounds,
 )
 from harness.messages import BurstDone, CallClaim, CallMode, Manner
-from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.turns import Turn, in_turn, plan_turns, stressed_turns
 
 SOURCE = """

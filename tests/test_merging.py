@@ -8,8 +8,8 @@ import pytest
 from test_store import create, record
 
 from harness.merging import merge
-from harness.model import Status
 from harness.runs import StoreError, is_run
+from harness.status import Status
 from harness.store import RunStore
 
 EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"

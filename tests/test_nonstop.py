@@ -28,6 +28,7 @@ from harness.asker import ANSWER_LIMIT_S, AWAKE, NO_MEMORY, NOT_LAUNCHED, WAITS,
 from harness.bench import Bench
 from harness.build import default_root
 from harness.calibration import Calibration
+from harness.choices import DeviceKind, PrecisionClass
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
 from harness.devices import Device, open_device
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
@@ -35,10 +36,11 @@ from harness.gate import Gate, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, Call, Load, Manner, Open
-from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.nonstop import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
+from harness.problem import Problem, Workload, digest_text
 from harness.rundelay import waited_s
 from harness.sandbox import SandboxPolicy
+from harness.status import Status
 from harness.verify import Verifier, overall
 from harness.zygote import Zygote
 

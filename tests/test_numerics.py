@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from harness import comparison_real, slicing
-from harness.model import Failure, InputRules, PrecisionClass, Status
+from harness.choices import PrecisionClass
 from harness.numerics import (
     LIMITS,
     TensorComparison,
@@ -21,6 +21,8 @@ from harness.numerics import (
     limits_for,
     reached_class,
 )
+from harness.problem import InputRules
+from harness.status import Failure, Status
 from harness.variants import transform
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.model import Baseline, PrecisionClass
+from harness.choices import Baseline, PrecisionClass
 from harness.parsing import (
     MOST_SECONDS,
     count_up_to,

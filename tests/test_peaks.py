@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from harness import peaks
+from harness.choices import DeviceKind, PrecisionClass
 from harness.datasheets import Peaks, datasheet
 from harness.devices import open_device
 from harness.disturbance import Neighbours, Reading
 from harness.gpustate import Look
-from harness.model import DeviceKind, PrecisionClass
 from harness.peaks import PeaksKey
 from harness.roofline import speed_of_light
 

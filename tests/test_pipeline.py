@@ -17,15 +17,16 @@ import pytest
 
 from harness.build import BuildOutcome, default_root
 from harness.catalog import CatalogError
+from harness.choices import DeviceKind
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.events import Noted, SolutionFinished
 from harness.executors import Built, ExecutorError, Order, Slot
 from harness.executors.local import LocalExecutor
 from harness.judging import where_unjudged
-from harness.model import DeviceKind, Status
 from harness.pipeline import evaluate_run
 from harness.runs import is_run
+from harness.status import Status
 from harness.store import RunStore
 from harness.tasks import Outcome, Task
 

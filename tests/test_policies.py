@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import harness
-from harness import census
+from harness import labels
+from harness.choices import DeviceKind
 from harness.config import ConfigError, Machine, RunConfig, resolve
 from harness.labels import LABELS
-from harness.model import DeviceKind, Status
 from harness.policies import Policy, parse_policy, refusal
+from harness.status import Status
 
 MACHINE = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30)
 
@@ -43,14 +44,14 @@ def test_a_label_refuses_by_name() -> None:
 
 def test_a_kernel_of_its_own_may_be_required() -> None:
     policy = parse_policy({"require_custom_kernel": True})
-    refused = refusal(policy, labels=(census.TORCH_ONLY, census.NO_CUSTOM_KERNEL), evidence={})
+    refused = refusal(policy, labels=(labels.TORCH_ONLY, labels.NO_CUSTOM_KERNEL), evidence={})
     assert refused is not None
     assert "require_custom_kernel" in refused.reason
-    assert refusal(policy, labels=(census.FALLS_BACK,), evidence={}) is None
+    assert refusal(policy, labels=(labels.FALLS_BACK,), evidence={}) is None
     # What could not be found out refuses only where the policy says so.
-    assert refusal(policy, labels=(census.UNCOUNTED,), evidence={}) is None
-    both = parse_policy({"require_custom_kernel": True, "refuse_labels": [census.UNCOUNTED]})
-    assert refusal(both, labels=(census.UNCOUNTED,), evidence={}) is not None
+    assert refusal(policy, labels=(labels.UNCOUNTED,), evidence={}) is None
+    both = parse_policy({"require_custom_kernel": True, "refuse_labels": [labels.UNCOUNTED]})
+    assert refusal(both, labels=(labels.UNCOUNTED,), evidence={}) is not None
 
 
 @pytest.mark.parametrize(("share", "refuses"), [(0.4, True), (0.5, False), (None, False), ("much", False)])

@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.config import Machine, resolve
 from harness.environment import collect
 from harness.feedback import feedback
-from harness.model import DeviceKind, Record, Status
 from harness.pipeline import evaluate_run
 from harness.postmortem import stood_in
+from harness.record import Record
 from harness.recorder import Entry, Recording
 from harness.rewards import reward_of
+from harness.status import Status
 
 PROBLEM = """
 import torch

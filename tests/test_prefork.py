@@ -16,16 +16,18 @@ import pytest
 
 from harness.bench import Bench
 from harness.build import default_root
+from harness.choices import DeviceKind, PrecisionClass
 from harness.devices import Device, open_device
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.hush import Hush
 from harness.messages import Attach, Burst, CallMode, Load, Open
-from harness.model import DeviceKind, PrecisionClass, Problem, Status, Workload, digest_text
 from harness.prefork import Head, Prefork, Purpose
+from harness.problem import Problem, Workload, digest_text
 from harness.referee import Referee
 from harness.sandbox import SandboxPolicy, probe
+from harness.status import Status
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.turns import Turn, calls_of
 from harness.verify import Verifier, overall

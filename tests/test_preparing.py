@@ -22,17 +22,20 @@ from test_timing import KNOWN
 from harness import empty
 from harness.bench import Bench
 from harness.build import BuildOutcome
+from harness.choices import DeviceKind
 from harness.config import RunConfig
 from harness.environment import collect
 from harness.executors import Built, Order, Slot
 from harness.executors.local import LocalExecutor
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.learning import learn
-from harness.model import DeviceKind, Problem, Record, Status, Workload, digest_text
 from harness.pipeline import evaluate_run
+from harness.problem import Problem, Workload, digest_text
 from harness.quiet import Known
+from harness.record import Record
 from harness.referee import Referee
 from harness.standby import Standby
+from harness.status import Status
 from harness.tasks import Outcome, Task
 from harness.verification import Terms
 from harness.zygote import Zygote

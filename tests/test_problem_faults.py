@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.events import Event, Noted
@@ -27,9 +28,11 @@ from harness.executors.faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faul
 from harness.executors.local import LocalExecutor, referee_config
 from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
 from harness.judging import foreseen_task
-from harness.model import DeviceKind, Problem, Record, Status, Workload
 from harness.pipeline import evaluate_run
 from harness.planning import Job, plan
+from harness.problem import Problem, Workload
+from harness.record import Record
+from harness.status import Status
 from harness.store import RunStore
 from harness.tasks import Outcome, RefereeConfig
 from harness.whereabouts import Board, Place, Step, Whereabouts
@@ -440,7 +443,7 @@ def test_what_a_problem_started_ends_with_a_conductor_that_is_killed(tree: Tree)
 def test_where_a_process_was_outlives_it() -> None:
     board = Board()
     text = (
-        "import os, signal, sys; from pathlib import Path; from harness.model import Problem, Workload; "
+        "import os, signal, sys; from pathlib import Path; from harness.problem import Problem, Workload; "
         "from harness.whereabouts import Step, Whereabouts\n"
         "problem = Problem(id='level1/19', name='relu', path=Path('p'), source='', digest='d')\n"
         "with Whereabouts(int(sys.argv[1])).at(problem, Workload(name='full'), Step.IMPORT):\n"

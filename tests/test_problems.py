@@ -14,9 +14,10 @@ import torch
 
 from harness.catalog import Catalog, load_problems
 from harness.catalog.problems import read_yaml
+from harness.choices import PrecisionClass
 from harness.inputs import draw
-from harness.model import PrecisionClass, Problem
 from harness.numerics import LIMITS, compare, judge, limits_for
+from harness.problem import Problem
 from harness.reference import ReferenceModule, load_reference
 from harness.sketch import sketch
 from harness.trees import TreeSpec, flatten, unflatten

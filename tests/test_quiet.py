@@ -13,10 +13,11 @@ from typing import cast
 import pytest
 
 from harness.bench import Bench
+from harness.choices import DeviceKind
 from harness.devices import CallTime, DeviceError, open_device
 from harness.measure import ReferenceRunner
 from harness.messages import Manner
-from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.quiet import (
     FEW_NONSTOP_SETS,
     LEAST_BURSTS,

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from test_referee import PROBLEM, config, model, problem
 
+from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.model import DeviceKind, Problem, Status, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.quiet import Known
 from harness.recall import MOST_RECALLED, RECALLED_S, Recall
 from harness.referee import Referee
+from harness.status import Status
 from harness.tasks import Task
 from harness.zygote import Zygote
 

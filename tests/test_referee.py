@@ -16,12 +16,14 @@ import pytest
 
 from harness import session
 from harness.build import default_root
+from harness.choices import Baseline, DeviceKind, PrecisionClass
 from harness.empty import MOST_APART_S, MOST_S
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.build import prepare_headers
 from harness.measure import Limits
-from harness.model import Baseline, DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
+from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
+from harness.status import Status
 from harness.zygote import Zygote
 from tests.neighbours import labels_but_neighbours
 

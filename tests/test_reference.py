@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.model import Problem, Workload
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError, load_reference
 
 SOURCE = """\

@@ -12,12 +12,13 @@ import pytest
 from harness import rehearsal
 from harness.api import Harness
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.cli import main
 from harness.config import RunConfig, resolve
 from harness.environment import collect, machine
 from harness.executors import ExecutorError
-from harness.model import DeviceKind, Status
 from harness.rehearsal import Rehearsal, once, rehearse
+from harness.status import Status
 
 
 def settings(device: DeviceKind) -> RunConfig:

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.build import BuildCache, BuilderZygotes, HostToolchain, build_solution
+from harness.build import BuildCache, BuilderZygotes, build_solution
+from harness.build.host import HostToolchain
+from harness.choices import DeviceKind, PrecisionClass
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.hostcuda.build import default_cache, prepare_headers
-from harness.model import DeviceKind, InputRules, PrecisionClass, Problem, Status, Workload, digest_text
+from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.reordering import UNSET_SHARED, VARIES, difference_of, uses_atomics
+from harness.status import Status
 from harness.zygote import Zygote
 
 PROBLEM = """

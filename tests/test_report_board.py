@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.model import DeviceKind, Record, Status
+from harness.choices import DeviceKind
+from harness.record import Record
 from harness.report import board
 from harness.report import csv as report_csv
 from harness.scoring import THRESHOLDS, By, leaderboard
+from harness.status import Status
 
 
 def record(author: str, problem: str, speedup: float | None, **changes: Any) -> Record:

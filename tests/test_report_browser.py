@@ -17,7 +17,7 @@ from test_report_page import HOSTILE, attacking
 
 from harness.comparing import compare_runs
 from harness.feedback import feedback
-from harness.model import Record
+from harness.record import Record
 from harness.report import figures
 from harness.report.html import Item, render
 from harness.report.html.page import Changes

@@ -15,18 +15,22 @@ from typing import Any
 
 import pytest
 
-from harness.census import KernelRow, Sources, conclude
+from harness.census import Sources, conclude
+from harness.choices import DeviceKind
 from harness.cli import main
 from harness.cli.reports import Form
 from harness.comparing import compare_runs
 from harness.feedback import feedback
-from harness.model import DeviceKind, Record, Status, digest_text
+from harness.kernel_rows import KernelRow
 from harness.occupancy import Limits
+from harness.problem import digest_text
+from harness.record import Record
 from harness.report import figures
 from harness.report.html import Item, inline, render, strip
 from harness.report.html.page import Changes
 from harness.report.points import points_of
 from harness.scoring import entries_of
+from harness.status import Status
 from harness.store import RunStore
 
 HERE = Path(__file__).parent

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from harness.model import PrecisionClass, Problem, Workload
+from harness.choices import PrecisionClass
+from harness.problem import Problem, Workload
 from harness.report import problems as pages
 from harness.roofline import SpeedOfLight
 from harness.sketch import Leaf, Sketch

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.cli import main
-from harness.model import DeviceKind, Record, Status
+from harness.record import Record
 from harness.report import timeline
+from harness.status import Status
 from harness.store import RunStore
 
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.choices import DeviceKind
+from harness.record import Record
 from harness.rewards import RewardPolicy, SpeedShape, reward_of
+from harness.status import VERDICT_FREE, Status
 
 
 def record(

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import torch
 
+from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.gpustate import GpuMonitor
-from harness.model import DeviceKind
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, leftovers, limits, probe, seccomp, view
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
 from harness.sandbox.environment import inside, only_visible, scrub

@@ -9,9 +9,10 @@ import pytest
 
 from harness.audit import Audit, Guests, Subject, Told
 from harness.auditor import find_sanitizer
+from harness.kernel_names import function_name
 from harness.messages import Attach, Burst, Load, Open
 from harness.reports import failure_of_reports
-from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, overflowed, parse, short_name
+from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, overflowed, parse
 from harness.tasks import SourcePart
 
 RACE = """========= COMPUTE-SANITIZER
@@ -136,7 +137,7 @@ def test_a_flood_is_bounded() -> None:
     ],
 )
 def test_kernels_are_named_shortly(signature: str, name: str) -> None:
-    assert short_name(signature) == name
+    assert function_name(signature) == name
 
 
 def test_commands_follow_forks_and_write_to_a_file() -> None:

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.choices import DeviceKind
 from harness.config import Machine, resolve
 from harness.judging import record_of
-from harness.model import DeviceKind, Problem, Record, Solution, Status, Workload
 from harness.planning import Job
+from harness.problem import Problem, Solution, Workload
+from harness.record import Record
 from harness.scoring import (
     By,
     Metric,
@@ -29,6 +31,7 @@ from harness.scoring import (
     score,
     select,
 )
+from harness.status import Status
 from harness.tasks import Outcome
 
 

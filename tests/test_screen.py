@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.cli import main
-from harness.model import DeviceKind, Record, Status, digest_text
+from harness.problem import digest_text
+from harness.record import Record
 from harness.runs import timestamp
 from harness.screen import RULES, Weight, screen, screen_cuda
 from harness.screen.findings import MAX_FINDINGS
+from harness.status import Status
 from harness.store import RunStore
 
 ROOT = Path(__file__).parent.parent

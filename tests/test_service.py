@@ -21,18 +21,20 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import load_problems
+from harness.choices import DeviceKind, PrecisionClass
 from harness.conducting import Work
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import MachineError
 from harness.executors import ExecutorError
-from harness.model import DeviceKind, Failure, PrecisionClass, Solution, Status, Workload
 from harness.planning import Job
+from harness.problem import Solution, Workload
 from harness.runs import StoreUnavailable
 from harness.service import ServiceError
 from harness.service.client import conducted_by
 from harness.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
 from harness.service.surroundings import differing, surroundings
 from harness.service.words import OF_ONE_RUN, config_of, error_json, error_of, shared_settings, work_json, work_of
+from harness.status import Failure, Status
 from harness.store import RunStore
 from harness.wire import Channel
 

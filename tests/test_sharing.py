@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from harness.choices import DeviceKind
 from harness.conducting import Kind, Work
 from harness.config import Machine, resolve
 from harness.environment import Environment, collect
 from harness.executors import Built, ExecutorError, Slot, SlotLost
-from harness.model import DeviceKind, Problem, Record, Solution, Workload, digest_text
 from harness.planning import Job
+from harness.problem import Problem, Solution, Workload, digest_text
+from harness.record import Record
 from harness.service import ServiceError
 from harness.service.kept import Kept
 from harness.sharing import Share, Shared

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness.choices import DeviceKind
 from harness.devices import open_device
-from harness.model import DeviceKind
 from harness.reference import ProblemError
 from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 

@@ -25,16 +25,18 @@ from harness import patience, sidecheck
 from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.guest import Guest
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach
-from harness.model import DeviceKind, Problem, Status, Workload, digest_text
 from harness.policies import parse_policy, refusal
+from harness.problem import Problem, Workload, digest_text
 from harness.referee import Referee
 from harness.reference import ProblemError
 from harness.sanitizers import Tool
 from harness.sidebench import KEPT, SideBenches
+from harness.status import Status
 from harness.tasks import RefereeConfig, SourcePart, Task
 from harness.zygote import Zygote
 

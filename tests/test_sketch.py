@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness.choices import PrecisionClass
 from harness.datasheets import datasheet
-from harness.model import Costs, PrecisionClass, Problem, Workload
+from harness.problem import Costs, Problem, Workload
 from harness.reference import ProblemError
 from harness.sketch import Leaf, sketch
 

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 from test_referee import PROBLEM, config, model, problem
 
+from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.learning import BURSTS, SPARING_BURSTS, learn, learn_again
-from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.quiet import Known
 from harness.referee import Referee
 from harness.sandbox import probe

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import DeviceKind, Record, Status
+from harness.choices import DeviceKind
+from harness.record import Record
 from harness.runs import StoreError, StoreUnavailable
+from harness.status import Status
 from harness.store import RunStore, write_whole
 
 

@@ -23,13 +23,15 @@ from pathlib import Path
 import pytest
 
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.config import Machine, RunConfig, resolve
 from harness.environment import collect
 from harness.events import Event, Noted
 from harness.executors import ExecutorError
 from harness.executors.local import LocalExecutor
-from harness.model import DeviceKind, Record, Status
 from harness.pipeline import evaluate_run
+from harness.record import Record
+from harness.status import Status
 from harness.store import MIN_FREE_BYTES, RunStore
 
 PROBLEM = """

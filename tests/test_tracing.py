@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness import tracing
-from harness.census import MAX_ROWS, KernelRow
+from harness.kernel_rows import MAX_ROWS, KernelRow
 
 OFFSETS = {
     "registers": 6, "start_ns": 16, "end_ns": 24, "grid": 52, "block": 64, "static_shared": 76, "dynamic_shared": 80,

@@ -15,7 +15,8 @@ from harness import Harness
 from harness.build import default_root
 from harness.catalog import CatalogError
 from harness.cli import main
-from harness.model import Record, Status
+from harness.record import Record
+from harness.status import Status
 from harness.store import RunStore
 
 PROBLEM = """

@@ -16,7 +16,7 @@ from harness.conductor import AHEAD, Conductor
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
-from harness.model import Record
+from harness.record import Record
 from harness.schedule import Schedule
 
 _CLOSED = "the Harness was closed before this solution was judged"

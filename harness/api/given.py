@@ -17,7 +17,8 @@ from harness import python_syntax
 from harness.catalog import CatalogError, UnreadableProblem, bounded_source, load_problems
 from harness.catalog.problems import PROBLEM_FILE
 from harness.catalog.solutions import MAX_SOURCE_BYTES
-from harness.model import InputRules, PrecisionClass, Problem, Solution, Workload, digest_text
+from harness.choices import PrecisionClass
+from harness.problem import InputRules, Problem, Solution, Workload, digest_text
 from harness.sizes import SizeError, check_size, constants
 
 MAX_NAME_CHARS = 80

@@ -17,12 +17,14 @@ from typing import Any
 
 from harness.api.result import Result
 from harness.catalog import CatalogError, find_authors
+from harness.choices import PrecisionClass
 from harness.conducting import Work
 from harness.config import RunConfig
 from harness.disk import replace_whole
 from harness.environment import Environment
-from harness.model import PrecisionClass, Record, Solution
 from harness.planning import Job
+from harness.problem import Solution
+from harness.record import Record
 from harness.runs import StoreError, StoreUnavailable, is_run
 from harness.store import RunStore
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.feedback import feedback
-from harness.model import Record, Status
+from harness.record import Record
 from harness.rewards import DEFAULT_POLICY, RewardPolicy, reward_of
 from harness.scoring import EAGER, baselines_of, entries_of, main_baseline
+from harness.status import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

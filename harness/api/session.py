@@ -23,12 +23,13 @@ from harness.api.given import given_problem, given_solution, given_workload
 from harness.api.keeper import Keeper
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, load_problems
-from harness.config import AuditMode, ConfigError, DevicePolicy, RunConfig, SandboxMode, TimingConfig, resolve
+from harness.choices import AuditMode, Baseline, DeviceKind, DevicePolicy, PrecisionClass, SandboxMode
+from harness.config import ConfigError, RunConfig, TimingConfig, resolve
 from harness.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
-from harness.model import Baseline, DeviceKind, PrecisionClass, Problem, Workload
 from harness.parsing import parse_path
 from harness.planning import Job
+from harness.problem import Problem, Workload
 from harness.runs import new_run_id
 from harness.writable import ready_cache
 

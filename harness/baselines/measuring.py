@@ -18,14 +18,15 @@ import torch
 from harness.baselines.entry import Entry, Outcome
 from harness.baselines.subject import Subject, Turnstile, forget_compiled
 from harness.bench import Bench
+from harness.choices import Baseline
 from harness.measure import ReferenceRunner
 from harness.messages import CallMode
-from harness.model import Baseline, one_line
 from harness.numerics import UNLIMITED, compare, judge, limits_for, sensitivity_of
 from harness.oracle import Answer, Traits
 from harness.reference import state_of
 from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
+from harness.status import one_line
 from harness.stopping import Stopping
 from harness.trees import flatten, unflatten
 from harness.turns import plan_turns

@@ -33,13 +33,15 @@ from harness.baselines.measuring import eager_now_s, measure, sets_for
 from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
+from harness.choices import Baseline, DeviceKind
 from harness.devices import Device, DeviceError
 from harness.images import KeptImages
 from harness.interpreter import end_with
-from harness.model import Baseline, DeviceKind, Problem, Workload, one_line
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError
 from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.sketch import sketch
+from harness.status import one_line
 from harness.tasks import problem_of
 from harness.wire import Channel, ChannelClosed
 

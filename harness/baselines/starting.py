@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.baselines.entry import Entry
+from harness.choices import Baseline, DeviceKind
 from harness.datasheets import Peaks
 from harness.interpreter import python, search_path
-from harness.model import Baseline, DeviceKind, Problem, Workload
+from harness.problem import Problem, Workload
 from harness.tasks import problem_json
 from harness.wire import Channel, FrameTimeout, WireError, pair
 

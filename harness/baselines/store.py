@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 
 from harness.baselines.entry import FORMAT, Entry, Key
+from harness.choices import Baseline
 from harness.devices import Device
 from harness.environment import cpu_name, query_gpus
-from harness.model import Baseline, Problem, Workload
+from harness.problem import Problem, Workload
 
 
 class BaselineStore:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.model import Baseline, PrecisionClass
+from harness.choices import Baseline, PrecisionClass
 from harness.peaks import tf32_allowed
 
 WARM_CALLS = 3

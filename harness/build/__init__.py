@@ -9,9 +9,7 @@ from harness.build.builder import begin_ahead, build_solution
 from harness.build.cache import BuildCache, CachedModule, CacheError
 from harness.build.compilations import Compilations
 from harness.build.diagnostics import CompilerError, Diagnostics, KernelResources
-from harness.build.host import HostToolchain
 from harness.build.native import NvccToolchain
-from harness.build.opening import open_toolchain
 from harness.build.outcome import BuildOutcome, BuiltModule
 from harness.build.spec import ExtensionSpec, SourceFile, SpecError
 from harness.build.toolchain import BuildReport, Plan, Toolchain
@@ -30,7 +28,6 @@ __all__ = [
     "CompilerError",
     "Diagnostics",
     "ExtensionSpec",
-    "HostToolchain",
     "KernelResources",
     "NvccToolchain",
     "Plan",
@@ -40,5 +37,4 @@ __all__ = [
     "begin_ahead",
     "build_solution",
     "default_root",
-    "open_toolchain",
 ]

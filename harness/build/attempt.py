@@ -22,7 +22,8 @@ from harness.build.diagnostics import MAX_LOG_CHARS, NOTE
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Command, Plan
 from harness.build.zygotes import BuilderZygotes
-from harness.sandbox import ExitReport, Mode, SandboxPolicy, limits
+from harness.choices import SandboxMode
+from harness.sandbox import ExitReport, SandboxPolicy, limits
 from harness.wire import FrameTimeout, WireError
 from harness.zygote import Child
 
@@ -88,7 +89,7 @@ class Attempt:
     """The processes of one build, one after another."""
 
     zygotes: BuilderZygotes
-    sandbox: Mode
+    sandbox: SandboxMode
     timeout_s: float
     spec: ExtensionSpec
     plan: Plan

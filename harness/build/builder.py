@@ -33,9 +33,11 @@ from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Toolchain
 from harness.build.torchinfo import find_torch
 from harness.build.zygotes import BuilderZygotes
+from harness.choices import SandboxMode
 from harness.environment import MachineError
-from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import Mode, SandboxUnavailable, leftovers
+from harness.problem import digest_text
+from harness.sandbox import SandboxUnavailable, leftovers
+from harness.status import Failure, Status, one_line
 from harness.zygote import ZygoteError
 
 _OF_NAMES = (FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -54,7 +56,7 @@ def build_solution(
     cache: BuildCache,
     log_path: Path,
     timeout_s: float,
-    sandbox: Mode = "auto",
+    sandbox: SandboxMode = "auto",
     arguments: Mapping[str, Any] | None = None,
     import_timeout_s: float = 60.0,
     seed: int = 0,
@@ -125,7 +127,7 @@ def begin_ahead(
     toolchain: Toolchain,
     cache: BuildCache,
     timeout_s: float,
-    sandbox: Mode = "auto",
+    sandbox: SandboxMode = "auto",
 ) -> Compilations:
     """Begin, in the background, with what the solution's text says, for a `build_solution` to come with the same
     arguments. To be closed where none comes."""
@@ -135,7 +137,12 @@ def begin_ahead(
 
 
 def _compilations(
-    source: str, zygotes: BuilderZygotes, toolchain: Toolchain, cache: BuildCache, timeout_s: float, sandbox: Mode
+    source: str,
+    zygotes: BuilderZygotes,
+    toolchain: Toolchain,
+    cache: BuildCache,
+    timeout_s: float,
+    sandbox: SandboxMode,
 ) -> Compilations:
     compiler = Compiler(
         zygotes=zygotes, toolchain=toolchain, cache=cache, sandbox=sandbox, timeout_s=timeout_s, source=source
@@ -154,7 +161,7 @@ class _Build:
     toolchain: Toolchain
     cache: BuildCache
     log_path: Path
-    sandbox: Mode
+    sandbox: SandboxMode
     arguments: Mapping[str, Any] | None
     import_timeout_s: float
     seed: int

@@ -18,9 +18,11 @@ from harness.build.outcome import BuiltModule
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import LEAN_FAILED, QUICK_FAILED, BuildReport, Plan, Toolchain
 from harness.build.zygotes import BuilderZygotes
+from harness.choices import SandboxMode
 from harness.disk import open_to_others
-from harness.model import Failure, Status, digest_text, one_line
-from harness.sandbox import Mode, leftovers
+from harness.problem import digest_text
+from harness.sandbox import leftovers
+from harness.status import Failure, Status, one_line
 from harness.zygote import ZygoteError
 
 FORMAT = 2
@@ -81,7 +83,7 @@ class Compiler:
     zygotes: BuilderZygotes
     toolchain: Toolchain
     cache: BuildCache
-    sandbox: Mode
+    sandbox: SandboxMode
     timeout_s: float
     source: str
     room: _Room = field(default_factory=_Room)

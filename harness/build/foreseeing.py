@@ -13,8 +13,9 @@ from pathlib import Path
 
 from harness.build.spec import MAX_AHEAD_BYTES, ExtensionSpec
 from harness.build.torchinfo import find_torch
+from harness.choices import SandboxMode
 from harness.environment import MachineError
-from harness.sandbox import Mode, SandboxPolicy, SandboxUnavailable
+from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.wire import WireError
 from harness.zygote import Zygote, ZygoteError
 
@@ -27,7 +28,7 @@ _MAX_BYTES = MAX_AHEAD_BYTES + 2**16
 """Of all that is said: what is beyond would not be built ahead."""
 
 
-def foresee(source: str, *, zygote: Zygote, sandbox: Mode, limit: int) -> Iterator[ExtensionSpec]:
+def foresee(source: str, *, zygote: Zygote, sandbox: SandboxMode, limit: int) -> Iterator[ExtensionSpec]:
     """What the text most likely asks to have built, at most `limit` extensions. Nothing of it is executed."""
     if _FUNCTION not in source:
         return  # and no process is needed to see that

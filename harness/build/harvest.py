@@ -38,7 +38,7 @@ from harness.build.calls import Unforeseen, bind, read_files, read_inline
 from harness.build.packages import FOR_KERNELS
 from harness.build.pretend import Kind, Pretence, pretended_cuda
 from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec
-from harness.model import Failure, Status, one_line
+from harness.status import Failure, Status, one_line
 from harness.wire import Channel
 
 MODULE_NAME = "solution"

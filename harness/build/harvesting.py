@@ -14,8 +14,9 @@ from typing import Any
 
 from harness.build.packages import is_lacking
 from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec, SpecError
-from harness.model import Failure, Status, one_line
-from harness.sandbox import ExitReport, Mode, SandboxPolicy
+from harness.choices import SandboxMode
+from harness.sandbox import ExitReport, SandboxPolicy
+from harness.status import Failure, Status, one_line
 from harness.wire import ChannelClosed, FrameTimeout, WireError
 from harness.zygote import Zygote
 
@@ -66,7 +67,7 @@ def harvest(
     refused: Mapping[str, str],
     seed: int,
     zygote: Zygote,
-    sandbox: Mode,
+    sandbox: SandboxMode,
     log_path: Path,
     timeout_s: float,
     on_extension: Callable[[ExtensionSpec], None] = lambda spec: None,

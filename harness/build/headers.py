@@ -26,7 +26,7 @@ from harness.crew import Crew, CrewEnded
 from harness.disk import open_one_to_others, open_to_others
 from harness.environment import MachineError
 from harness.hostcuda import housekeeping
-from harness.model import digest_text
+from harness.problem import digest_text
 
 _TIMEOUT_S = 300.0
 _FOLDERS = "shared"

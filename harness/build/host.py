@@ -23,7 +23,7 @@ from harness.build.units import texts_of
 from harness.crew import Crew, CrewEnded
 from harness.environment import MachineError
 from harness.hostcuda import build as hostcuda
-from harness.model import Failure, Status, one_line
+from harness.status import Failure, Status, one_line
 
 MANY_FULL = 3
 """From so many extensions on that need all of torch's headers these are precompiled: on two processors it takes 48 s,

@@ -35,8 +35,8 @@ from harness.build.torchinfo import TorchBuild, find_torch, python_include
 from harness.build.units import Unit, units_of
 from harness.environment import MachineError
 from harness.gpus import Capability
-from harness.model import Failure, Status, one_line
 from harness.programs import find_gxx, find_nvcc, gxx_version, nvcc_version
+from harness.status import Failure, Status, one_line
 
 FORMAT = 2
 """Version of what is built from a specification; part of the fingerprint."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from harness.build.host import HostToolchain
 from harness.build.native import NvccToolchain
 from harness.build.toolchain import Toolchain
+from harness.choices import DeviceKind
 from harness.environment import MachineError, query_gpus
 from harness.gpus import Capability, capabilities_of
-from harness.model import DeviceKind
 
 
 def open_toolchain(

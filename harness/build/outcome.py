@@ -14,8 +14,8 @@ from harness.build.diagnostics import CompilerError, KernelResources, SourceMap
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import EMULATED, BuildReport
 from harness.build.units import texts_of, units_of
-from harness.model import Failure
-from harness.sanitizers import short_name
+from harness.kernel_names import function_name
+from harness.status import Failure
 from harness.tasks import SourcePart
 
 
@@ -108,7 +108,7 @@ class BuildOutcome:
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """Plain names of the kernels that were compiled."""
-        return tuple(sorted({short_name(kernel.kernel) for kernel in self.resources}))
+        return tuple(sorted({function_name(kernel.kernel) for kernel in self.resources}))
 
     def injected(self) -> tuple[dict[str, Any], ...]:
         """All that `harness.build.inject.install` should know, refused extensions included."""

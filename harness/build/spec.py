@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any
 
-from harness.model import digest_text
+from harness.problem import digest_text
 
 MAX_EXTENSIONS = 64
 """Most extensions of one solution that are built ahead; further ones are built in the contestant."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from harness.build.diagnostics import NOTE, Diagnostics
 from harness.build.spec import ExtensionSpec
-from harness.model import Failure
+from harness.status import Failure
 
 Command = tuple[str, ...]
 

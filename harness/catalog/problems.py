@@ -36,8 +36,10 @@ from pathlib import Path
 from typing import Any
 
 from harness import python_syntax
-from harness.model import Costs, Failure, InputRules, PrecisionClass, Problem, Status, Workload, digest_text, one_line
+from harness.choices import PrecisionClass
+from harness.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.sizes import SizeError, check_size, constants, evaluate
+from harness.status import Failure, Status, one_line
 from harness.texts import NotText, as_text, read_yaml, reason_of
 
 WORKLOADS_FORMAT = 1

@@ -24,7 +24,8 @@ from pathlib import Path
 
 from harness.authors import AUTHOR_TEXTS, Author, author_of
 from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
-from harness.model import Failure, Solution, Status, one_line
+from harness.problem import Solution
+from harness.status import Failure, Status, one_line
 from harness.texts import NotText, as_text, read_yaml, reason_of
 
 MAX_SOURCE_BYTES = 4 * 2**20

@@ -25,12 +25,14 @@ from typing import Any
 
 import yaml
 
+from harness.choices import DeviceKind
 from harness.comparing import Difference, Outcome, compare_records
 from harness.config import ConfigError
 from harness.labels import expect_known
-from harness.model import VERDICT_FREE, DeviceKind, Record, Status
 from harness.parsing import parse_baselines
+from harness.record import Record
 from harness.scoring import EAGER, entries_of
+from harness.status import VERDICT_FREE, Status
 from harness.texts import fault_of_yaml, parse_yaml
 
 GATES_FORMAT = 1

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 from harness.ci.gates import FAILED, PASSED, SKIPPED
 from harness.ci.verdict import Scored, Verdict
-from harness.model import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.board import escape_markdown
 from harness.scoring import entries_of
+from harness.status import VERDICT_FREE, Status
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
 MAX_ROWS = 500

@@ -12,8 +12,9 @@ from typing import Any
 from harness.ci.gates import FAILED, GateResult, Gates, weigh
 from harness.comparing import Difference
 from harness.feedback.evidence import mapping, rows, text, whole
-from harness.model import Record, Status
 from harness.recency import recency
+from harness.record import Record
+from harness.status import Status
 
 VERDICT_FORMAT = 1
 PASSED, GATE_FAILED, INFRASTRUCTURE = 0, 1, 3

@@ -17,6 +17,7 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
+from harness.choices import Baseline, DeviceKind
 from harness.cli.output import (
     UNABLE,
     Json,
@@ -32,8 +33,8 @@ from harness.cli.output import (
 from harness.config import ConfigError, cache_folder
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
-from harness.model import Baseline, DeviceKind, Problem, Workload
 from harness.parsing import parse_baselines
+from harness.problem import Problem, Workload
 from harness.report import baselines as pages
 from harness.report import format as show
 from harness.report.narrow import Fitting

@@ -20,13 +20,15 @@ import typer
 from harness import ci, environment
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
+from harness.choices import Baseline, DeviceKind
 from harness.ci.revision import REGULAR, Entry
 from harness.cli.evaluate import Evaluate, carry_out
 from harness.cli.output import Json, in_actions, no_commands_in_output, option, print_json, put, say
 from harness.cli.results import known_authors
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import MachineError
-from harness.model import Baseline, DeviceKind, Record, Solution
+from harness.problem import Solution
+from harness.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.runs import StoreError, find_runs, new_run_id

@@ -31,7 +31,7 @@ from harness.cli.output import (
 )
 from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, compare_runs
 from harness.config import ConfigError
-from harness.model import Record
+from harness.record import Record
 from harness.report import differences
 from harness.report import format as show
 from harness.runs import StoreError, is_run

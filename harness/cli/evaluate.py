@@ -20,6 +20,7 @@ import typer
 
 from harness import environment
 from harness.authors import authors_in
+from harness.choices import DeviceKind
 from harness.cli.later import Later
 from harness.cli.output import (
     INTERRUPTED,
@@ -36,9 +37,10 @@ from harness.cli.output import (
 from harness.config import ConfigError, RunConfig, resolve
 from harness.environment import Environment, MachineError
 from harness.executors.ahead import Ahead, start_ahead
-from harness.model import DeviceKind, Record, Status
+from harness.record import Record
 from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.service import ServiceError
+from harness.status import Status
 from harness.store import RunStore, other_settings
 from harness.writable import ready_cache
 

@@ -16,7 +16,7 @@ from harness import kernelbench
 from harness.catalog import CatalogError, load_problems
 from harness.cli.output import Json, ProblemsRoot, opened, option, print_json, put, say
 from harness.config import ConfigError
-from harness.model import Record
+from harness.record import Record
 from harness.report import format as show
 from harness.store import RunStore
 

@@ -17,6 +17,7 @@ import typer
 
 from harness import environment
 from harness.catalog import Catalog, load_problems
+from harness.choices import DeviceKind
 from harness.cli.output import (
     NOT_FOUND,
     UNABLE,
@@ -34,9 +35,10 @@ from harness.cli.output import (
 from harness.cli.watched import looking_at
 from harness.config import ConfigError
 from harness.environment import MachineError
-from harness.model import DeviceKind, Problem, Workload, one_line
 from harness.parsing import parse_shard
+from harness.problem import Problem, Workload
 from harness.report import lint as report_lint
+from harness.status import one_line
 from harness.store import write_whole
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import doctor, environment, rehearsal
-from harness.build import open_toolchain
+from harness.build.opening import open_toolchain
+from harness.choices import DeviceKind
 from harness.cli.output import (
     UNABLE,
     Json,
@@ -28,7 +29,6 @@ from harness.cli.output import (
 from harness.config import cache_folder, resolve
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus
-from harness.model import DeviceKind, Status
 from harness.programs import find_gxx
 from harness.report import format as show
 from harness.report import terminal
@@ -36,6 +36,7 @@ from harness.report.details import details
 from harness.report.peaks import peaks_facts
 from harness.runs import new_run_id
 from harness.sandbox import probe
+from harness.status import Status
 from harness.writable import cache_fault, ready_cache
 
 if TYPE_CHECKING:

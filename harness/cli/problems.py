@@ -15,7 +15,7 @@ from harness.cli.output import Json, ProblemsRoot, option, print_json, put, resu
 from harness.cli.watched import looking_at
 from harness.config import ConfigError, cache_root
 from harness.environment import query_gpus
-from harness.model import Problem, Workload
+from harness.problem import Problem, Workload
 from harness.report import problems as pages
 from harness.report.narrow import Fitting
 

@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from harness import environment
+from harness.choices import DeviceKind
 from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
 from harness.config import ConfigError, resolve
 from harness.environment import MachineError
-from harness.model import DeviceKind
 from harness.planning import plan
 from harness.programs import find_nvcc
 from harness.runs import new_run_id
@@ -43,7 +43,8 @@ def profile_command(
       harness profile solutions/someone/level1/16_fast.py
       harness profile my_kernel.py --problem level1/16 --ncu
     """
-    from harness.build import BuildCache, CacheError, open_toolchain
+    from harness.build import BuildCache, CacheError
+    from harness.build.opening import open_toolchain
     from harness.executors import Order
     from harness.executors.building import LocalBuilders
     from harness.profile.ncu import find_ncu

@@ -28,8 +28,8 @@ from harness.cli.output import (
 )
 from harness.feedback import feedback as feedback_text
 from harness.merging import merge
-from harness.model import Record
 from harness.parsing import parse_baselines
+from harness.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.runs import StoreError, find_runs

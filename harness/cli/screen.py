@@ -14,12 +14,13 @@ import typer
 
 from harness.cli.output import NOT_FOUND, Json, fail, opened, option, print_json, put, say
 from harness.config import ConfigError
-from harness.model import Record, Status
+from harness.record import Record
 from harness.report.format import block
 from harness.report.terminal import speedup_of
 from harness.runs import is_run
 from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
 from harness.sources import SourceFinder
+from harness.status import Status
 from harness.texts import read_source
 
 ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"

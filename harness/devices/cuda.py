@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
+from harness.choices import DeviceKind
 from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
 from harness.gate import DONE_WORD, OPEN_WORD, PAGE_BYTES, Gate, OwnGate, StreamGate
-from harness.model import DeviceKind
 
 FLUSH_FACTOR = 4
 """The flush writes this many times the L2, so that no line of an earlier call survives."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.model import Failure, Problem
+from harness.problem import Problem
+from harness.status import Failure
 from harness.tasks import Outcome, Task
 
 

@@ -21,9 +21,9 @@ from harness.build import (
     begin_ahead,
     build_solution,
 )
+from harness.choices import SandboxMode
 from harness.executors import Order
-from harness.model import Status
-from harness.sandbox import Mode
+from harness.status import Status
 from harness.zygote import ZygoteError
 
 TRIES = 2
@@ -39,11 +39,13 @@ def was_killed(evidence: Mapping[str, Any]) -> bool:
 class LocalBuilders:
     """Builds orders with one toolchain and one cache. Safe for threads."""
 
-    def __init__(self, toolchain: Toolchain, cache: BuildCache, *, timeout_s: float, sandbox: Mode, log: Path) -> None:
+    def __init__(
+        self, toolchain: Toolchain, cache: BuildCache, *, timeout_s: float, sandbox: SandboxMode, log: Path
+    ) -> None:
         self._toolchain = toolchain
         self._cache = cache
         self._timeout_s = timeout_s
-        self._sandbox: Mode = sandbox
+        self._sandbox: SandboxMode = sandbox
         self._zygotes = BuilderZygotes(log)
         self._lock = threading.Lock()
         self._ahead: dict[tuple[Path, str], Compilations] = {}

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.choices import DeviceKind
 from harness.executors import ExecutorError
-from harness.model import DeviceKind
 
 BUILD_CPUS = {DeviceKind.CUDA: 2.0, DeviceKind.HOST: 0.5}
 """A build for a GPU keeps two processors busy: nvcc and g++. On the host device a node may have one processor only,

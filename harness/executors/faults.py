@@ -15,7 +15,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from harness.model import Problem, Status, one_line
+from harness.problem import Problem
+from harness.status import Status, one_line
 from harness.tasks import Outcome, RefereeConfig
 from harness.whereabouts import Place, Step
 

@@ -15,7 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.auditor import find_sanitizer
-from harness.build import BuildCache, BuildOutcome, open_toolchain
+from harness.build import BuildCache, BuildOutcome
+from harness.build.opening import open_toolchain
+from harness.choices import DeviceKind
 from harness.config import RunConfig
 from harness.environment import Environment
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
@@ -25,8 +27,9 @@ from harness.executors.faults import Faults
 from harness.executors.process import WORKER, RefereeLost, RefereeProcess, StartedProcess
 from harness.executors.seats import seats
 from harness.gpus import capabilities_in_use
-from harness.model import DeviceKind, Problem, Status, one_line
+from harness.problem import Problem
 from harness.programs import find_nvcc
+from harness.status import Status, one_line
 from harness.tasks import DEVICE_INDEX, Outcome, RefereeConfig, Task
 
 TRIES = 2

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildCache, BuildOutcome, open_toolchain
+from harness.build import BuildCache, BuildOutcome
+from harness.build.opening import open_toolchain
 from harness.config import RunConfig, cache_root
 from harness.environment import collect
 from harness.executors import Order, SlotLost

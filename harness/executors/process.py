@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.choices import DeviceKind
 from harness.executors import SlotLost
 from harness.executors.faults import Loss, limit_s
 from harness.interpreter import python, search_path
-from harness.model import DeviceKind
 from harness.tasks import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.whereabouts import Board, Place, Step
 from harness.wire import Channel, FrameTimeout, WireError, pair

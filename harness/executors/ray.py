@@ -25,13 +25,15 @@ import ray
 from ray import exceptions as ray_exceptions
 
 from harness.build import BuildOutcome
+from harness.choices import DeviceKind
 from harness.config import RunConfig, cache_root
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.cluster import check_answers, demand, nodes_of
 from harness.executors.faults import Faults
 from harness.executors.node import Judge, build
 from harness.gpus import Capability
-from harness.model import DeviceKind, Failure, Problem, Status, one_line
+from harness.problem import Problem
+from harness.status import Failure, Status, one_line
 from harness.tasks import Outcome, Task
 
 TRIES = 4

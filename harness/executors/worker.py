@@ -22,9 +22,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from harness.choices import DeviceKind
 from harness.interpreter import end_with
-from harness.model import DeviceKind, Status
 from harness.sandbox import SandboxUnavailable
+from harness.status import Status
 from harness.tasks import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.whereabouts import Whereabouts
 from harness.wire import Channel, ChannelClosed

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.feedback import evidence as read
 from harness.kernel_names import short_name
-from harness.model import Record
+from harness.record import Record
 from harness.report import format as show
 
 DOMINANT = 0.9

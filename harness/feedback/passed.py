@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.choices import DeviceKind
 from harness.feedback import evidence as read
 from harness.feedback import kernels
-from harness.model import DeviceKind, Record
+from harness.record import Record
 from harness.report import format as show
 from harness.scoring import EAGER, Entry, entries_of, main_baseline
 from harness.stats import same_within

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.feedback import evidence as read
 from harness.feedback.source import quoted
-from harness.model import Record
+from harness.record import Record
 from harness.report import format as show
 
 MAX_REPORTS = 5

@@ -12,8 +12,10 @@ from harness import labels
 from harness.feedback import failed, passed
 from harness.feedback.evidence import mapping, text
 from harness.feedback.reports import reports
-from harness.model import Record, Status, digest_text
+from harness.problem import digest_text
+from harness.record import Record
 from harness.report import format as show
+from harness.status import Status
 
 Section = tuple[str, Sequence[str]]
 """A heading and its lines."""

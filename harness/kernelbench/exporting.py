@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.choices import DeviceKind
 from harness.kernelbench.formats import KernelBenchError, Sample, baseline_file, positive
 from harness.kernelbench.metrics import pass_at_k_document
-from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.record import Record
+from harness.status import VERDICT_FREE, Status
 from harness.store import write_whole
 
 ABSENT_MS = -1.0

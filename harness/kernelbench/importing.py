@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.choices import DeviceKind
 from harness.kernelbench.formats import (
     Baseline,
     KernelBenchError,
@@ -23,7 +24,9 @@ from harness.kernelbench.formats import (
     read_pass_at_k,
 )
 from harness.kernelbench.metrics import Metrics, metrics_of, pass_at_k_document
-from harness.model import DeviceKind, Record, Status, digest_text, one_line
+from harness.problem import digest_text
+from harness.record import Record
+from harness.status import Status, one_line
 from harness.store import whole_run
 
 LABEL = "kernelbench_verdict"

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from harness.choices import PrecisionClass
 from harness.devices import Device
 from harness.lint.blind import tile_of
 from harness.lint.samples import Drawer, Leaves, Sample
 from harness.lint.wrong import Wrong
-from harness.model import PrecisionClass
 from harness.oracle import Oracle
 from harness.shortage import is_shortage
 from harness.trees import flatten, unflatten

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 import torch
 
 from harness.bench import Bench
+from harness.choices import PrecisionClass
 from harness.lint.blind import blind
 from harness.lint.samples import Leaves, Sample, make_sample, variants_of
 from harness.lint.wrong import run_trials
-from harness.model import PrecisionClass
 from harness.numerics import UNLIMITED, compare
 from harness.reference import ProblemError
 

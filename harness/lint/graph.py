@@ -18,9 +18,9 @@ from harness.devices import Device
 from harness.lint.computed import run_model
 from harness.lint.samples import Leaves, Sample
 from harness.lint.wrong import Wrong
-from harness.model import one_line
 from harness.oracle import Oracle
 from harness.shortage import is_shortage
+from harness.status import one_line
 from harness.trees import flatten, unflatten
 
 MAX_MUTANTS = 1000

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from harness.choices import PrecisionClass
 from harness.devices import Device
 from harness.lint.blind import blind, blind_thorough
 from harness.lint.computed import coarser, run_model, unread_tiles, unused_inputs, unused_parameters
@@ -23,12 +24,13 @@ from harness.lint.findings import Check, ProblemReport, Verdict
 from harness.lint.graph import mutants
 from harness.lint.samples import Drawer, Leaves, Sample, make_sample
 from harness.lint.wrong import Fate, Trial, Wrong, run_trials
-from harness.model import PrecisionClass, Problem, Workload, one_line
 from harness.oracle import Oracle, all_finite
 from harness.precision import LIMITS
+from harness.problem import Problem, Workload
 from harness.reference import ProblemError, ReferenceModule, load_reference, state_of
 from harness.shortage import is_shortage
 from harness.sizes import SizeError, evaluate
+from harness.status import one_line
 from harness.trees import flatten, unflatten
 from harness.work import count_flops
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from harness.choices import PrecisionClass
 from harness.devices import Device
 from harness.inputs import draw
-from harness.model import PrecisionClass, Problem
 from harness.numerics import UNLIMITED, Limits, TensorComparison, compare, limits_for, roundable, sensitivities
 from harness.oracle import Answer, Oracle
+from harness.problem import Problem
 from harness.reference import ReferenceModule
 from harness.trees import TreeSpec, flatten
 

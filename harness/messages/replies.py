@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.census import CensusTaken
+from harness.kernel_rows import CensusTaken
 from harness.messages.fields import (
     MAX_TEXT,
     MessageError,

@@ -26,8 +26,8 @@ from harness.devices import Device, DeviceError
 from harness.executors.local import referee_config
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.guest import Guest, GuestFailed
-from harness.model import Problem, Workload
 from harness.planning import Job
+from harness.problem import Problem, Workload
 from harness.profile import ncu
 from harness.reference import ProblemError
 from harness.roofline import speed_of_light

@@ -31,8 +31,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from harness.choices import Baseline
 from harness.comparing import WITHIN_RUN
-from harness.model import Baseline, Problem, Workload
+from harness.problem import Problem, Workload
 from harness.report import format as show
 from harness.stats import same_within
 

@@ -19,10 +19,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.model import DeviceKind, Status
+from harness.choices import DeviceKind
 from harness.report import format as show
 from harness.report.narrow import Fitting
 from harness.scoring import DECLARED, By, LeaderboardRow, LikeGroup
+from harness.status import Status
 
 MAX_ROWS = 200
 """Rows of one group on the terminal; CSV and JSON have them all."""

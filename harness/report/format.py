@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from harness import python_syntax
-from harness.model import Status
+from harness.status import Status
 
 ABSENT = "-"
 """Shown where there is no value."""

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.model import Record
 from harness.recency import recency
+from harness.record import Record
 from harness.report.figures import Point
 from harness.scoring import EAGER, entries_of
 

@@ -18,11 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.authors import Author, authors_in
-from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.choices import DeviceKind
+from harness.record import Record
 from harness.report import format as show
 from harness.report.details import details
 from harness.report.narrow import Fitting
 from harness.scoring import EAGER, entries_of, main_baseline
+from harness.status import VERDICT_FREE, Status
 
 if TYPE_CHECKING:
     from harness.doctor import Diagnosis

@@ -8,7 +8,6 @@ it; the names below are for making policies and reading reports.
 from harness.sandbox.policy import (
     Cause,
     ExitReport,
-    Mode,
     SandboxPolicy,
     SandboxReport,
     SandboxUnavailable,
@@ -19,7 +18,6 @@ from harness.sandbox.probing import probe
 __all__ = [
     "Cause",
     "ExitReport",
-    "Mode",
     "SandboxPolicy",
     "SandboxReport",
     "SandboxUnavailable",

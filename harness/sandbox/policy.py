@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-Mode = Literal["auto", "strict", "off"]
-"""`auto`: the strongest this machine allows; `strict`: refuse to run below full strength; `off`: no walls, only
-limits and a group kill (own code, or tools such as compute-sanitizer that must reach outside)."""
+from harness.choices import SandboxMode
 
 Strength = Literal["full", "partial", "none"]
 
@@ -46,7 +44,7 @@ class SandboxPolicy:
     for a zygote that is enclosed.
     """
 
-    mode: Mode = "auto"
+    mode: SandboxMode = "auto"
     gpu: bool = False
     gpu_minor: int | None = None
     writable: tuple[Path, ...] = ()
@@ -64,8 +62,8 @@ class SandboxPolicy:
     under_tool: bool = False
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise ValueError(f"sandbox mode {self.mode!r}; it is one of {', '.join(get_args(Mode))}")
+        if self.mode not in get_args(SandboxMode):
+            raise ValueError(f"sandbox mode {self.mode!r}; it is one of {', '.join(get_args(SandboxMode))}")
         for name in _PATHS:
             for path in getattr(self, name):
                 if not path.is_absolute():

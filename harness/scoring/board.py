@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from harness.authors import Author
-from harness.model import Record, Status
+from harness.record import Record
 from harness.scoring.scores import EAGER, THRESHOLDS, Entry, LikeGroup, Selection, entries_of, merit, score, shares
+from harness.status import Status
 
 
 class Metric(StrEnum):

@@ -34,9 +34,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from harness.model import VERDICT_FREE, DeviceKind, Record, Status
+from harness.choices import DeviceKind
 from harness.recency import recency
+from harness.record import Record
 from harness.stats import may_be_one, same_within
+from harness.status import VERDICT_FREE, Status
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The p for which fast_p is reported, as KernelBench does."""

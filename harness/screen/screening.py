@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Sequence
 
 from harness import python_syntax
-from harness.model import one_line
 from harness.screen.cuda import CudaFindings, cuda_findings
 from harness.screen.findings import Screening, settle
 from harness.screen.python import Found, python_findings
 from harness.screen.sources import Embedded, embedded
+from harness.status import one_line
 
 MAX_CHARS = 2**20
 """Largest file looked at. Real solutions have some kilobytes."""

@@ -18,11 +18,12 @@ from typing import Any
 from harness.conducting import Conduct, Conducting, Kind, Listener, Work
 from harness.config import RunConfig
 from harness.executors import ExecutorError, Slot, SlotLost
-from harness.model import Failure, Record
+from harness.record import Record
 from harness.service import ServiceError
 from harness.service.place import checked, read_token, stamp
 from harness.service.surroundings import surroundings
 from harness.service.words import error_of, shared_settings, work_json
+from harness.status import Failure
 from harness.tasks import MAX_TASK_BYTES
 from harness.wire import Channel, WireError
 

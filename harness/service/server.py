@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.conducting import Kind, Work
 from harness.executors import Built, Slot, SlotLost
-from harness.model import Record
+from harness.record import Record
 from harness.service import ServiceError
 from harness.service.kept import Kept
 from harness.service.place import checked, stamp, token_file, write_token

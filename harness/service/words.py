@@ -11,15 +11,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from harness.choices import PrecisionClass
 from harness.conducting import Work
 from harness.config import Machine, RunConfig, TimingConfig, resolve
 from harness.environment import MachineError
 from harness.executors import ExecutorError
-from harness.model import Failure, PrecisionClass, Problem, Solution, Workload
 from harness.planning import Job
 from harness.policies import Policy
+from harness.problem import Problem, Solution, Workload
 from harness.runs import StoreUnavailable
 from harness.service import ServiceError
+from harness.status import Failure
 from harness.tasks import problem_json, problem_of
 
 OF_ONE_RUN: Mapping[str, Any] = {

@@ -31,8 +31,9 @@ from harness import Harness
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.config import cache_root
 from harness.gpus import Capability
-from harness.model import Record, Solution
+from harness.problem import Solution
 from harness.programs import find_nvcc
+from harness.record import Record
 from harness.timing import UNEXPLAINED
 from tests.benchmarks.bench_builds import Builders, solutions
 

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from harness.environment import query_gpus
-from harness.model import Problem
+from harness.problem import Problem
 from harness.referee import Referee
 from harness.tasks import Outcome
 from tests.benchmarks.calibration_tables import Row, document

@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import environment
-from harness.build import Compilations, open_toolchain
+from harness.build import Compilations
+from harness.build.opening import open_toolchain
+from harness.choices import DeviceKind
 from harness.config import RunConfig, resolve
 from harness.events import BuildFinished, Event, SolutionFinished
 from harness.executors.ahead import start_ahead
 from harness.interpreter import search_path
-from harness.model import DeviceKind
 from harness.pipeline import evaluate_run
 from harness.runs import new_run_id
 

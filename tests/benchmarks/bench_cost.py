@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.model import Record
+from harness.record import Record
 from harness.runs import StoreError
 from harness.store import RunStore
 

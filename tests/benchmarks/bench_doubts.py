@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.model import Record
+from harness.record import Record
 from harness.store import RunStore
 from harness.timing import UNEXPLAINED
 

@@ -22,10 +22,12 @@ from typing import Any
 
 from harness.build import default_root
 from harness.catalog import load_problems
+from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.build import prepare_headers
-from harness.model import DeviceKind, Problem, Status
+from harness.problem import Problem
 from harness.referee import Referee
+from harness.status import Status
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote
 

@@ -28,9 +28,10 @@ from typing import Any
 import torch
 
 from harness.catalog import load_problems
+from harness.choices import PrecisionClass
 from harness.inputs import draw
-from harness.model import PrecisionClass, Problem, Workload
 from harness.numerics import LIMITS, compare
+from harness.problem import Problem, Workload
 from harness.reference import ReferenceModule, load_reference
 from harness.report.baselines import LONGEST_S, SHORTEST_S, from_csv, outside
 from harness.trees import flatten, unflatten

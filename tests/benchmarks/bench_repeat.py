@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.model import Record
+from harness.record import Record
 from harness.store import RunStore
 from tests.benchmarks.repeat_tables import Row, document
 

@@ -23,13 +23,14 @@ from pathlib import Path
 from harness import idle
 from harness.bench import Bench
 from harness.build import default_root
+from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.environment import collect
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest
 from harness.hostcuda.build import prepare_headers
 from harness.messages import Attach, Burst, CallMode, Load, Open
-from harness.model import DeviceKind, Problem, Workload, digest_text
+from harness.problem import Problem, Workload, digest_text
 from harness.sandbox import SandboxPolicy
 from harness.turns import Turn, calls_of
 from harness.zygote import Zygote

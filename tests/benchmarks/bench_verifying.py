@@ -20,9 +20,9 @@ import torch
 from harness import values
 from harness.bench import Bench
 from harness.catalog import load_problems
+from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.messages import BurstDone
-from harness.model import DeviceKind
 from harness.turns import Turn
 from harness.verify import Verifier
 from tests.answers import answer

@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.model import Record, digest_text
+from harness.problem import digest_text
+from harness.record import Record
 
 BEGINNING = "Reached on an H200: "
 LINE = re.compile(rf"^{BEGINNING}[^\"\\\n]+$", re.M)

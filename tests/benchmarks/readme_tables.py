@@ -23,7 +23,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.model import Baseline, Record
+from harness.choices import Baseline
+from harness.record import Record
 from harness.report import csv
 from harness.scoring import By, Entry, entries_of, geometric_mean, leaderboard
 from harness.store import RunStore

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from harness.choices import DeviceKind
 from harness.config import KEYS, TIMING_KEYS
 from harness.environment import collect
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.gpus import visible_gpus
-from harness.model import DeviceKind, InputRules, Problem, Workload, digest_text
+from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import Referee
 from harness.tasks import Outcome, RefereeConfig, Task
 from harness.zygote import Zygote

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.model import Record
+from harness.record import Record
 from harness.store import RunStore
 
 from . import bench_cost, calibration_tables, repeat_tables

@@ -19,8 +19,8 @@ from markupsafe import Markup
 
 from harness.authors import Author
 from harness.comparing import Differences
-from harness.model import Record, Status
 from harness.recency import recency
+from harness.record import Record
 from harness.report import differences as report_differences
 from harness.report import figures
 from harness.report import format as show
@@ -30,6 +30,7 @@ from harness.report.html.svg import inline
 from harness.report.html.tables import Table, boards, differences_table
 from harness.report.points import points_of
 from harness.scoring import EAGER, LikeGroup, entries_of
+from harness.status import Status
 
 TEMPLATES = "templates"
 

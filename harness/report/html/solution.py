@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.authors import Author
-from harness.model import Record
+from harness.record import Record
 from harness.report import format as show
 from harness.report.details import shown, unit_inside
 from harness.report.html.svg import strip

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from harness.authors import Author
 from harness.comparing import Difference, Differences
-from harness.model import Record, Status
+from harness.record import Record
 from harness.report import differences as report_differences
 from harness.report import format as show
 from harness.report.board import Cell as Shown
 from harness.report.board import columns
 from harness.scoring import By, LeaderboardRow, LikeGroup, leaderboard
+from harness.status import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
