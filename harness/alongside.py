@@ -16,8 +16,8 @@ from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request
 from harness.devices import Device
-from harness.messages import BurstDone, CallMode
 from harness.problem import Problem, Workload
+from harness.protocol.messages import BurstDone, CallMode
 from harness.reference import ProblemError
 from harness.sidebench import SideBenches
 from harness.sidecheck import ANSWERED, AUDITED_CALLS, FIRST_FREE, SideCheck, auditable, subject_of

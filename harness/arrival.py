@@ -18,8 +18,8 @@ import torch
 
 from harness.bench import Bench
 from harness.devices import aligned, tensor_bytes
-from harness.holdback import WORD_BYTES, HeldBack, Span, choose, writers
-from harness.messages import Slot
+from harness.protocol.messages import Slot
+from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose, writers
 
 SECTOR_WORDS = 8
 """What a GPU moves at once: 32 bytes."""

@@ -24,7 +24,7 @@ from harness.bench import Bench
 from harness.devices import DeviceError
 from harness.gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
-from harness.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
+from harness.protocol.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
 from harness.status import Failure, Status
 from harness.turns import Turn, calls_of
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.guest import Guest
-from harness.messages import Attach, Burst, BurstDone, Load
 from harness.patience import Paces
 from harness.places import placed
+from harness.protocol.messages import Attach, Burst, BurstDone, Load
 from harness.sanitizers import SanitizerFinding, Tool
 from harness.tasks import SourcePart
 

@@ -20,7 +20,7 @@ import torch
 
 from harness.devices import CallTime, Device
 from harness.gate import StreamGate
-from harness.messages import Manner
+from harness.protocol.messages import Manner
 
 REPLAYS = 5
 """Timed replays of a graph, of which the middle one counts: one alone may meet a hiccup."""

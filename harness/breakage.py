@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.messages import Broken, Stage
+from harness.protocol.messages import Broken, Stage
 from harness.reports import failure_of_reports
 from harness.status import Failure, Status, one_line
 

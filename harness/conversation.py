@@ -15,9 +15,9 @@ from harness.bench import Bench
 from harness.breakage import explained, standing
 from harness.choices import DeviceKind
 from harness.guest import Guest, GuestFailed
-from harness.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.places import all_placed
 from harness.postmortem import Remains, examine
+from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
 from harness.status import Failure, Status, one_line
 from harness.tasks import RefereeConfig, Task
 from harness.turns import Turn, calls_of

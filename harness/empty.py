@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from harness.devices import Device
-from harness.messages import EmptyTimed
+from harness.protocol.messages import EmptyTimed
 from harness.stats import burst_time
 
 FEW = (1, 2)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.breakage import failure_of
-from harness.kernel_rows import CensusTaken
-from harness.messages import (
+from harness.protocol.channel import FrameTimeout, WireError
+from harness.protocol.kernel_rows import CensusTaken
+from harness.protocol.messages import (
     Attach,
     Broken,
     Burst,
@@ -41,10 +42,9 @@ from harness.recorder import Recorder, Recording
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.freeze import StopError
 from harness.status import Failure, Status, one_line
-from harness.wire import FrameTimeout, WireError
 from harness.zygote import Child, Zygote
 
-CONTESTANT = "harness.contestant:main"
+CONTESTANT = "harness.untrusted.contestant.main:main"
 
 EXIT_GRACE_S = 2.0
 """How long a contestant that closed its channel, or moved while it was stopped, may take to be seen to end."""

@@ -18,8 +18,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices import seed_generators
+from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
 from harness.reference import ProblemError, ReferenceModule, describe
-from harness.trees import TreeError, TreeSpec, flatten, unflatten
 from harness.variants import OWN, check_variant, transform
 
 _TRANSFORM_SALT = 0x51EED

@@ -20,8 +20,8 @@ from harness.choices import DeviceKind
 from harness.contention import wait_until_alone
 from harness.guest import GuestFailed
 from harness.measure import LONG_SETS
-from harness.messages import EmptyTimed, Manner
 from harness.nonstop import REST_S, TOLERANCES
+from harness.protocol.messages import EmptyTimed, Manner
 from harness.quiet import Known, Quieting
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby

@@ -22,8 +22,8 @@ from harness.backtoback import BackToBack, Step
 from harness.bench import Bench
 from harness.devices import CallTime, DeviceError
 from harness.gate import PATIENCE_S, opened_after
-from harness.messages import BurstDone, CallMode, Manner
-from harness.trees import flatten
+from harness.protocol.messages import BurstDone, CallMode, Manner
+from harness.protocol.tensor_tree import flatten
 from harness.turns import FEW_SETS, OWN_INPUTS, Turn, in_turn, plan_turns, stressed_turns
 
 

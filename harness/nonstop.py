@@ -18,7 +18,7 @@ from harness.asker import AWAKE, WAITS, Asker, Nonstop, Refusal, Rest, Why
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, Tolerance, judge_back_to_back
 from harness.conversation import LATE_WRITE
 from harness.guest import GuestFailed
-from harness.messages import Manner
+from harness.protocol.messages import Manner
 from harness.quiet import QUEUE_TRIES, SHORT_S, Known, graphable, proves_more
 from harness.status import one_line
 from harness.verify import Finding

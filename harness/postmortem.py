@@ -1,7 +1,7 @@
 """What a contestant that died without a word has left behind, made to findings and a place with lines of sources.
 
 Trusted side. Imports `guest`, `recorder` and `messages`. All of it is claims. Compiled code is looked into by a process
-behind the walls of the one that is gone (`harness.symboliser`), whose answers are claims as well.
+behind the walls of the one that is gone (`harness.untrusted.contestant.symbolizer`), whose answers are claims as well.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.guest import TIME_IS_OVER, Guest
-from harness.messages import Locate, Located, MessageError
+from harness.protocol.channel import WireError
+from harness.protocol.messages import Locate, Located, MessageError
 from harness.recorder import Recording, Site
 from harness.sandbox import SandboxUnavailable
-from harness.wire import WireError
 from harness.zygote import ZygoteError
 
-SYMBOLISER = "harness.symboliser:main"
+SYMBOLISER = "harness.untrusted.contestant.symbolizer:main"
 
 Places = Mapping[Site, tuple[str, int] | None]
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.guest import Guest, GuestFailed
-from harness.messages import Open
+from harness.protocol.messages import Open
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.sandbox.freeze import StopError
 from harness.zygote import Zygote, ZygoteError

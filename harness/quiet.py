@@ -18,7 +18,7 @@ from harness.calibration import Calibration
 from harness.choices import DeviceKind
 from harness.devices import DeviceError
 from harness.measure import ReferenceBurst, ReferenceRunner
-from harness.messages import CallMode, EmptyTimed, Manner
+from harness.protocol.messages import CallMode, EmptyTimed, Manner
 from harness.stats import NoiseFloor, noise_floor, speedup_interval
 from harness.status import one_line
 from harness.turns import Turn

@@ -24,9 +24,9 @@ import torch
 from harness import python_syntax
 from harness.devices import seed_generators
 from harness.problem import Problem, Workload
+from harness.protocol.tensor_tree import TreeError, flatten, unflatten
 from harness.sizes import UNKNOWN, apply_sizes, constants
 from harness.status import one_line
-from harness.trees import TreeError, flatten, unflatten
 from harness.whereabouts import NOWHERE, Step, Whereabouts
 
 INIT_SEED = 0

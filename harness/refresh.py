@@ -18,8 +18,8 @@ import torch
 
 from harness.bench import Bench
 from harness.choices import PrecisionClass
-from harness.messages import BurstDone, CallMode
 from harness.numerics import LIMITS, UNLIMITED, compare, limits_for
+from harness.protocol.messages import BurstDone, CallMode
 from harness.status import Failure, Status
 from harness.turns import Turn
 from harness.variants import OWN, restrictions

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.messages import BurstDone, CallMode
+from harness.protocol.messages import BurstDone, CallMode
 from harness.reports import failure_of_reports, is_of_unset_shared
 from harness.status import Failure, Status
 from harness.turns import Turn

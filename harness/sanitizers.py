@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
 
-from harness.kernel_names import function_name
+from harness.protocol.kernel_names import function_name
 
 PRINT_LIMIT = 2000
 """Findings after which a tool falls silent; it counts over all the processes it has watched."""

@@ -26,8 +26,8 @@ from harness.empty import Compared
 from harness.gpustate import Watch
 from harness.guest import Guest, GuestFailed
 from harness.measure import LONG_S, MAX_ROUNDS, Limits, ReferenceRunner, Rounds, run_rounds
-from harness.messages import BurstDone, CallMode, EmptyTimed
 from harness.nonstop import Figures, Nonstops
+from harness.protocol.messages import BurstDone, CallMode, EmptyTimed
 from harness.quiet import Known
 from harness.reports import labels_of_reports
 from harness.retrial import judge_fairly

@@ -19,8 +19,8 @@ from typing import Any
 from harness.audit import Audit, AuditResult, Subject
 from harness.auditor import Auditor
 from harness.bench import Bench
-from harness.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.problem import Workload
+from harness.protocol.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.reference import ProblemError
 from harness.reports import failure_of_reports
 from harness.sanitizers import Tool

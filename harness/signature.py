@@ -26,8 +26,8 @@ from harness.build import BuildCache
 from harness.environment import torch_build
 from harness.interpreter import end_with, python, search_path
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.channel import Channel, ChannelClosed, WireError, pair
 from harness.tasks import problem_json, problem_of
-from harness.wire import Channel, ChannelClosed, WireError, pair
 
 FORMAT = 1
 """Version of what is remembered; part of its key."""

@@ -20,10 +20,10 @@ from torch.utils._pytree import tree_map_only
 
 from harness.datasheets import Peaks
 from harness.problem import Problem, Workload
+from harness.protocol.tensor_tree import flatten
 from harness.reference import ProblemError, describe, load_reference, state_of
 from harness.roofline import SpeedOfLight, speed_of_light
 from harness.sizes import evaluate
-from harness.trees import flatten
 from harness.work import count_flops, least_traffic
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.trees import Entries, Items, Key, Leaf, Node, Opaque, Slot, TreeSpec, order_of
+from harness.protocol.tensor_tree import Entries, Items, Key, Leaf, Node, Opaque, Slot, TreeSpec, order_of
 
 
 def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output", *, values: bool = True) -> str | None:

@@ -15,8 +15,8 @@ from harness.bench import Bench
 from harness.choices import DeviceKind
 from harness.devices import Device
 from harness.guest import Guest, GuestFailed
-from harness.messages import Burst, CallMode, TakeCensus
 from harness.occupancy import RESIDENT_BLOCKS, Limits
+from harness.protocol.messages import Burst, CallMode, TakeCensus
 from harness.turns import Turn, calls_of
 
 REGISTERS = 65536

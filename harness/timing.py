@@ -17,8 +17,8 @@ from harness.choices import DeviceKind
 from harness.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
 from harness.empty import Compared
 from harness.measure import LONG_SETS, Round, Rounds
-from harness.messages import CallMode, Manner
 from harness.nonstop import Figures
+from harness.protocol.messages import CallMode, Manner
 from harness.quiet import PROCESS_BIAS, Known, Quiet, halves, proves_more
 from harness.roofline import SpeedOfLight, TrustFloor
 from harness.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise

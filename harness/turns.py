@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.bench import Bench
-from harness.messages import Call, CallMode
+from harness.protocol.messages import Call, CallMode
 from harness.variants import OWN
 
 LATENCY_CALLS = 1

@@ -17,7 +17,6 @@ import torch
 
 from harness.bench import POISON, Bench
 from harness.choices import PrecisionClass
-from harness.messages import CallClaim
 from harness.numerics import (
     LIMITS,
     REFERENCE_FACTOR,
@@ -36,9 +35,10 @@ from harness.numerics import (
     sensitivity_of,
 )
 from harness.oracle import Answer, Truth
+from harness.protocol.messages import CallClaim
+from harness.protocol.tensor_tree import TreeSpec
 from harness.readings import Readings
 from harness.status import Failure, Status
-from harness.trees import TreeSpec
 from harness.variants import OWN
 
 

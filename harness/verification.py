@@ -22,7 +22,7 @@ from harness.datasheets import Peaks
 from harness.gpustate import GpuMonitor
 from harness.guest import Guest
 from harness.hush import Hush
-from harness.messages import BurstDone, CallMode
+from harness.protocol.messages import BurstDone, CallMode
 from harness.quiet import Known
 from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
-from harness.trees import flatten
+from harness.protocol.tensor_tree import flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from harness.protocol.channel import Channel
 from harness.sandbox import SandboxPolicy, process, system
 from harness.sandbox.child import Child
 from harness.sandbox.entry import Confined
 from harness.sandbox.life import MAX_FDS, START_TIMEOUT_S, Life, ZygoteError
 from harness.sandbox.server import serve
-from harness.wire import Channel
 
 __all__ = ["Child", "Zygote", "ZygoteError"]
 

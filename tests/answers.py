@@ -13,8 +13,8 @@ from harness import comparison_real, values
 from harness.bench import POISON, Bench
 from harness.choices import DeviceKind, PrecisionClass
 from harness.devices import open_device
-from harness.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.problem import Problem, Workload
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.turns import Turn
 from harness.verify import Finding, Verifier
 

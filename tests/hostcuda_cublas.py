@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from harness.hostcuda import shim
-from harness.hostcuda.loader import load
+from harness.untrusted.contestant.hostcuda import shim
+from harness.untrusted.contestant.hostcuda.loader import load
 
 SOURCE = Path(__file__).with_name("hostcuda_cublas.cu").read_text()
 FUNCTIONS = re.findall(r"^(?!static)(?:void|int64_t|std::string|std::vector<\w+>) (\w+)\(", SOURCE, re.M)

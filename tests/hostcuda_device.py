@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from harness.hostcuda import build, shim
-from harness.hostcuda.loader import load
+from harness.hostcuda import build
+from harness.untrusted.contestant.hostcuda import shim
+from harness.untrusted.contestant.hostcuda.loader import load
 
 SOURCE = Path(__file__).with_name("hostcuda_device.cu").read_text()
 """One extension for all cases, so that one compiler run serves them."""

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from harness.hostcuda import shim
+from harness.untrusted.contestant.hostcuda import shim
 
 shim.activate()
 

@@ -31,7 +31,7 @@ from harness.build.torchinfo import TorchBuild, find_torch, python_include  # no
 from harness.lean import UNIT  # noqa: E402
 from harness.split.parts import split  # noqa: E402
 from harness.split.stubs import Unsplittable  # noqa: E402
-from harness.split.unit import Build, Failed  # noqa: E402
+from harness.untrusted.builder.split_compile import Build, Failed  # noqa: E402
 
 _STRING = re.compile(r'"""(.*?)"""', re.DOTALL)
 _UNNAMED = re.compile(rb"\d+_GLOBAL__N_(?:_[0-9a-f]+_\d+_[\w]*?_[0-9a-f]{8})|15harness_unnamed")

@@ -287,7 +287,7 @@ def test_what_a_process_says_once_it_has_a_log_goes_there(tmp_path: Path) -> Non
     """Without that, nothing of a referee that is killed with its conductor could be read."""
     log = tmp_path / "_referee.log"
     says = (
-        "import os, sys; from harness.executors import worker; from harness.wire import Channel; import socket;"
+        "import os, socket, sys; from harness.executors import worker; from harness.protocol.channel import Channel;"
         "from contextlib import ExitStack;"
         "channel = Channel(socket.socket(fileno=int(sys.argv[1]))); channel.receive();"
         "os.write(2, b'early\\n'); worker._receive_orders(channel, (), ExitStack()); os.write(2, b'late\\n');"

@@ -11,7 +11,7 @@ from harness.backtoback import BackToBack, Step
 from harness.choices import DeviceKind
 from harness.devices import Device, DeviceError, open_device
 from harness.gate import OwnGate
-from harness.messages import Manner
+from harness.protocol.messages import Manner
 
 CALLS = 4
 

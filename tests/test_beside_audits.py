@@ -21,9 +21,9 @@ from harness.auditor import Auditor
 from harness.breakage import failure_of
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
-from harness.messages import Attach, Broken, Stage
 from harness.posts import Posts
 from harness.problem import Workload
+from harness.protocol.messages import Attach, Broken, Stage
 from harness.refresh import Refresh
 from harness.sanitizers import Tool
 from harness.sidecheck import subject_of

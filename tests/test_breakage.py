@@ -10,7 +10,7 @@ import pytest
 
 from harness.breakage import MAX_REASON, REFUSAL, explained, failure_of, standing
 from harness.choices import DeviceKind
-from harness.messages import Broken, Stage
+from harness.protocol.messages import Broken, Stage
 from harness.record import Record
 from harness.reports import STATUS_OF_KIND
 from harness.rewards import reward_of

@@ -271,7 +271,7 @@ def test_an_order_that_is_expected_begins(build: Builder, builders: LocalBuilder
     assert len(jobs) == 1
 
 
-@pytest.mark.parametrize("part", ["harness.build.foresee", "harness.build.harvest"])
+@pytest.mark.parametrize("part", ["harness.untrusted.builder.static_scan", "harness.untrusted.builder.import_solution"])
 def test_a_zygote_that_is_killed_under_a_compilation_is_replaced(
     build: Builder, builders: LocalBuilders, jobs: list[str], part: str
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch.utils.cpp_extension as extension
 
 from harness.build import ExtensionSpec
-from harness.build.calls import Unforeseen, bind, read_files, read_inline
+from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 
 
 def older_load_inline(

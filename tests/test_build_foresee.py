@@ -12,12 +12,12 @@ import pytest
 import torch.utils.cpp_extension as extension
 
 from harness.build import BuilderZygotes, ExtensionSpec
-from harness.build.calls import bind, read_inline
-from harness.build.foresee import foreseen
 from harness.build.foreseeing import foresee
 from harness.build.harvesting import harvest
 from harness.build.torchinfo import find_torch, inline_parameters_of
 from harness.extract import extract
+from harness.untrusted.builder.load_inline_calls import bind, read_inline
+from harness.untrusted.builder.static_scan import foreseen
 
 ROOT = Path(__file__).parent.parent
 SEEDS = ROOT.parent / "shared" / "seeds"

@@ -531,7 +531,7 @@ def test_more_text_than_is_built_ahead(run: Harvester) -> None:
 
 def test_frames_that_hold_everybody_up_disqualify(run: Harvester) -> None:
     """Sixteen megabytes of brackets take the parser seconds, in the process that waits for everybody's builds."""
-    body = "import gc\nimport harness.build.harvest as own\n"
+    body = "import gc\nimport harness.untrusted.builder.import_solution as own\n"
     body += "(held,) = [held for held in gc.get_objects() if type(held) is own._Harvest]\n"
     body += "for i in range(250):\n    held.send({'type': 'phase', 'phase': 'import', 'more': [[]] * 1_000_000})\n"
     begin = time.process_time()
@@ -542,7 +542,7 @@ def test_frames_that_hold_everybody_up_disqualify(run: Harvester) -> None:
 
 
 def test_who_sends_more_text_is_disqualified(run: Harvester) -> None:
-    body = "import harness.build.harvest as own\nown.MAX_AHEAD_BYTES = 2**40\n"
+    body = "import harness.untrusted.builder.import_solution as own\nown.MAX_AHEAD_BYTES = 2**40\n"
     body += "import gc\nfor held in gc.get_objects():\n    if type(held) is own._Harvest: held._left_bytes = 2**40\n"
     found = run(f"{body}for i in range(9):\n    load_inline(f'e{{i}}', f'int f{{i}}();' + '//' * 2**19)\n{MODEL}")
     assert found.failure is not None

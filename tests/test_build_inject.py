@@ -13,8 +13,9 @@ import pytest
 import torch
 import torch.utils.cpp_extension as extension
 
-from harness.build import ExtensionSpec, inject
-from harness.build.calls import bind, read_inline
+from harness.build import ExtensionSpec
+from harness.untrusted.builder.load_inline_calls import bind, read_inline
+from harness.untrusted.contestant import load_inline
 
 MODULE = """
 #include <Python.h>
@@ -71,19 +72,19 @@ def replace_original(monkeypatch: pytest.MonkeyPatch, name: str, result: object)
 
 
 def test_a_prebuilt_module_is_imported_under_its_name(built: Path) -> None:
-    notes = inject.install([prebuilt(built, "tiny", SOURCE, functions=["f"])], fallback=False)
+    notes = load_inline.install([prebuilt(built, "tiny", SOURCE, functions=["f"])], fallback=False)
     module = extension.load_inline(name="tiny", cpp_sources=[SOURCE], functions="f", verbose=True)
     assert (module.__name__, module.__doc__, module.__file__) == ("tiny", "made for a test", str(built))
     assert notes == []
 
 
 def test_the_same_call_gives_the_same_module(built: Path) -> None:
-    inject.install([prebuilt(built, "tiny", SOURCE)], fallback=False)
+    load_inline.install([prebuilt(built, "tiny", SOURCE)], fallback=False)
     assert extension.load_inline("tiny", SOURCE) is extension.load_inline("tiny", SOURCE)
 
 
 def test_every_way_of_importing_the_function(built: Path) -> None:
-    inject.install([prebuilt(built, "tiny", SOURCE)], fallback=False)
+    load_inline.install([prebuilt(built, "tiny", SOURCE)], fallback=False)
     for code in (
         "from torch.utils.cpp_extension import load_inline\nm = load_inline('tiny', SOURCE)",
         "import torch.utils.cpp_extension as ext\nm = ext.load_inline('tiny', SOURCE)",
@@ -98,21 +99,21 @@ def test_every_way_of_importing_the_function(built: Path) -> None:
 def test_libraries_of_operators(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
     monkeypatch.setattr(torch.ops, "load_library", loaded.append)
-    inject.install([prebuilt(built, "ops", SOURCE, is_python_module=False)], fallback=False)
+    load_inline.install([prebuilt(built, "ops", SOURCE, is_python_module=False)], fallback=False)
     assert extension.load_inline("ops", SOURCE, is_python_module=False) == str(built)
     assert loaded == [str(built)]
 
 
 def test_an_error_is_met_again_as_torch_raises_it() -> None:
     digest = spec_of("tiny", SOURCE).digest
-    inject.install([{"digest": digest, "name": "tiny", "error": "cpp source 1, line 2: expected ;"}])
+    load_inline.install([{"digest": digest, "name": "tiny", "error": "cpp source 1, line 2: expected ;"}])
     with pytest.raises(RuntimeError, match=r"Error building extension 'tiny': cpp source 1, line 2: expected ;"):
         extension.load_inline("tiny", SOURCE)
 
 
 def test_anything_else_is_built_by_torch_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = replace_original(monkeypatch, "load_inline", "torch's own")
-    notes = inject.install([])
+    notes = load_inline.install([])
     found: Any = extension.load_inline("other", SOURCE, functions=["f"], build_directory="/root/forbidden")
     assert found == "torch's own"
     assert [call["name"] for call in calls] == ["other"]
@@ -128,7 +129,7 @@ def test_files_are_found_by_their_content(built: Path, tmp_path: Path, monkeypat
         ExtensionSpec(name="tiny", cpp_sources=("",)).to_json()
         | {"cpp_sources": [], "files": [["k.cpp", SOURCE]], "compiled": ["k.cpp"]}
     )
-    inject.install([{"digest": spec.digest, "name": "tiny", "path": str(built), "is_python_module": True}])
+    load_inline.install([{"digest": spec.digest, "name": "tiny", "path": str(built), "is_python_module": True}])
     (tmp_path / "k.cpp").write_text(SOURCE)
     assert extension.load("tiny", [str(tmp_path / "k.cpp")]).__file__ == str(built)
     (tmp_path / "k.cpp").write_text(SOURCE + " ")
@@ -138,7 +139,7 @@ def test_files_are_found_by_their_content(built: Path, tmp_path: Path, monkeypat
 
 
 def test_without_a_fallback_it_is_said() -> None:
-    inject.install([], fallback=False)
+    load_inline.install([], fallback=False)
     with pytest.raises(RuntimeError, match="was not built ahead"):
         extension.load_inline("other", SOURCE)
 
@@ -151,7 +152,7 @@ def test_a_builder_of_ones_own(built: Path) -> None:
         asked.append(spec)
         return built
 
-    notes = inject.install([], build_here=build_here)
+    notes = load_inline.install([], build_here=build_here)
     assert extension.load_inline("tiny", SOURCE).__file__ == str(built)
     assert [spec.name for spec in asked] == ["tiny"]
     assert len(notes) == 2
@@ -159,7 +160,7 @@ def test_a_builder_of_ones_own(built: Path) -> None:
 
 def test_wrong_calls_fail_as_in_torch() -> None:
     original: Callable[..., Any] = extension.load_inline
-    inject.install([])
+    load_inline.install([])
     replaced: Callable[..., Any] = extension.load_inline
     for args, kwargs in (
         (("e",), {}),

@@ -70,7 +70,7 @@ def config(*, allow: bool) -> RefereeConfig:
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     folder = tmp_path_factory.mktemp("zygote")
-    with Zygote(preload=("torch", "harness.contestant"), log_path=folder / "zygote.log") as held:
+    with Zygote(preload=("torch", "harness.untrusted.contestant.main"), log_path=folder / "zygote.log") as held:
         yield held
 
 

@@ -26,7 +26,7 @@ from harness.empty import (
     empty_calls,
     many_launches_s,
 )
-from harness.messages import EmptyTimed
+from harness.protocol.messages import EmptyTimed
 from harness.quiet import PROCESS_BIAS_S
 from tests.benchmarks.bench_processes import document, left_over_s
 

@@ -27,8 +27,9 @@ from harness.census import Sources, conclude
 from harness.choices import DeviceKind
 from harness.guest import Guest, GuestFailed
 from harness.labels import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
-from harness.messages import Burst
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.channel import Channel, ChannelClosed, WireError, decode, pair
+from harness.protocol.messages import Burst
 from harness.record import Record
 from harness.referee import Referee
 from harness.runs import timestamp
@@ -37,7 +38,6 @@ from harness.status import Status, one_line
 from harness.store import RunStore
 from harness.tally import take_census
 from harness.tasks import Outcome, RefereeConfig, Task
-from harness.wire import Channel, ChannelClosed, WireError, decode, pair
 from harness.zygote import Zygote
 
 PROBLEM = """

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.extract import extract
-from harness.messages import MessageError, parse_reply
+from harness.protocol.messages import MessageError, parse_reply
+from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
 from harness.reports import failure_of_reports
 from harness.screen import RULES, Screening, screen, screen_cuda
 from harness.structure import same_structure
-from harness.trees import TreeError, TreeSpec, flatten, unflatten
 
 PIECES = [
     "```python\n",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.heldstate import HeldState
+from harness.untrusted.contestant.model_state import HeldState
 
 
 class Small(nn.Module):

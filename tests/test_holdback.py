@@ -7,7 +7,16 @@ import random
 import pytest
 import torch
 
-from harness.holdback import NAN_WORDS, WORD_BYTES, WORDS_PER_INPUT, Choice, HeldBack, Span, choose, writers
+from harness.protocol.withheld_words import (
+    NAN_WORDS,
+    WORD_BYTES,
+    WORDS_PER_INPUT,
+    Choice,
+    HeldBack,
+    Span,
+    choose,
+    writers,
+)
 
 
 def arena_of(values: torch.Tensor) -> torch.Tensor:

@@ -235,7 +235,7 @@ std::vector<torch::Tensor> f(torch::Tensor x) {
 def test_what_host_code_asks_of_torch_compiles_with_the_lean_headers_and_means_the_same(tmp_path: Path) -> None:
     run_it = (
         "import json, sys, torch\nfrom pathlib import Path\n"
-        "from harness.hostcuda.loader import load\nsource, folder = sys.argv[1:]\n"
+        "from harness.untrusted.contestant.hostcuda.loader import load\nsource, folder = sys.argv[1:]\n"
         "m = load(source, 'std::vector<torch::Tensor> f(torch::Tensor x);', ['f'], folder=Path(folder))\n"
         "found = m.f(torch.arange(6.0).view(3, 2).cuda())\n"
         "print(json.dumps([[t.device.type, str(t.dtype), t.tolist()] for t in found]))\n"

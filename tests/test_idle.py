@@ -11,8 +11,8 @@ from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.oracle import Oracle
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.tensor_tree import flatten
 from harness.reference import load_reference
-from harness.trees import flatten
 
 PROBLEM = """
 import torch

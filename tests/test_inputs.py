@@ -10,8 +10,8 @@ import torch
 
 from harness.inputs import draw, draw_into
 from harness.problem import Problem, Workload
+from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import ProblemError, ReferenceModule, load_reference
-from harness.trees import flatten, unflatten
 
 CPU = torch.device("cpu")
 

@@ -24,8 +24,8 @@ from harness.lint.samples import Drawer, make_sample
 from harness.numerics import compare, judge
 from harness.oracle import Oracle
 from harness.problem import Costs, InputRules, Problem, Workload, digest_text
+from harness.protocol.tensor_tree import unflatten
 from harness.reference import load_reference
-from harness.trees import unflatten
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = load_problems(ROOT / "problems")

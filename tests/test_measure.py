@@ -30,8 +30,8 @@ from harness.measure import (
     Rounds,
     run_rounds,
 )
-from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.turns import Turn, in_turn, plan_turns, stressed_turns
 
 SOURCE = """

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.messages import (
+from harness.protocol.messages import (
     Broken,
     Burst,
     BurstDone,

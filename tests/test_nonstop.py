@@ -35,9 +35,9 @@ from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.gate import Gate, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
-from harness.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.nonstop import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.messages import Attach, Burst, Call, Load, Manner, Open
 from harness.rundelay import waited_s
 from harness.sandbox import SandboxPolicy
 from harness.status import Status

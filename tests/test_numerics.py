@@ -12,15 +12,7 @@ import torch
 
 from harness import comparison_real, slicing
 from harness.choices import PrecisionClass
-from harness.numerics import (
-    LIMITS,
-    TensorComparison,
-    compare,
-    judge,
-    kernelbench_rule,
-    limits_for,
-    reached_class,
-)
+from harness.numerics import LIMITS, TensorComparison, compare, judge, kernelbench_rule, limits_for, reached_class
 from harness.problem import InputRules
 from harness.status import Failure, Status
 from harness.variants import transform

@@ -22,9 +22,9 @@ from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest, GuestFailed
 from harness.hostcuda.build import prepare_headers
 from harness.hush import Hush
-from harness.messages import Attach, Burst, CallMode, Load, Open
 from harness.prefork import Head, Prefork, Purpose
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
 from harness.referee import Referee
 from harness.sandbox import SandboxPolicy, probe
 from harness.status import Status

@@ -18,9 +18,9 @@ from harness.choices import PrecisionClass
 from harness.inputs import draw
 from harness.numerics import LIMITS, compare, judge, limits_for
 from harness.problem import Problem
+from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.reference import ReferenceModule, load_reference
 from harness.sketch import sketch
-from harness.trees import TreeSpec, flatten, unflatten
 
 ROOT = Path(__file__).parents[1] / "problems"
 CPU = torch.device("cpu")

@@ -16,8 +16,8 @@ from harness.bench import Bench
 from harness.choices import DeviceKind
 from harness.devices import CallTime, DeviceError, open_device
 from harness.measure import ReferenceRunner
-from harness.messages import Manner
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.messages import Manner
 from harness.quiet import (
     FEW_NONSTOP_SETS,
     LEAST_BURSTS,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.breakage import explained
-from harness.messages import MAX_REPORTS
+from harness.protocol.messages import MAX_REPORTS
 from harness.recorder import BYTES, Entry, Recorder, Recording, parsed
 from harness.status import Failure, Status
 

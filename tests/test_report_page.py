@@ -21,9 +21,9 @@ from harness.cli import main
 from harness.cli.reports import Form
 from harness.comparing import compare_runs
 from harness.feedback import feedback
-from harness.kernel_rows import KernelRow
 from harness.occupancy import Limits
 from harness.problem import digest_text
+from harness.protocol.kernel_rows import KernelRow
 from harness.record import Record
 from harness.report import figures
 from harness.report.html import Item, inline, render, strip

@@ -12,11 +12,11 @@ import torch
 from harness.bench import Bench
 from harness.choices import DeviceKind, PrecisionClass
 from harness.devices import open_device
-from harness.messages import CallClaim, Leaf
 from harness.numerics import LIMITS, Sensitivity, limits_for
 from harness.oracle import Answer, Oracle
 from harness.precision import MOST_RMS
 from harness.problem import Problem, Workload
+from harness.protocol.messages import CallClaim, Leaf
 from harness.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
 from harness.slicing import TEMPORARY_BYTES
 from harness.status import Status

@@ -22,13 +22,13 @@ import torch
 from harness.choices import DeviceKind
 from harness.devices import open_device
 from harness.gpustate import GpuMonitor
+from harness.protocol.channel import FrameMalformed
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, leftovers, limits, probe, seccomp, view
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
 from harness.sandbox.environment import inside, only_visible, scrub
 from harness.sandbox.filesystem import arrange, give_folders
 from harness.sandbox.policy import Findings
 from harness.sandbox.supervisor import BoundedLog
-from harness.wire import FrameMalformed
 from harness.zygote import Child, Zygote, ZygoteError
 
 TARGETS = Path(__file__).parent / "sandboxed"

@@ -28,6 +28,7 @@ from harness.environment import MachineError
 from harness.executors import ExecutorError
 from harness.planning import Job
 from harness.problem import Solution, Workload
+from harness.protocol.channel import Channel
 from harness.runs import StoreUnavailable
 from harness.service import ServiceError
 from harness.service.client import conducted_by
@@ -36,7 +37,6 @@ from harness.service.surroundings import differing, surroundings
 from harness.service.words import OF_ONE_RUN, config_of, error_json, error_of, shared_settings, work_json, work_of
 from harness.status import Failure, Status
 from harness.store import RunStore
-from harness.wire import Channel
 
 pytestmark = pytest.mark.xdist_group("service")
 """One server for all that leave it alive."""

@@ -29,9 +29,9 @@ from harness.choices import DeviceKind
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.guest import Guest
 from harness.hostcuda.build import prepare_headers
-from harness.messages import Attach
 from harness.policies import parse_policy, refusal
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.messages import Attach
 from harness.referee import Referee
 from harness.reference import ProblemError
 from harness.sanitizers import Tool

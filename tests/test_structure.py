@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from harness.protocol.tensor_tree import flatten
 from harness.structure import same_structure
-from harness.trees import flatten
 
 
 def test_opaque_equals_nothing() -> None:

@@ -216,10 +216,10 @@ def killed(pid: int | None) -> bool:
 
 
 HITS: list[tuple[str, Callable[[], int | None]]] = [
-    ("a builder", lambda: newest_fork_of("harness.build.harvest")),
-    ("a contestant", lambda: newest_fork_of("harness.contestant")),
-    ("the builders' zygote", lambda: process_with("harness.build.harvest")),
-    ("the contestants' zygote", lambda: process_with("harness.contestant")),
+    ("a builder", lambda: newest_fork_of("harness.untrusted.builder.import_solution")),
+    ("a contestant", lambda: newest_fork_of("harness.untrusted.contestant.main")),
+    ("the builders' zygote", lambda: process_with("harness.untrusted.builder.import_solution")),
+    ("the contestants' zygote", lambda: process_with("harness.untrusted.contestant.main")),
     ("the referee", lambda: process_with("harness.executors.worker")),
 ]
 

@@ -16,8 +16,8 @@ from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.devices import CallTime
 from harness.empty import Compared
 from harness.measure import ReferenceBurst, Round, Rounds
-from harness.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.nonstop import Figures
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.quiet import Known, Quiet, halves
 from harness.stats import NoiseFloor
 from harness.status import Status

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness import tracing
-from harness.kernel_rows import MAX_ROWS, KernelRow
+from harness.protocol.kernel_rows import MAX_ROWS, KernelRow
+from harness.untrusted.contestant import cupti
 
 OFFSETS = {
     "registers": 6, "start_ns": 16, "end_ns": 24, "grid": 52, "block": 64, "static_shared": 76, "dynamic_shared": 80,
@@ -22,11 +22,11 @@ OFFSETS = {
 
 
 def test_the_records_layout_is_cuptis() -> None:
-    assert {name: getattr(tracing._Kernel, name).offset for name in OFFSETS} == OFFSETS
-    assert (tracing._Moved.detail.offset, tracing._Moved.start_ns.offset, tracing._Moved.end_ns.offset) == (4, 16, 24)
+    assert {name: getattr(cupti._Kernel, name).offset for name in OFFSETS} == OFFSETS
+    assert (cupti._Moved.detail.offset, cupti._Moved.start_ns.offset, cupti._Moved.end_ns.offset) == (4, 16, 24)
 
 
-class Recorded(tracing.Trace):
+class Recorded(cupti.Trace):
     """A trace whose records were read already."""
 
     def __init__(self, records: list[tuple[tuple[object, ...], float]]) -> None:
@@ -62,17 +62,17 @@ def test_more_kernels_than_a_reply_may_hold_are_cut_and_that_is_said() -> None:
 
 
 def test_launches_of_the_host_device() -> None:
-    (first, second) = tracing.counted([("relu", 3, (4, 1, 1), (256, 1, 1)), ("softmax", 9, (0, 0, 0), (0, 0, 0))])
+    (first, second) = cupti.counted([("relu", 3, (4, 1, 1), (256, 1, 1)), ("softmax", 9, (0, 0, 0), (0, 0, 0))])
     assert (first.name, first.calls, second.grid, second.total_s) == ("softmax", 9, (4, 1, 1), 0.0)
     assert KernelRow.from_json(second.to_json()) == second
 
 
 def test_symbols_are_told_as_cpp_names() -> None:
-    named = tracing._demangler()
+    named = cupti._demangler()
     assert named("_Z9my_kernelIfEvPT_i") == "void my_kernel<float>(float*, int)"
     assert named("plain") == "plain"
     assert named("_Zbroken") == "_Zbroken"
-    assert len(named("_Z" + "9" * 5000)) <= tracing.MAX_NAME
+    assert len(named("_Z" + "9" * 5000)) <= cupti.MAX_NAME
 
 
 def test_a_missing_cupti_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,5 +80,5 @@ def test_a_missing_cupti_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", refuse)
-    with pytest.raises(tracing.TraceUnavailable, match="libcupti"):
-        tracing.Trace()
+    with pytest.raises(cupti.TraceUnavailable, match="libcupti"):
+        cupti.Trace()

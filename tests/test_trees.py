@@ -16,8 +16,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.protocol.tensor_tree import MAX_DEPTH, MAX_NODES, TreeError, TreeSpec, flatten, flatten_any, unflatten
 from harness.structure import same_structure
-from harness.trees import MAX_DEPTH, MAX_NODES, TreeError, TreeSpec, flatten, flatten_any, unflatten
 
 Pair = namedtuple("Pair", ["left", "right"])
 

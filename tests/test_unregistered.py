@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.unregistered import Attributes, fails_on_gpu, misplaced, refuse_lazy, unmoved
+from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, refuse_lazy, unmoved
 
 X = torch.ones(2, 8)
 

@@ -28,8 +28,8 @@ from answers import (
 from harness.bench import Bench
 from harness.choices import DeviceKind, PrecisionClass
 from harness.comparison import compare, enqueue
-from harness.messages import BurstDone
 from harness.precision import LIMITS
+from harness.protocol.messages import BurstDone
 from harness.readings import Readings
 from harness.values import Answered, Begun, Values
 

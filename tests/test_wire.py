@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.wire import (
+from harness.protocol.channel import (
     LATE_S,
     MAX_FRAME_BYTES,
     Channel,

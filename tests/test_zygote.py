@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.protocol.channel import ChannelClosed, FrameMalformed, FrameTimeout, FrameTooLarge, WireError
 from harness.sandbox import SandboxPolicy, freeze, probe
 from harness.sandbox.limits import descendants
-from harness.wire import ChannelClosed, FrameMalformed, FrameTimeout, FrameTooLarge, WireError
 from harness.zygote import Child, Zygote, ZygoteError
 
 TARGETS = Path(__file__).parent / "sandboxed"

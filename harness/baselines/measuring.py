@@ -20,15 +20,15 @@ from harness.baselines.subject import Subject, Turnstile, forget_compiled
 from harness.bench import Bench
 from harness.choices import Baseline
 from harness.measure import ReferenceRunner
-from harness.messages import CallMode
 from harness.numerics import UNLIMITED, compare, judge, limits_for, sensitivity_of
 from harness.oracle import Answer, Traits
+from harness.protocol.messages import CallMode
+from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import state_of
 from harness.runs import timestamp
 from harness.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.status import one_line
 from harness.stopping import Stopping
-from harness.trees import flatten, unflatten
 from harness.turns import plan_turns
 
 SETS = 10

@@ -38,12 +38,12 @@ from harness.devices import Device, DeviceError
 from harness.images import KeptImages
 from harness.interpreter import end_with
 from harness.problem import Problem, Workload
+from harness.protocol.channel import Channel, ChannelClosed
 from harness.reference import ProblemError
 from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.sketch import sketch
 from harness.status import one_line
 from harness.tasks import problem_of
-from harness.wire import Channel, ChannelClosed
 
 TRUTH_SETS = 4
 """Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""

@@ -22,8 +22,8 @@ from harness.choices import Baseline, DeviceKind
 from harness.datasheets import Peaks
 from harness.interpreter import python, search_path
 from harness.problem import Problem, Workload
+from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
 from harness.tasks import problem_json
-from harness.wire import Channel, FrameTimeout, WireError, pair
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context, on a cold disk."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harness.trees import TreeSpec, flatten, unflatten
+from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 
 MAX_ELEMENTS = 2**24
 """Largest tensor that is made with contents (64 MiB of float32)."""
@@ -23,7 +23,7 @@ class TooLarge(Exception):
 def describe(init_args: Sequence[Any], inputs: Sequence[Any]) -> dict[str, Any]:
     """What `build_solution` takes as `arguments`: `ModelNew(*init_args)` and one call `model(*inputs)`.
 
-    Raises `harness.trees.TreeError` where a value is no tree.
+    Raises `harness.protocol.tensor_tree.TreeError` where a value is no tree.
     """
     return {"init": _description(tuple(init_args)), "inputs": _description(tuple(inputs))}
 

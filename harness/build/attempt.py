@@ -23,12 +23,12 @@ from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Command, Plan
 from harness.build.zygotes import BuilderZygotes
 from harness.choices import SandboxMode
+from harness.protocol.channel import FrameTimeout, WireError
 from harness.sandbox import ExitReport, SandboxPolicy, limits
-from harness.wire import FrameTimeout, WireError
 from harness.zygote import Child
 
-JOB = "harness.build.job:main"
-LOADING = "harness.build.loading:main"
+JOB = "harness.untrusted.builder.compile_job:main"
+LOADING = "harness.untrusted.builder.load_check:main"
 _LOAD_S = 30.0
 """Time for trying to load a module, its static initialisers included."""
 _MAX_ANSWER_BYTES = 2**20

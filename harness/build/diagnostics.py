@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.kernel_names import kept_symbol
+from harness.protocol.kernel_names import kept_symbol
 
 MAX_LOG_CHARS = 4 * 2**20
 MAX_KERNELS = 256

@@ -15,11 +15,11 @@ from harness.build.spec import MAX_AHEAD_BYTES, ExtensionSpec
 from harness.build.torchinfo import find_torch
 from harness.choices import SandboxMode
 from harness.environment import MachineError
+from harness.protocol.channel import WireError
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
-from harness.wire import WireError
 from harness.zygote import Zygote, ZygoteError
 
-TARGET = "harness.build.foresee:main"
+TARGET = "harness.untrusted.builder.static_scan:main"
 _FUNCTION = "load_inline"
 _TIMEOUT_S = 10.0
 """It is some hundredths of a second; a text that takes longer is not worth waiting for."""

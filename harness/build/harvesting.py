@@ -15,15 +15,15 @@ from typing import Any
 from harness.build.packages import is_lacking
 from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec, SpecError
 from harness.choices import SandboxMode
+from harness.protocol.channel import ChannelClosed, FrameTimeout, WireError
 from harness.sandbox import ExitReport, SandboxPolicy
 from harness.status import Failure, Status, one_line
-from harness.wire import ChannelClosed, FrameTimeout, WireError
 from harness.zygote import Zygote
 
 FORMAT = 4
 """Version of what a harvest finds; part of the key under which its result is remembered."""
 
-TARGET = "harness.build.harvest:main"
+TARGET = "harness.untrusted.builder.import_solution:main"
 _FORWARD_S = 15.0
 """Time for the one trial call, which only has to reach the extensions it asks for."""
 _END_S = 5.0

@@ -14,7 +14,7 @@ from harness.build.diagnostics import CompilerError, KernelResources, SourceMap
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import EMULATED, BuildReport
 from harness.build.units import texts_of, units_of
-from harness.kernel_names import function_name
+from harness.protocol.kernel_names import function_name
 from harness.status import Failure
 from harness.tasks import SourcePart
 
@@ -46,7 +46,7 @@ class BuiltModule:
         return [unit.map for unit in units_of(self.spec)]
 
     def to_json(self) -> dict[str, Any]:
-        """What `harness.build.inject.install` takes."""
+        """What `harness.untrusted.contestant.load_inline.install` takes."""
         return {
             "digest": self.spec.digest,
             "name": self.spec.name,
@@ -111,7 +111,7 @@ class BuildOutcome:
         return tuple(sorted({function_name(kernel.kernel) for kernel in self.resources}))
 
     def injected(self) -> tuple[dict[str, Any], ...]:
-        """All that `harness.build.inject.install` should know, refused extensions included."""
+        """All that `harness.untrusted.contestant.load_inline.install` should know, refused extensions included."""
         refused = (
             {"digest": spec.digest, "name": spec.name, "error": error.sentence()} for spec, error in self.refused
         )

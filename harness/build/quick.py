@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import harness
 from harness.build.headers import BINDINGS
 from harness.build.spec import ExtensionSpec
 from harness.build.units import Unit
@@ -22,7 +23,7 @@ from harness.split import flags
 WAYS = ("prebuilt", "split")
 """Bindings from the compiled library, CUDA sources in two parts; in the words of `BuildReport`."""
 
-_UNIT_SCRIPT = Path(flags.__file__).parent / "unit.py"
+_UNIT_SCRIPT = Path(harness.__file__).parent / "untrusted" / "builder" / "split_compile.py"
 _CHANGES_ABI = re.compile(r"_GLIBCXX_|-fno-|-fsanitize|-flto|-m32|-include|-x$|-fabi|-std=.*98")
 _MENTIONS_PYTHON = re.compile(r"\bpybind11|\bPYBIND11|\bpy::|\bPyObject\b|\bTHP|torch/python\.h|wrap_pybind_function")
 
@@ -56,7 +57,7 @@ def host_flags(nvcc_flags: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def split_settings(cxx: Path, lean_flags: Sequence[str], torch: Sequence[Path], include: Sequence[Path]) -> str:
-    """The file of settings that `harness.split.unit` reads."""
+    """The file of settings that `harness.untrusted.builder.split_compile` reads."""
     value = {
         "cxx": str(cxx),
         "host_flags": list(lean_flags),

@@ -17,8 +17,13 @@ from pathlib import Path
 from harness.sandbox import SandboxPolicy
 from harness.zygote import Child, Zygote, ZygoteError
 
-_LIGHT = ("harness.build.job", "harness.build.foresee")
-_WITH_TORCH = ("torch", "harness.build.quiet", "harness.build.harvest", "harness.build.loading")
+_LIGHT = ("harness.untrusted.builder.compile_job", "harness.untrusted.builder.static_scan")
+_WITH_TORCH = (
+    "torch",
+    "harness.build.quiet",
+    "harness.untrusted.builder.import_solution",
+    "harness.untrusted.builder.load_check",
+)
 _WITH_META = (*_WITH_TORCH, "harness.build.meta")
 
 MANY_HARVESTS = 8

@@ -18,18 +18,7 @@ import typer
 from harness import environment
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
 from harness.choices import Baseline, DeviceKind
-from harness.cli.output import (
-    UNABLE,
-    Json,
-    ProblemsRoot,
-    fail,
-    option,
-    print_json,
-    put,
-    results_alone,
-    say,
-    writable,
-)
+from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, results_alone, say, writable
 from harness.config import ConfigError, cache_folder
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus

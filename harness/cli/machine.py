@@ -15,17 +15,7 @@ import typer
 from harness import doctor, environment, rehearsal
 from harness.build.opening import open_toolchain
 from harness.choices import DeviceKind
-from harness.cli.output import (
-    UNABLE,
-    Json,
-    console,
-    ended_by_signals,
-    fail,
-    option,
-    print_json,
-    put,
-    say,
-)
+from harness.cli.output import UNABLE, Json, console, ended_by_signals, fail, option, print_json, put, say
 from harness.config import cache_folder, resolve
 from harness.environment import Environment, MachineError
 from harness.gpus import visible_gpus

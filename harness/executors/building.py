@@ -12,15 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.build import (
-    BuildCache,
-    BuilderZygotes,
-    BuildOutcome,
-    Compilations,
-    Toolchain,
-    begin_ahead,
-    build_solution,
-)
+from harness.build import BuildCache, BuilderZygotes, BuildOutcome, Compilations, Toolchain, begin_ahead, build_solution
 from harness.choices import SandboxMode
 from harness.executors import Order
 from harness.status import Status

@@ -23,9 +23,9 @@ from harness.choices import DeviceKind
 from harness.executors import SlotLost
 from harness.executors.faults import Loss, limit_s
 from harness.interpreter import python, search_path
+from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
 from harness.tasks import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.whereabouts import Board, Place, Step
-from harness.wire import Channel, FrameTimeout, WireError, pair
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context takes seconds; a cold disk makes it minutes."""

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.choices import DeviceKind
 from harness.interpreter import end_with
+from harness.protocol.channel import Channel, ChannelClosed
 from harness.sandbox import SandboxUnavailable
 from harness.status import Status
 from harness.tasks import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.whereabouts import Whereabouts
-from harness.wire import Channel, ChannelClosed
 from harness.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
@@ -38,8 +38,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PRELOADED = ("torch", "harness.build.quiet", "harness.contestant", "harness.build.inject")
-PRELOADED_HOST = ("harness.hostcuda.shim",)
+PRELOADED = (
+    "torch",
+    "harness.build.quiet",
+    "harness.untrusted.contestant.main",
+    "harness.untrusted.contestant.load_inline",
+)
+PRELOADED_HOST = ("harness.untrusted.contestant.hostcuda.shim",)
 PRELOADED_CUDA = ("cuda.bindings.driver",)
 
 OWN_OUTPUT = Path("/proc/self/fd/2")

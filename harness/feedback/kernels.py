@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.feedback import evidence as read
-from harness.kernel_names import short_name
+from harness.protocol.kernel_names import short_name
 from harness.record import Record
 from harness.report import format as show
 

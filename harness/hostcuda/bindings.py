@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from .syntax import Tree, at_namespace_scope, declarators, function_declarator, name_node, parameters, walk
+from harness.hostcuda.syntax import (
+    Tree,
+    at_namespace_scope,
+    declarators,
+    function_declarator,
+    name_node,
+    parameters,
+    walk,
+)
 
 __all__ = ["Argument", "Definition", "module_definition", "pointer_type"]
 

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import kinds
-from .kinds import Precompiled, header_name
-from .preparation import (
+from harness.hostcuda import kinds
+from harness.hostcuda.kinds import Precompiled, header_name
+from harness.hostcuda.preparation import (
     BuildError,
     PreparedHeaders,
     default_cache,

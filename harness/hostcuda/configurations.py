@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from .tokens import words
+from harness.hostcuda.tokens import words
 
 __all__ = ["written_out"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from .edits import Edit, State, quoted
-from .syntax import (
+from harness.hostcuda.edits import Edit, State, quoted
+from harness.hostcuda.syntax import (
     Tree,
     base_type,
     declarators,
@@ -22,7 +22,7 @@ from .syntax import (
     name_node,
     walk,
 )
-from .tokens import balanced, words
+from harness.hostcuda.tokens import balanced, words
 
 __all__ = ["edit_shared", "extents_by_macro", "names_by_macro", "register_variables", "shared_text"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from .noise import without_noise
-from .syntax import Tree, base_type, declarators, inside_function, is_extern, is_shared, name_node, walk
+from harness.hostcuda.noise import without_noise
+from harness.hostcuda.syntax import Tree, base_type, declarators, inside_function, is_extern, is_shared, name_node, walk
 
 __all__ = ["Clash", "clashes"]
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from .spaces import Function, Survey, called, certain, is_call
-from .syntax import Tree, declarators, function_declarator, name_node, walk
-from .tokens import words
+from harness.hostcuda.spaces import Function, Survey, called, certain, is_call
+from harness.hostcuda.syntax import Tree, declarators, function_declarator, name_node, walk
+from harness.hostcuda.tokens import words
 
 __all__ = ["member_calls"]
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from harness import lean
-
-from .macros import TORCH_SWITCHES, defines, is_switch, macros
+from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros
 
 __all__ = ["Precompiled", "binds", "header_name", "kind_of", "needs_full", "switches", "without_names_of_pybind11"]
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .tokens import blank, code
+from harness.hostcuda.tokens import blank, code
 
 __all__ = ["legible"]
 

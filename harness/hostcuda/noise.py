@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from .tokens import balanced, blank, words
+from harness.hostcuda.tokens import balanced, blank, words
 
 __all__ = ["without_noise"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from .tokens import code
+from harness.hostcuda.tokens import code
 
 __all__ = ["alone", "declarations"]
 

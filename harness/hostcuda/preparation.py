@@ -21,11 +21,10 @@ from harness import lean, stublibs
 from harness.config import cache_root as default_cache
 from harness.crew import Crew
 from harness.disk import open_to_others
-
-from .housekeeping import hold, remove_old
-from .kinds import Precompiled, header_name
-from .machine import BuildError, ask_torch, compiler, processor_flags
-from .macros import TORCH_SWITCHES, defines, macros
+from harness.hostcuda.housekeeping import hold, remove_old
+from harness.hostcuda.kinds import Precompiled, header_name
+from harness.hostcuda.machine import BuildError, ask_torch, compiler, processor_flags
+from harness.hostcuda.macros import TORCH_SWITCHES, defines, macros
 
 __all__ = [
     "BuildError",

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from .functors import member_calls
-from .spaces import Survey, called, certain, is_call
-from .syntax import Tree, declarators, function_declarator, inside_function, name_node, walk
+from harness.hostcuda.functors import member_calls
+from harness.hostcuda.spaces import Survey, called, certain, is_call
+from harness.hostcuda.syntax import Tree, declarators, function_declarator, inside_function, name_node, walk
 
 __all__ = ["Refusal", "refusals"]
 

@@ -27,15 +27,15 @@ from dataclasses import dataclass
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from . import ptx
-from .configurations import written_out
-from .declarations import edit_shared, extents_by_macro, names_by_macro, register_variables, shared_text
-from .edits import Edit, State, applied, quoted
-from .legible import legible
-from .noise import without_noise
-from .pieces import alone, declarations
-from .sides import Side, architecture_words, marked_names, side_of, two_versions
-from .syntax import (
+from harness.hostcuda import ptx
+from harness.hostcuda.configurations import written_out
+from harness.hostcuda.declarations import edit_shared, extents_by_macro, names_by_macro, register_variables, shared_text
+from harness.hostcuda.edits import Edit, State, applied, quoted
+from harness.hostcuda.legible import legible
+from harness.hostcuda.noise import without_noise
+from harness.hostcuda.pieces import alone, declarations
+from harness.hostcuda.sides import Side, architecture_words, marked_names, side_of, two_versions
+from harness.hostcuda.syntax import (
     Tree,
     at_namespace_scope,
     declarators,
@@ -49,7 +49,7 @@ from .syntax import (
     parameters,
     walk,
 )
-from .tokens import balanced, words
+from harness.hostcuda.tokens import balanced, words
 
 __all__ = ["Finding", "Rewritten", "rewrite"]
 

@@ -12,8 +12,8 @@ from enum import Enum, auto
 
 from tree_sitter import Node
 
-from .syntax import Tree, declarators, function_declarator, walk
-from .tokens import words
+from harness.hostcuda.syntax import Tree, declarators, function_declarator, walk
+from harness.hostcuda.tokens import words
 
 __all__ = ["ARCHITECTURE", "Side", "architecture_words", "marked_names", "side_of", "two_versions"]
 

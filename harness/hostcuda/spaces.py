@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
-from .noise import without_noise
-from .syntax import Tree, declarators, function_declarator, walk
-from .tokens import words
+from harness.hostcuda.noise import without_noise
+from harness.hostcuda.syntax import Tree, declarators, function_declarator, walk
+from harness.hostcuda.tokens import words
 
 __all__ = ["Function", "Spaces", "Survey", "WrongCall", "called", "calls", "certain", "is_call", "spaces", "survey"]
 

@@ -17,8 +17,8 @@ from harness.lint.blind import tile_of
 from harness.lint.samples import Drawer, Leaves, Sample
 from harness.lint.wrong import Wrong
 from harness.oracle import Oracle
+from harness.protocol.tensor_tree import flatten, unflatten
 from harness.shortage import is_shortage
-from harness.trees import flatten, unflatten
 
 COARSER = {
     PrecisionClass.FP32: (torch.float16, torch.bfloat16),

@@ -27,11 +27,11 @@ from harness.lint.wrong import Fate, Trial, Wrong, run_trials
 from harness.oracle import Oracle, all_finite
 from harness.precision import LIMITS
 from harness.problem import Problem, Workload
+from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import ProblemError, ReferenceModule, load_reference, state_of
 from harness.shortage import is_shortage
 from harness.sizes import SizeError, evaluate
 from harness.status import one_line
-from harness.trees import flatten, unflatten
 from harness.work import count_flops
 
 FLOPS_TOLERANCE = 0.1

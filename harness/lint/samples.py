@@ -17,8 +17,8 @@ from harness.inputs import draw
 from harness.numerics import UNLIMITED, Limits, TensorComparison, compare, limits_for, roundable, sensitivities
 from harness.oracle import Answer, Oracle
 from harness.problem import Problem
+from harness.protocol.tensor_tree import TreeSpec, flatten
 from harness.reference import ReferenceModule
-from harness.trees import TreeSpec, flatten
 
 OWN_DRAWS = 3
 """Draws of the problem's own inputs, as `--seeds` has by default."""

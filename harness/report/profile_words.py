@@ -5,9 +5,9 @@ Pure: profile in, lines out. Names of kernels come from untrusted code and go th
 
 from __future__ import annotations
 
-from harness.kernel_names import short_name
 from harness.profile import ncu
 from harness.profile.running import Profile, Side
+from harness.protocol.kernel_names import short_name
 from harness.report import format as show
 
 BUSY = 0.6

@@ -5,14 +5,7 @@ nothing of the submission runs before the last wall stands. Linux only. `zygote`
 it; the names below are for making policies and reading reports.
 """
 
-from harness.sandbox.policy import (
-    Cause,
-    ExitReport,
-    SandboxPolicy,
-    SandboxReport,
-    SandboxUnavailable,
-    Strength,
-)
+from harness.sandbox.policy import Cause, ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable, Strength
 from harness.sandbox.probing import probe
 
 __all__ = [

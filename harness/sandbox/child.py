@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from harness.protocol.channel import Channel
 from harness.sandbox import freeze
 from harness.sandbox.policy import ExitReport, SandboxReport
-from harness.wire import Channel
 
 KILL_TIMEOUT_S = 30.0
 """How long a kill may take: processes stuck in a driver die late. After that the zygote itself is given up."""

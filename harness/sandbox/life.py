@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from harness.protocol.channel import Channel, WireError, pair
 from harness.sandbox import freeze, process
 from harness.sandbox.child import Child
 from harness.sandbox.policy import ExitReport, SandboxPolicy, SandboxReport, SandboxUnavailable
-from harness.wire import Channel, WireError, pair
 
 START_TIMEOUT_S = 120.0
 """How long importing the preloaded modules may take (torch: 3 to 5 s from a cold disk)."""

@@ -9,9 +9,9 @@ import os
 import subprocess
 from typing import Any
 
+from harness.protocol.channel import Channel, WireError, pair
 from harness.sandbox import process
 from harness.sandbox.policy import SandboxPolicy, SandboxReport
-from harness.wire import Channel, WireError, pair
 
 _TIMEOUT_S = 60.0
 

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.protocol.channel import Channel, ChannelClosed
 from harness.sandbox import ground, leftovers, limits, supervisor, tool
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup
 from harness.sandbox.entry import Confined, Ground
 from harness.sandbox.launch import Launched, launch
 from harness.sandbox.policy import Cause, ExitReport, SandboxPolicy
-from harness.wire import Channel, ChannelClosed
 
 _GPU_NODE = "/dev/nvidia"
 _GRACE_S = 2.0

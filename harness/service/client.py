@@ -18,6 +18,7 @@ from typing import Any
 from harness.conducting import Conduct, Conducting, Kind, Listener, Work
 from harness.config import RunConfig
 from harness.executors import ExecutorError, Slot, SlotLost
+from harness.protocol.channel import Channel, WireError
 from harness.record import Record
 from harness.service import ServiceError
 from harness.service.place import checked, read_token, stamp
@@ -25,7 +26,6 @@ from harness.service.surroundings import surroundings
 from harness.service.words import error_of, shared_settings, work_json
 from harness.status import Failure
 from harness.tasks import MAX_TASK_BYTES
-from harness.wire import Channel, WireError
 
 ANSWER_S = 30.0
 """How long a server may take to answer what it answers at once."""

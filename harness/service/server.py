@@ -22,6 +22,7 @@ from typing import Any
 
 from harness.conducting import Kind, Work
 from harness.executors import Built, Slot, SlotLost
+from harness.protocol.channel import Channel, WireError
 from harness.record import Record
 from harness.service import ServiceError
 from harness.service.kept import Kept
@@ -30,7 +31,6 @@ from harness.service.surroundings import differing, surroundings
 from harness.service.words import error_json, work_of
 from harness.sharing import Share
 from harness.tasks import MAX_TASK_BYTES
-from harness.wire import Channel, WireError
 
 HELLO_S = 10.0
 """How long who connects may take to say who it is."""

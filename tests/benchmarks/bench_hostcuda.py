@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from harness.hostcuda import build, shim
-from harness.hostcuda.loader import load
-from harness.hostcuda.shim import _need
+from harness.hostcuda import build
+from harness.untrusted.contestant.hostcuda import shim
+from harness.untrusted.contestant.hostcuda.loader import load
+from harness.untrusted.contestant.hostcuda.shim import _need
 
 NAIVE = """
 __global__ void naive(const float* A, const float* B, float* C, int M, int N, int K) {

@@ -32,9 +32,9 @@ from harness.choices import PrecisionClass
 from harness.inputs import draw
 from harness.numerics import LIMITS, compare
 from harness.problem import Problem, Workload
+from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import ReferenceModule, load_reference
 from harness.report.baselines import LONGEST_S, SHORTEST_S, from_csv, outside
-from harness.trees import flatten, unflatten
 
 ROOT = Path(__file__).parents[2] / "problems"
 FLUSH_BYTES = 512 * 2**20

@@ -29,8 +29,8 @@ from harness.environment import collect
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest
 from harness.hostcuda.build import prepare_headers
-from harness.messages import Attach, Burst, CallMode, Load, Open
 from harness.problem import Problem, Workload, digest_text
+from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
 from harness.sandbox import SandboxPolicy
 from harness.turns import Turn, calls_of
 from harness.zygote import Zygote

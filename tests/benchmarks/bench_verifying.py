@@ -22,7 +22,7 @@ from harness.bench import Bench
 from harness.catalog import load_problems
 from harness.choices import DeviceKind
 from harness.devices import open_device
-from harness.messages import BurstDone
+from harness.protocol.messages import BurstDone
 from harness.turns import Turn
 from harness.verify import Verifier
 from tests.answers import answer

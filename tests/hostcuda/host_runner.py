@@ -231,7 +231,7 @@ def compare_host(chosen: Sequence[entries.Entry], jobs: int) -> Iterable[Result]
 
 def run_module(path: Path, out: Path, names: Sequence[str]) -> None:
     """In the child: runs each entry under both schedules and appends one JSON line an entry to `out`."""
-    from harness.hostcuda import shim
+    from harness.untrusted.contestant.hostcuda import shim
 
     shim.activate(host_build.prepare_headers(), checked=True)
     module = shim.load_module(path.stem, path)
@@ -254,7 +254,7 @@ def run_module(path: Path, out: Path, names: Sequence[str]) -> None:
 def _run_once(entry: entries.Entry, launcher: Any, schedule: int) -> dict[str, Any]:
     import torch
 
-    from harness.hostcuda import shim
+    from harness.untrusted.contestant.hostcuda import shim
 
     given = entries.buffers(entry)
     shim.clear()

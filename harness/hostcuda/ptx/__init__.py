@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import arithmetic, conversion, memory, warp  # noqa: F401  (they register their instructions)
-from .call import NotEmulatedError, Register, Scope, emit
+from harness.hostcuda.ptx import arithmetic, conversion, memory, warp  # noqa: F401  (they register their instructions)
+from harness.hostcuda.ptx.call import NotEmulatedError, Register, Scope, emit
 
 __all__ = ["NotEmulatedError", "Refusal", "Rewritten", "rewrite", "translate"]
 

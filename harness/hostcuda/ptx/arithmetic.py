@@ -6,7 +6,7 @@ NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it do
 
 from __future__ import annotations
 
-from .call import TYPES, Call, emits, flag
+from harness.hostcuda.ptx.call import TYPES, Call, emits, flag
 
 # ---- arithmetic
 

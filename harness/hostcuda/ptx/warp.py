@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .call import TYPES, Call, emits, flag
+from harness.hostcuda.ptx.call import TYPES, Call, emits, flag
 
 # ---- warps and blocks
 

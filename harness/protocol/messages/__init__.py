@@ -4,8 +4,8 @@ Pure; both sides of the trust boundary use it. Requests go from the referee to t
 Every `from_json` is strict about types and sizes, because the other side may be hostile; it raises `MessageError`.
 """
 
-from harness.messages.fields import MAX_ITEMS, MAX_REPORTS, MAX_TEXT, MessageError, report
-from harness.messages.replies import (
+from harness.protocol.messages.fields import MAX_ITEMS, MAX_REPORTS, MAX_TEXT, MessageError, report
+from harness.protocol.messages.replies import (
     Broken,
     BurstDone,
     CallClaim,
@@ -18,7 +18,7 @@ from harness.messages.replies import (
     Stage,
     parse_reply,
 )
-from harness.messages.requests import (
+from harness.protocol.messages.requests import (
     Attach,
     Burst,
     Call,

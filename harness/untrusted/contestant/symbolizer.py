@@ -7,8 +7,8 @@ the modules were made by commands of a submission and reading them is left to a 
 from __future__ import annotations
 
 from harness.hostcuda.runtime_library import source_lines
-from harness.messages import Located
-from harness.wire import Channel, ChannelClosed
+from harness.protocol.channel import Channel, ChannelClosed
+from harness.protocol.messages import Located
 
 
 def main(channel: Channel, _: tuple[int, ...]) -> None:

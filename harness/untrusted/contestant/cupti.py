@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from harness.kernel_rows import MAX_ROWS, KernelRow
+from harness.protocol.kernel_rows import MAX_ROWS, KernelRow
 
 _KIND_COPY, _KIND_FILL, _KIND_KERNEL, _KIND_CONCURRENT_KERNEL = 1, 2, 3, 10
 _KINDS = (_KIND_CONCURRENT_KERNEL, _KIND_COPY, _KIND_FILL)

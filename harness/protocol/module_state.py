@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness.trees import flatten, unflatten
+from harness.protocol.tensor_tree import flatten, unflatten
 
 MAX_DEPTH = 4
 """How deep lists within lists are looked through."""

@@ -1,5 +1,6 @@
-"""`python -m harness.hostcuda.runner FILE.py`: runs a Python file with the host device active and `load_inline`
-building for it.
+"""Run a Python file with the host device active and `load_inline` building for it.
+
+`python -m harness.untrusted.builder.hostcuda_runner FILE.py`
 
 If the file defines `ModelNew` and `get_inputs`, one forward is run too. Reports go to standard output as JSON
 lines; exit code 1 when there are any. Imports loader and shim. For people and tests; the harness itself does not
@@ -18,8 +19,9 @@ from typing import Any
 import torch
 from torch.utils import cpp_extension
 
-from . import build, shim
-from .loader import load
+from harness.hostcuda import build
+from harness.untrusted.contestant.hostcuda import shim
+from harness.untrusted.contestant.hostcuda.loader import load
 
 __all__ = ["install_load_inline", "main"]
 
@@ -40,7 +42,7 @@ def install_load_inline(*, checked: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.hostcuda.runner", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness.untrusted.builder.hostcuda_runner", description=__doc__)
     parser.add_argument("file")
     parser.add_argument("--unchecked", action="store_true", help="no shadow memory: faster, finds nothing")
     parser.add_argument(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.messages.fields import boolean, integer, integers, items, mapping, pair, sequence, text
+from harness.protocol.messages.fields import boolean, integer, integers, items, mapping, pair, sequence, text
 
 
 class CallMode(StrEnum):

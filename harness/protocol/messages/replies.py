@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.kernel_rows import CensusTaken
-from harness.messages.fields import (
+from harness.protocol.kernel_rows import CensusTaken
+from harness.protocol.messages.fields import (
     MAX_TEXT,
     MessageError,
     boolean,

@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-from harness.bare import COPY, DETACH, DTYPE, IS_INFERENCE, SHAPE, has_bytes, without_modes
+from harness.untrusted.contestant.pristine_torch import (
+    COPY,
+    DETACH,
+    DTYPE,
+    IS_INFERENCE,
+    SHAPE,
+    has_bytes,
+    without_modes,
+)
 
 MAX_MODULES = 100_000
 MAX_DEPTH = 100

@@ -1,4 +1,4 @@
-"""Compiles one CUDA source in two parts: `python unit.py SOURCE OBJECT SETTINGS NVCC ARGUMENT...`
+"""Compiles one CUDA source in two parts: `python split_compile.py SOURCE OBJECT SETTINGS NVCC ARGUMENT...`
 
 Untrusted side: run by name inside the builder's sandbox; reads the solution's source. Exit code 0 where `OBJECT` is
 made and nvcc's report stands on stdout; else the reason is one line on stdout, and the ordinary way is to be gone.
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[:] = [str(Path(__file__).resolve().parents[2]), *sys.path[1:]]
+    sys.path[:] = [str(Path(__file__).resolve().parents[3]), *sys.path[1:]]
 
 from harness.split import flags, symbols
 from harness.split.parts import Parts, split
 from harness.split.stubs import Unsplittable
 
-_INCLUDE = Path(__file__).resolve().parent / "include"
+_INCLUDE = Path(flags.__file__).resolve().parent / "include"
 _PRELUDE = "#include <cstdint>\n#include <cmath>\n#include <algorithm>\n#include <limits>\n#include <type_traits>\n"
 """Of what torch's headers bring, what device code is written with."""
 

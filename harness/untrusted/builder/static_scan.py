@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness import python_syntax
-from harness.build.calls import ARCH_VARIABLE, Unforeseen, bind, read_inline
-from harness.build.plain import NotPlain, Reader
 from harness.build.spec import ExtensionSpec
-from harness.wire import Channel
+from harness.protocol.channel import Channel
+from harness.untrusted.builder.constant_eval import NotPlain, Reader
+from harness.untrusted.builder.load_inline_calls import ARCH_VARIABLE, Unforeseen, bind, read_inline
 
 FUNCTION = "load_inline"
 _MODULE = "cpp_extension"

@@ -25,10 +25,10 @@ from typing import Any
 import torch
 import torch.utils.cpp_extension
 
-from harness.build.calls import Unforeseen, bind, read_files, read_inline
 from harness.build.host import HostToolchain
 from harness.build.spec import ExtensionSpec
 from harness.build.toolchain import Toolchain
+from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 
 _Read = Callable[[Mapping[str, Any]], ExtensionSpec]
 BuildHere = Callable[[ExtensionSpec, Path], Path]

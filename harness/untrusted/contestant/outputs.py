@@ -10,9 +10,18 @@ from typing import Any
 
 import torch
 
-from harness.bare import ADDRESS, COPY, DEVICE, DTYPE, LAYOUT, SHAPE, has_bytes, without_modes
-from harness.messages import Leaf
-from harness.trees import flatten, flatten_any, unflatten
+from harness.protocol.messages import Leaf
+from harness.protocol.tensor_tree import flatten, flatten_any, unflatten
+from harness.untrusted.contestant.pristine_torch import (
+    ADDRESS,
+    COPY,
+    DEVICE,
+    DTYPE,
+    LAYOUT,
+    SHAPE,
+    has_bytes,
+    without_modes,
+)
 
 
 class Snapshot:

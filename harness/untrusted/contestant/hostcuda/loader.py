@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import build
+from harness.hostcuda import build
 
 __all__ = ["CompileError", "load"]
 
@@ -62,7 +62,7 @@ def load(
     The same sources give the same module within a process. `folder` keeps the files; otherwise they go with the
     process. Raises CompileError, build.BuildError.
     """
-    from . import shim
+    from harness.untrusted.contestant.hostcuda import shim
 
     cuda = (cuda_source,) if isinstance(cuda_source, str) else tuple(cuda_source)
     cpp = (cpp_source,) if isinstance(cpp_source, str) else tuple(cpp_source)

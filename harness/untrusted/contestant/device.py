@@ -15,8 +15,8 @@ import torch
 
 from harness.choices import DeviceKind
 from harness.devices import Device, open_device
-from harness.holdback import writers
-from harness.snapshot import Snapshot
+from harness.protocol.withheld_words import writers
+from harness.untrusted.contestant.outputs import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ def _call_nothing(device: Device) -> None:
 
 def _host_shim(runtime: Path, *, checked: bool) -> Any:
     """Make "cuda" tensors exist on the CPU, with the libraries that were prepared in `runtime`."""
-    from harness.hostcuda import shim
     from harness.hostcuda.build import PreparedHeaders
+    from harness.untrusted.contestant.hostcuda import shim
 
     prepared = PreparedHeaders(
         folder=runtime,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.build.diagnostics import NOTE
-from harness.wire import Channel
+from harness.protocol.channel import Channel
 
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 import torch.utils.cpp_extension
 
-from .torch_factories import patch_factories
-from .torch_lacking import refuse_absent
-from .torch_storages import patch_storages
-from .torch_streams import make_streams
-from .triton_interpreter import interpret_triton
+from harness.untrusted.contestant.hostcuda.torch_factories import patch_factories
+from harness.untrusted.contestant.hostcuda.torch_lacking import refuse_absent
+from harness.untrusted.contestant.hostcuda.torch_storages import patch_storages
+from harness.untrusted.contestant.hostcuda.torch_streams import make_streams
+from harness.untrusted.contestant.hostcuda.triton_interpreter import interpret_triton
 
 __all__ = ["patch"]
 

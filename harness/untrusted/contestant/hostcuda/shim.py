@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from .build import PreparedHeaders, prepare_headers
-from .runtime_library import RuntimeLibrary
-from .torch_cuda import patch
-from .triton_interpreter import triton_launches
+from harness.hostcuda.build import PreparedHeaders, prepare_headers
+from harness.hostcuda.runtime_library import RuntimeLibrary
+from harness.untrusted.contestant.hostcuda.torch_cuda import patch
+from harness.untrusted.contestant.hostcuda.triton_interpreter import triton_launches
 
 __all__ = [
     "activate",

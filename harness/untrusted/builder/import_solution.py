@@ -34,12 +34,12 @@ import torch
 import torch.utils.cpp_extension
 
 from harness.build.arguments import restore
-from harness.build.calls import Unforeseen, bind, read_files, read_inline
 from harness.build.packages import FOR_KERNELS
-from harness.build.pretend import Kind, Pretence, pretended_cuda
 from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec
+from harness.protocol.channel import Channel
 from harness.status import Failure, Status, one_line
-from harness.wire import Channel
+from harness.untrusted.builder.fake_cuda import Kind, Pretence, pretended_cuda
+from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 
 MODULE_NAME = "solution"
 

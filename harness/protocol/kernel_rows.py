@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.kernel_names import kept_symbol
+from harness.protocol.kernel_names import kept_symbol
 
 MAX_ROWS = 64
 """Most kernels that a census tells apart; the ones with the least time are left out."""

@@ -11,7 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from harness.wire import Channel
+from harness.protocol.channel import Channel
 
 _FILTER_TIMEOUT_S = 60.0
 

@@ -21,10 +21,9 @@ from harness.backtoback import BackToBack, Step
 from harness.devices import Arena, CallTime, Device
 from harness.empty import empty_calls
 from harness.gate import StreamGate
-from harness.heldstate import HeldState
-from harness.holdback import WORD_BYTES, writers
-from harness.kernel_rows import MAX_NAME, CensusTaken
-from harness.messages import (
+from harness.protocol.channel import Channel, ChannelClosed
+from harness.protocol.kernel_rows import MAX_NAME, CensusTaken
+from harness.protocol.messages import (
     MAX_TEXT,
     Broken,
     Burst,
@@ -39,12 +38,13 @@ from harness.messages import (
     Slot,
     Stage,
 )
-from harness.opened import Opened, open_ahead, open_now
-from harness.snapshot import Snapshot
+from harness.protocol.module_state import misplaced, refuse_lazy
+from harness.protocol.tensor_tree import TreeSpec, unflatten
+from harness.protocol.withheld_words import WORD_BYTES, writers
 from harness.status import one_line
-from harness.trees import TreeSpec, unflatten
-from harness.unregistered import misplaced, refuse_lazy
-from harness.wire import Channel, ChannelClosed
+from harness.untrusted.contestant.device import Opened, open_ahead, open_now
+from harness.untrusted.contestant.model_state import HeldState
+from harness.untrusted.contestant.outputs import Snapshot
 
 MODULE_NAME = "solution"
 
@@ -175,12 +175,12 @@ class Contestant:
     def _load(self, message: Mapping[str, Any]) -> Loaded:
         assert self._device is not None
         assert self._opened is not None
-        from harness.build import inject
+        from harness.untrusted.contestant import load_inline
 
         build_here = None
         if self._opened.host_runtime is not None:
-            build_here = inject.host_builder(self._opened.host_runtime, checked=self._opened.checked)
-        self._notes = inject.install(message["modules"], build_here=build_here)
+            build_here = load_inline.host_builder(self._opened.host_runtime, checked=self._opened.checked)
+        self._notes = load_inline.install(message["modules"], build_here=build_here)
         init_leaves = [self._tensor(Slot.from_json(slot)).clone() for slot in message["init_slots"]]
         init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
         try:
@@ -307,16 +307,18 @@ class Contestant:
 
     def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
         """One call more, with what it runs on the GPU recorded, or marked for a tool around this process."""
-        from harness import tracing  # only now: whatever profiles is no part of a process whose calls are timed
+        from harness.untrusted.contestant import (
+            cupti,  # only now: whatever profiles is no part of a process whose calls are timed
+        )
 
         if self._shim is not None:
-            return CensusTaken(rows=tracing.counted(self._shim.launches()), complete=True)
+            return CensusTaken(rows=cupti.counted(self._shim.launches()), complete=True)
         try:
-            watch = tracing.Marks() if marked else tracing.Trace()
+            watch = cupti.Marks() if marked else cupti.Trace()
             (call,), (late,) = burst.calls, self._late_words(burst.calls)
             self._call(call, TreeSpec.from_json(burst.input_tree), burst, late, watch.around)
             return CensusTaken(rows=watch.rows(), complete=watch.complete)
-        except tracing.TraceUnavailable as lacking:
+        except cupti.TraceUnavailable as lacking:
             return CensusTaken(rows=(), complete=False, lack=str(lacking)[:MAX_NAME])
         except BaseException as error:
             raise _Broke(Stage.CALL, 0) from error

@@ -1,0 +1,1 @@
+"""CUDA for torch on the CPU, inside the contestant's process."""
