@@ -15,14 +15,14 @@ from harness.audit import Subject
 from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
 from harness.conversation import attach_request
+from harness.core.problem import Problem, Workload
+from harness.core.status import Failure
+from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import Device
-from harness.problem import Problem, Workload
 from harness.protocol.messages import BurstDone, CallMode
 from harness.reference import ProblemError
 from harness.sidebench import SideBenches
 from harness.sidecheck import ANSWERED, AUDITED_CALLS, FIRST_FREE, SideCheck, auditable, subject_of
-from harness.status import Failure
-from harness.tasks import Outcome, RefereeConfig, Task
 from harness.turns import Turn
 from harness.verify import Verifier, overall
 from harness.whereabouts import Step, Whereabouts

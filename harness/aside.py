@@ -14,9 +14,9 @@ from contextlib import suppress
 
 import torch
 
-from harness import rundelay
 from harness.arrival import Arrival
 from harness.bench import Bench
+from harness.core import runqueue_delay
 
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
@@ -55,9 +55,9 @@ class Aside:
 
     def take(self) -> tuple[float, float]:
         """Make the copies; the seconds that this took, and how many of them this thread waited for a processor."""
-        before_s = rundelay.waited_s()
+        before_s = runqueue_delay.waited_s()
         took_s = self._copy()
-        return took_s, min(took_s, rundelay.waited_s() - before_s)
+        return took_s, min(took_s, runqueue_delay.waited_s() - before_s)
 
     def _copy(self) -> float:
         begin = time.perf_counter()

@@ -17,15 +17,15 @@ from enum import StrEnum
 
 import torch
 
-from harness import rundelay
 from harness.arrival import Arrival
 from harness.aside import Aside, copying_s
 from harness.bench import Bench
+from harness.core import runqueue_delay
+from harness.core.status import Failure, Status
 from harness.devices import DeviceError
-from harness.gate import PATIENCE_S, opened_after
+from harness.devices.stream_gate import PATIENCE_S, opened_after
 from harness.guest import Guest, GuestFailed
 from harness.protocol.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
-from harness.status import Failure, Status
 from harness.turns import Turn, calls_of
 
 ANSWER_LIMIT_S = 10.0
@@ -183,6 +183,6 @@ class Asker:
 
     def _go(self, manner: Manner) -> tuple[float, float]:
         """The same from starting the process until it was stopped."""
-        before_s = rundelay.waited_s()
+        before_s = runqueue_delay.waited_s()
         wall_s = self.guest.go(self._patience_s(manner))
-        return wall_s, min(wall_s, rundelay.waited_s() - before_s)
+        return wall_s, min(wall_s, runqueue_delay.waited_s() - before_s)

@@ -10,21 +10,20 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import empty, peaks
 from harness.alongside import NO_MEMORY
 from harness.bench import Bench
-from harness.choices import DeviceKind
-from harness.datasheets import Peaks
-from harness.devices import Device
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload
+from harness.core.task import RefereeConfig, Task
+from harness.devices import Device, empty_kernel, measured_peaks
+from harness.devices.gpu_specs import Peaks
 from harness.hush import Hush
 from harness.learning import learn, learn_again
 from harness.lint import Soundness
-from harness.problem import Problem, Workload
 from harness.quiet import NONSTOP_SETS, Known
 from harness.recall import Recall
 from harness.session import EXTRA_SETS
 from harness.standby import Standby
-from harness.tasks import RefereeConfig, Task
 from harness.verification import Terms
 from harness.whereabouts import Step, Whereabouts
 
@@ -164,18 +163,18 @@ class AtHand:
             self.warmed += 1
             self.learn(task)
             self.known = None
-            empty.of(self._device).forget()
+            empty_kernel.of(self._device).forget()
 
     def find_peaks(self) -> None:
         """Look whether this GPU's peaks were measured before."""
-        if self.peaks is None and self.config.cache_dir and (key := peaks.key_of(self._device)) is not None:
-            self.peaks = peaks.held(key, Path(self.config.cache_dir))
+        if self.peaks is None and self.config.cache_dir and (key := measured_peaks.key_of(self._device)) is not None:
+            self.peaks = measured_peaks.held(key, Path(self.config.cache_dir))
 
     def know_peaks(self, task: Task) -> None:
         """Find out this GPU's peaks, once a referee."""
         if task.timed and self.peaks is None and self.config.cache_dir and self.config.device is DeviceKind.CUDA:
             with self._hush.held():
-                self.peaks = peaks.ensure(self._device, Path(self.config.cache_dir))
+                self.peaks = measured_peaks.ensure(self._device, Path(self.config.cache_dir))
 
 
 def _is_for(bench: Bench, problem: Problem, workload: Workload) -> bool:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.core.task import SourcePart
 from harness.guest import Guest
 from harness.patience import Paces
 from harness.places import placed
 from harness.protocol.messages import Attach, Burst, BurstDone, Load
 from harness.sanitizers import SanitizerFinding, Tool
-from harness.tasks import SourcePart
 
 ANSWERS = Tool.MEMCHECK
 """The tool under which answers are kept: it alters no launch, and is the last that anybody goes without."""

@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.audit import ANSWERS, Audit, Guests, Subject, Told
-from harness.choices import SandboxMode
+from harness.core.choices import SandboxMode
+from harness.core.status import one_line
+from harness.devices.hardware_queues import ONE_QUEUE
 from harness.guest import Guest, GuestFailed
 from harness.patience import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Patience
 from harness.posts import Post, Posts
-from harness.queues import ONE_QUEUE
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
+from harness.sandbox.zygote import ZygoteError
 from harness.sanitizers import CALLS, Tool, not_needed, overflowed, parse
-from harness.status import one_line
-from harness.zygote import ZygoteError
 
 T = TypeVar("T")
 

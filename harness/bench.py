@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.choices import DeviceKind, PrecisionClass
+from harness.catalog.sizes import evaluate
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload
 from harness.defences import Ledger
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
 from harness.digest import checksums
 from harness.inputs import draw, draw_into
 from harness.oracle import Answer, Oracle, Truth
-from harness.problem import Problem, Workload
 from harness.protocol.messages import MAX_ITEMS, Slot
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
 from harness.reference import ProblemError, load_reference, state_of
-from harness.sizes import evaluate
 from harness.whereabouts import NOWHERE, Step, Whereabouts
 from harness.work import FlopCount, Traffic, count_flops, least_traffic
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.core.status import Failure, Status, one_line
 from harness.protocol.messages import Broken, Stage
 from harness.reports import failure_of_reports
-from harness.status import Failure, Status, one_line
 
 MAX_REASON = 600
 """Characters of a reason that names a finding and what it led to."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, UNCOUNTED
-from harness.occupancy import Limits, occupancy
+from harness.core.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, UNCOUNTED
+from harness.devices.occupancy import Limits, occupancy
 from harness.protocol.kernel_names import Owner, may_bring_kernels, of_header_library, own_kernel_names, owner_of
 from harness.protocol.kernel_rows import KernelRow
 

@@ -37,10 +37,10 @@ the rules are, in this order:
    more calls (`quiet.sets_without_pause`) are made over other fresh inputs with no flush, no pause and no message
    between them. Where the code allows it they are *queued*: all of them submitted behind a gate on the stream while the
    process runs, which is then stopped; only then the inputs come, and W is the referee's clock from opening the gate
-   until the device reports the last one done (`harness/gate.py`), and beyond that what copying the outputs aside takes
-   longer than behind trusted code: it is the contestant's device that reports, and what it still has to do holds the
-   copies up. With c the same per call for code that the referee trusts, s its spread, and d the median of the accepted
-   claims, the unexplained time a call, W / N - c - d, is at most
+   until the device reports the last one done (`harness/devices/stream_gate.py`), and beyond that what copying the
+   outputs aside takes longer than behind trusted code: it is the contestant's device that reports, and what it still
+   has to do holds the copies up. With c the same per call for code that the referee trusts, s its spread, and d the
+   median of the accepted claims, the unexplained time a call, W / N - c - d, is at most
 
        burst_s / N + per_call_s + 3 s + relative (c + d)          (`QUEUED`)
 
@@ -110,7 +110,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.calibration import Calibration
-from harness.status import Failure, Status
+from harness.core.status import Failure, Status
 
 CLOCK_DRIFT = 1e-3
 """Relative difference allowed between the GPU's clock and the host's; real ones differ by less than 1e-4."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness import comparison_real
-from harness.choices import PrecisionClass
 from harness.comparison_kernel import Measured
 from harness.comparison_real import RealComparer
+from harness.core.choices import PrecisionClass
 from harness.patterns import Marginals
 from harness.precision import LIMITS, Limits, Place, TensorComparison
 from harness.readings import Readings

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness import nvrtc
+from harness.devices import nvrtc
 from harness.slicing import TEMPORARY_BYTES
 
 _THREADS = 256

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from harness.core.record import Record
 from harness.executors import Built, Slot, SlotLost
 from harness.planning import Job
-from harness.record import Record
 
 Kind = Literal["build", "open", "judge"]
 

@@ -14,8 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from harness.conducting import Kind, Listener, Work
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.record import Record
+from harness.core.status import Status, one_line
+from harness.core.task import Outcome, Task
 from harness.executors import Built, Executor, Order, Slot, SlotLost
 from harness.judging import (
     Open,
@@ -27,11 +30,8 @@ from harness.judging import (
     settle,
     where_unjudged,
 )
-from harness.record import Record
 from harness.schedule import Foreseen, Ready, Schedule
 from harness.signature import Signatures
-from harness.status import Status, one_line
-from harness.tasks import Outcome, Task
 
 AHEAD = 32
 """Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open

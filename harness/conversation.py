@@ -13,13 +13,13 @@ from typing import Any
 
 from harness.bench import Bench
 from harness.breakage import explained, standing
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.status import Failure, Status, one_line
+from harness.core.task import RefereeConfig, Task
 from harness.guest import Guest, GuestFailed
 from harness.places import all_placed
 from harness.postmortem import Remains, examine
 from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
-from harness.status import Failure, Status, one_line
-from harness.tasks import RefereeConfig, Task
 from harness.turns import Turn, calls_of
 
 MAX_NOTES = 32

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from harness import nvrtc
+from harness.devices import nvrtc
 
 Span = tuple[int, int]
 """Address and bytes of one contiguous tensor; the address is a multiple of `ALIGNMENT_BYTES`."""

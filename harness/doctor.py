@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.auditor import find_sanitizer
-from harness.choices import DeviceKind
-from harness.environment import Environment, cuda_unusable
+from harness.core.choices import DeviceKind
+from harness.core.environment import Environment, cuda_unusable
+from harness.core.executables import find_nvcc, output_of
 from harness.profile.ncu import find_ncu
-from harness.programs import find_nvcc, output_of
 from harness.sandbox import SandboxReport
 
 MIN_GXX = (9, 0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.problem import Solution
-from harness.record import Record
+from harness.core.problem import Solution
+from harness.core.record import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.breakage import failure_of
+from harness.core.status import Failure, Status, one_line
+from harness.devices.hardware_queues import ONE_QUEUE
 from harness.protocol.channel import FrameTimeout, WireError
 from harness.protocol.kernel_rows import CensusTaken
 from harness.protocol.messages import (
@@ -37,12 +39,10 @@ from harness.protocol.messages import (
     TimeEmpty,
     parse_reply,
 )
-from harness.queues import ONE_QUEUE
 from harness.recorder import Recorder, Recording
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
-from harness.sandbox.freeze import StopError
-from harness.status import Failure, Status, one_line
-from harness.zygote import Child, Zygote
+from harness.sandbox.suspend import StopError
+from harness.sandbox.zygote import Child, Zygote
 
 CONTESTANT = "harness.untrusted.contestant.main:main"
 
@@ -178,7 +178,8 @@ class Guest:
             raise GuestFailed(_protocol("attach", reply))
 
     def empty_calls(self, timeout_s: float) -> EmptyTimed:
-        """What calls that do next to nothing take in its process (`harness.empty`). Only before `load`."""
+        """What calls that do next to nothing take in its process (`harness.devices.empty_kernel`). Only before
+        `load`."""
         reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, EmptyTimed):
             raise GuestFailed(_protocol("empty calls", reply))

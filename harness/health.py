@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import torch
 
+from harness.core.status import one_line
 from harness.devices import Device, DeviceError
-from harness.status import one_line
 
 _SIDE = 256
 _PATTERN_BYTES = 4 * 2**20

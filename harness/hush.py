@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.auditor import Auditor
-from harness.contention import wait_until_alone
+from harness.devices.gpu_sharing_probe import wait_until_alone
 from harness.prefork import Prefork
 
 STRAGGLER_S = 0.03

@@ -14,16 +14,16 @@ from typing import Any
 
 from harness.catalog import unmet_need
 from harness.census import Sources, conclude
-from harness.choices import DeviceKind
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.policy import Policy, refusal
+from harness.core.record import Record
+from harness.core.status import Status, one_line
+from harness.core.task import Outcome, Task
 from harness.executors import Built, Executor, Slot
 from harness.planning import Job
-from harness.policies import Policy, refusal
-from harness.record import Record
-from harness.runs import timestamp
-from harness.status import Status, one_line
-from harness.tasks import Outcome, Task
+from harness.results.reader import timestamp
 
 _FOR_A_GPU = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\b__global__\b", re.MULTILINE)
 

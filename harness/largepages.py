@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from harness.programs import find_gxx
+from harness.core.executables import find_gxx
 from harness.sanitizers import Tool
 
 SOURCE = Path(__file__).with_suffix(".cpp")

@@ -11,13 +11,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness import empty, idle
+from harness import idle
 from harness.aside import learn_copying
 from harness.asker import AWAKE, Nonstop, Refusal, Rest
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
-from harness.choices import DeviceKind
-from harness.contention import wait_until_alone
+from harness.core.choices import DeviceKind
+from harness.core.task import Task
+from harness.devices import empty_kernel
+from harness.devices.gpu_sharing_probe import wait_until_alone
 from harness.guest import GuestFailed
 from harness.measure import LONG_SETS
 from harness.nonstop import REST_S, TOLERANCES
@@ -25,7 +27,6 @@ from harness.protocol.messages import EmptyTimed, Manner
 from harness.quiet import Known, Quieting
 from harness.session import EXTRA_SETS, Session
 from harness.standby import Standby
-from harness.tasks import Task
 from harness.turns import FEW_SETS, Turn, plan_turns
 from harness.verification import Terms
 
@@ -151,7 +152,7 @@ class _Trusted(Session):
 
     def load(self, lanes: Mapping[int, EmptyTimed]) -> None:
         """Bring it in; the first one's empty calls count for the contestants after it."""
-        known = empty.of(self._bench.device).knows(one_queue=self._guest.has_one_queue)
+        known = empty_kernel.of(self._bench.device).knows(one_queue=self._guest.has_one_queue)
         self._load(empty=bool(lanes) and not known)
         self._compare(lanes)
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from harness import cycles
-from harness.backtoback import BackToBack, Step
 from harness.bench import Bench
-from harness.devices import CallTime, DeviceError
-from harness.gate import PATIENCE_S, opened_after
+from harness.devices import CallTime, DeviceError, sm_clock
+from harness.devices.back_to_back import BackToBack, Step
+from harness.devices.stream_gate import PATIENCE_S, opened_after
 from harness.protocol.messages import BurstDone, CallMode, Manner
 from harness.protocol.tensor_tree import flatten
 from harness.turns import FEW_SETS, OWN_INPUTS, Turn, in_turn, plan_turns, stressed_turns
@@ -135,7 +134,7 @@ class ReferenceRunner:
             self._bench.hold_back(indices)
 
     def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
-        paces = cycles.of(self._bench.device)
+        paces = sm_clock.of(self._bench.device)
         with self._bench.device.lane(self._lane):
             paces.begin()
             made = self._made(turns)
@@ -288,7 +287,7 @@ def run_rounds(
     a burst of the solution, says that its threads stood in line for a processor meanwhile (`MOST_THROWN_S`).
     """
     rounds = Rounds(lacking=len({name for name, _ in stress}))
-    paces = cycles.of(bench.device)
+    paces = sm_clock.of(bench.device)
     begin = lap_s = time.perf_counter()
 
     def spent_on(what: str) -> None:

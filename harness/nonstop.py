@@ -17,10 +17,10 @@ from harness.aside import copying_s
 from harness.asker import AWAKE, WAITS, Asker, Nonstop, Refusal, Rest, Why
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, Tolerance, judge_back_to_back
 from harness.conversation import LATE_WRITE
+from harness.core.status import one_line
 from harness.guest import GuestFailed
 from harness.protocol.messages import Manner
 from harness.quiet import QUEUE_TRIES, SHORT_S, Known, graphable, proves_more
-from harness.status import one_line
 from harness.verify import Finding
 
 TRIES = 3

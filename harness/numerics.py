@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from harness import comparison_kernel
-from harness.choices import PrecisionClass
 from harness.comparison import Pending, compare, enqueue, is_real
+from harness.core.choices import PrecisionClass
+from harness.core.status import Failure, Status, one_line
 from harness.precision import (
     CONCENTRATED,
     CONCENTRATED_RMS,
@@ -27,7 +28,6 @@ from harness.precision import (
     TensorComparison,
 )
 from harness.slicing import TEMPORARY_BYTES, slices
-from harness.status import Failure, Status, one_line
 
 __all__ = [
     "LIMITS",

@@ -20,13 +20,13 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.status import one_line
 from harness.devices import Device
 from harness.protocol.module_state import Attributes, fails_on_gpu, misplaced, times_written, unmoved
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.reference import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.rounding import Rounding, rounded
-from harness.status import one_line
 from harness.structure import same_structure
 from harness.whereabouts import Step
 

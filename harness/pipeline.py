@@ -18,17 +18,17 @@ from pathlib import Path
 
 from harness.catalog import find_authors
 from harness.conducting import Conduct, Conducting, Kind, Listener, Work
-from harness.config import RunConfig
-from harness.disk import FULL_OR_BROKEN
-from harness.environment import Environment
+from harness.core.atomic_file import FULL_OR_BROKEN
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.record import Record
 from harness.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
 from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.faults import EVIDENCE
 from harness.planning import Job, identity_of, is_done, plan
-from harness.record import Record
-from harness.runs import StoreError, StoreUnavailable
-from harness.store import RunStore, removed
+from harness.results.reader import StoreError, StoreUnavailable
+from harness.results.writer import RunStore, removed
 
 GRACE_S = 20.0
 """How long after an interrupt the solutions being judged may take to get their records."""

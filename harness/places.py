@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.build.diagnostics import place_in_sources
-from harness.tasks import SourcePart
+from harness.core.task import SourcePart
+from harness.toolchain.diagnostics import place_in_sources
 
 MAX_PLACED = 200
 """Reports of one burst that are looked up: as many as the host device's checks tell apart."""

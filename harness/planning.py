@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.catalog.problems import WORKLOADS_FILE
-from harness.config import RunConfig
-from harness.problem import Problem, Solution, Workload
-from harness.record import Record
-from harness.runs import Identity
-from harness.status import Failure, Status
+from harness.core.config import RunConfig
+from harness.core.problem import Problem, Solution, Workload
+from harness.core.record import Record
+from harness.core.status import Failure, Status
+from harness.results.reader import Identity
 
 T = TypeVar("T")
 

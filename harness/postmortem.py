@@ -16,7 +16,7 @@ from harness.protocol.channel import WireError
 from harness.protocol.messages import Locate, Located, MessageError
 from harness.recorder import Recording, Site
 from harness.sandbox import SandboxUnavailable
-from harness.zygote import ZygoteError
+from harness.sandbox.zygote import ZygoteError
 
 SYMBOLISER = "harness.untrusted.contestant.symbolizer:main"
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.largepages import LargePages
+from harness.sandbox.zygote import Zygote, ZygoteError
 from harness.sanitizers import PRINT_LIMIT, Tool, command
-from harness.zygote import Zygote, ZygoteError
 
 GIVEN_UP_POLL_S = 0.05
 """How often an audit that waits for its turn looks whether anybody still wants it."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
 
 CONCENTRATED = 1 / 32
 """Spread (standard deviation) relative to the rms below which the truth is a long sum of one sign."""

@@ -20,8 +20,8 @@ from pathlib import Path
 from harness.guest import Guest, GuestFailed
 from harness.protocol.messages import Open
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
-from harness.sandbox.freeze import StopError
-from harness.zygote import Zygote, ZygoteError
+from harness.sandbox.suspend import StopError
+from harness.sandbox.zygote import Zygote, ZygoteError
 
 OPEN_LIMIT_S = 60.0
 """How long opening a device ahead may take, the time included in which it is held; it is some tenths of a second."""

@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import empty
 from harness.bench import Bench
 from harness.calibration import Calibration
-from harness.choices import DeviceKind
-from harness.devices import DeviceError
+from harness.core.choices import DeviceKind
+from harness.core.stats import NoiseFloor, noise_floor, speedup_interval
+from harness.core.status import one_line
+from harness.devices import DeviceError, empty_kernel
 from harness.measure import ReferenceBurst, ReferenceRunner
 from harness.protocol.messages import CallMode, EmptyTimed, Manner
-from harness.stats import NoiseFloor, noise_floor, speedup_interval
-from harness.status import one_line
 from harness.turns import Turn
 
 LEAST_BURSTS = 4
@@ -94,8 +93,8 @@ class Quiet:
     graph_s: float | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
     empty_calls: Mapping[int, EmptyTimed] = field(default_factory=dict)
-    """Of calls that do next to nothing, in this process, by lane (`harness.empty`); none where device time is no GPU's,
-    or calls are so long that it does not matter."""
+    """Of calls that do next to nothing, in this process, by lane (`harness.devices.empty_kernel`); none where device
+    time is no GPU's, or calls are so long that it does not matter."""
 
     def floor_json(self) -> dict[str, Any]:
         """The noise floor as a record has it: its width, what of it was measured, and how."""
@@ -156,7 +155,7 @@ class Quieting:
             bench.draw(index)
         bench.device.synchronize()
         to_compare = bench.device.kind is DeviceKind.CUDA and self._reference_s < EMPTY_BELOW_S
-        self._empty_calls: Mapping[int, EmptyTimed] = empty.of(bench.device).own() if to_compare else {}
+        self._empty_calls: Mapping[int, EmptyTimed] = empty_kernel.of(bench.device).own() if to_compare else {}
         self._nonstop: dict[str, Any] | None = None if self._nonstop_sets else {}
 
     @property

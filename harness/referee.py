@@ -19,30 +19,30 @@ from typing import Any
 
 import torch
 
-from harness import nvrtc, walls
+from harness import walls
 from harness.alongside import NO_MEMORY, Alongside
 from harness.athand import WARMING, AtHand, variants
 from harness.auditor import Auditor
 from harness.baselines import Keeper
 from harness.bench import Bench, NoRoom
-from harness.choices import DeviceKind
 from harness.conversation import open_request
-from harness.devices import Device, open_device
-from harness.gpustate import GpuMonitor
+from harness.core.choices import DeviceKind
+from harness.core.status import Status, one_line
+from harness.core.task import Outcome, RefereeConfig, Task
+from harness.devices import Device, nvrtc, open_device
+from harness.devices.hardware_queues import queues_for
+from harness.devices.nvml import GpuMonitor
+from harness.devices.nvrtc import KeptImages
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
-from harness.images import KeptImages
 from harness.prefork import Head, Prefork, Purpose
-from harness.queues import queues_for
 from harness.reference import ProblemError
+from harness.sandbox.zygote import Zygote
 from harness.session import Session, failed
 from harness.sidecheck import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
 from harness.standby import Standby
-from harness.status import Status, one_line
-from harness.tasks import Outcome, RefereeConfig, Task
 from harness.verification import Terms
 from harness.whereabouts import NOWHERE, Whereabouts
-from harness.zygote import Zygote
 
 LATEST_PREPARED = 8
 """So many preparations are told at most: where builds fail, nobody is judged after one."""

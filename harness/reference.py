@@ -21,12 +21,12 @@ from typing import Any
 
 import torch
 
-from harness import python_syntax
+from harness.catalog.sizes import UNKNOWN, apply_sizes, constants
+from harness.core import python_ast
+from harness.core.problem import Problem, Workload
+from harness.core.status import one_line
 from harness.devices import seed_generators
-from harness.problem import Problem, Workload
 from harness.protocol.tensor_tree import TreeError, flatten, unflatten
-from harness.sizes import UNKNOWN, apply_sizes, constants
-from harness.status import one_line
 from harness.whereabouts import NOWHERE, Step, Whereabouts
 
 INIT_SEED = 0
@@ -133,7 +133,7 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
     module = ModuleType(name, problem.id)
     module.__file__ = str(problem.path)
     try:
-        tree = apply_sizes(python_syntax.parse(problem.source, str(problem.path)), workload.sizes)
+        tree = apply_sizes(python_ast.parse(problem.source, str(problem.path)), workload.sizes)
         code = compile(tree, str(problem.path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ProblemError(f"the file is not valid Python: {describe(error)}") from error

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.status import Failure, Status
 from harness.numerics import LIMITS, UNLIMITED, compare, limits_for
 from harness.protocol.messages import BurstDone, CallMode
-from harness.status import Failure, Status
 from harness.turns import Turn
 from harness.variants import OWN, restrictions
 from harness.verify import Finding, Verifier

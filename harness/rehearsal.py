@@ -21,13 +21,13 @@ from typing import Any
 
 from harness.api import Harness
 from harness.auditor import find_sanitizer
-from harness.choices import DeviceKind
-from harness.config import RunConfig
-from harness.disk import replace_whole
-from harness.environment import Environment, cuda_unusable
-from harness.problem import Problem, Workload, digest_text
-from harness.programs import find_nvcc
-from harness.status import Status, one_line
+from harness.core.atomic_file import replace_whole
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import Environment, cuda_unusable
+from harness.core.executables import find_nvcc
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.status import Status, one_line
 
 STAMP = "rehearsed.json"
 """File in the cache folder: for which start of which machine, and with what, a rehearsal has passed."""

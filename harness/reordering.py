@@ -24,9 +24,9 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
+from harness.core.status import Failure, Status
 from harness.protocol.messages import BurstDone, CallMode
 from harness.reports import failure_of_reports, is_of_unset_shared
-from harness.status import Failure, Status
 from harness.turns import Turn
 from harness.verify import Verifier, overall
 

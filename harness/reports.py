@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.status import Failure, Status, one_line
+from harness.core.status import Failure, Status, one_line
 
 STATUS_OF_KIND: Mapping[str, Status] = {
     "data_race": Status.data_race,

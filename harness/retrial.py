@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from harness.core.status import Failure, Status
 from harness.quiet import Known
-from harness.status import Failure, Status
 from harness.timing import Judged
 
 

@@ -1,7 +1,7 @@
 """How fast a device could be at most: the least time that the flops and bytes of a problem take on it.
 
 Imports `model`, `work` (which counts them) and `datasheets`. Pure; trusted side. Nothing here measures peaks:
-`harness.peaks` does, its results come in as `Peaks`.
+`harness.devices.measured_peaks` does, its results come in as `Peaks`.
 
 Two different times, never to be confused:
 
@@ -26,8 +26,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from harness.choices import PrecisionClass
-from harness.datasheets import Peaks, datasheet
+from harness.core.choices import PrecisionClass
+from harness.devices.gpu_specs import Peaks, datasheet
 from harness.work import Traffic
 
 MEASURED_MARGIN = 1.25

@@ -14,7 +14,7 @@ from enum import Enum
 
 import torch
 
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
 from harness.slicing import ENTRY_BYTES, TEMPORARY_BYTES, slices
 
 MANTISSA_BITS = {PrecisionClass.TF32: 10, PrecisionClass.FP16: 10, PrecisionClass.BF16: 7, PrecisionClass.FP8: 3}

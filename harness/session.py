@@ -14,16 +14,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from harness import empty
 from harness.aside import reserve
 from harness.asker import Asker
 from harness.baselines import with_baselines
 from harness.bench import Bench
-from harness.choices import DeviceKind
-from harness.datasheets import datasheet
-from harness.disturbance import DISTURBED
-from harness.empty import Compared
-from harness.gpustate import Watch
+from harness.core.choices import DeviceKind
+from harness.core.status import Failure, Status
+from harness.core.task import Outcome, Task
+from harness.devices import empty_kernel
+from harness.devices.empty_kernel import Compared
+from harness.devices.gpu_specs import datasheet
+from harness.devices.interference import DISTURBED
+from harness.devices.nvml import Watch
 from harness.guest import Guest, GuestFailed
 from harness.measure import LONG_S, MAX_ROUNDS, Limits, ReferenceRunner, Rounds, run_rounds
 from harness.nonstop import Figures, Nonstops
@@ -33,9 +35,7 @@ from harness.reports import labels_of_reports
 from harness.retrial import judge_fairly
 from harness.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.sidecheck import EXPLAINED, SideCheck
-from harness.status import Failure, Status
 from harness.tally import take_census
-from harness.tasks import Outcome, Task
 from harness.timing import NOT_QUEUED, UNEXPLAINED, Settled, doubt, judge_times, peak_memory, with_graph
 from harness.turns import Turn
 from harness.variants import OWN
@@ -99,7 +99,7 @@ class Session(Verification):
     def _compare(self, lanes: Mapping[int, EmptyTimed]) -> None:
         """Hold its process's empty calls against the referee's by these lanes, where they were made."""
         if self._empty is not None:
-            known = empty.of(self._bench.device)
+            known = empty_kernel.of(self._bench.device)
             self._compared = known.compare(self._empty, lanes, one_queue=self._guest.has_one_queue)
 
     def _concluded(self, failure: Failure | None) -> Outcome:

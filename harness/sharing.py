@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from harness.conducting import Kind, Listener, Work
 from harness.conductor import AHEAD, Conductor
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.record import Record
 from harness.executors import Built, Executor, Slot, SlotLost
 from harness.executors.faults import EVIDENCE
-from harness.record import Record
 from harness.schedule import Schedule, dealt
 
 

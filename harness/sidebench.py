@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.bench import Bench
-from harness.choices import PrecisionClass
-from harness.problem import Problem, Workload
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem, Workload
 
 KEPT = 6
 """Benches kept ready that nobody has. Beside the problem at hand there are those whose audits run ahead."""

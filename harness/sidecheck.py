@@ -19,13 +19,13 @@ from typing import Any
 from harness.audit import Audit, AuditResult, Subject
 from harness.auditor import Auditor
 from harness.bench import Bench
-from harness.problem import Workload
+from harness.core.problem import Workload
+from harness.core.status import Failure, Status, one_line
+from harness.core.task import Outcome, Task
 from harness.protocol.messages import Attach, Burst, BurstDone, Call, CallMode, Load
 from harness.reference import ProblemError
 from harness.reports import failure_of_reports
 from harness.sanitizers import Tool
-from harness.status import Failure, Status, one_line
-from harness.tasks import Outcome, Task
 
 SPECIALISED = "specialised_shape"
 """Label: right at the sizes asked for, wrong or failing at the problem's small ones."""

@@ -22,12 +22,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildCache
-from harness.environment import torch_build
-from harness.interpreter import end_with, python, search_path
-from harness.problem import Problem, Workload, digest_text
+from harness.core.environment import torch_build
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.subprocesses import end_with, python, search_path
+from harness.core.task import problem_json, problem_of
 from harness.protocol.channel import Channel, ChannelClosed, WireError, pair
-from harness.tasks import problem_json, problem_of
+from harness.toolchain import BuildCache
 
 FORMAT = 1
 """Version of what is remembered; part of its key."""
@@ -59,7 +59,7 @@ class Signatures:
         self._closed = threading.Event()
 
     def of(self, problem: Problem, *, on_miss: Callable[[], None] = lambda: None) -> Mapping[str, Any] | None:
-        """The constructor's arguments and one call's inputs as shapes (`harness.build.arguments`), at the small
+        """The constructor's arguments and one call's inputs as shapes (`harness.toolchain.arguments`), at the small
         workload where there is one. Raises `CacheError`.
 
         `on_miss` is called before the seconds that it takes where it is not remembered, by every thread that has to
@@ -187,8 +187,8 @@ def _described(problem: Problem, workload: Workload) -> dict[str, Any] | None:
     compiler, half a second for `torch.randn` alone and one more for what is done with it."""
     import torch
 
-    from harness.build.arguments import describe
     from harness.reference import load_reference
+    from harness.toolchain.arguments import describe
 
     try:
         reference = load_reference(problem, workload)
@@ -216,7 +216,6 @@ def _constructs(problem: Problem, workload: Workload) -> bool:
 
 def _serve(channel: Channel) -> None:
     """The process: one word when it is ready, then one answer a request."""
-    import harness.build.arguments
     import harness.reference  # noqa: F401  # with torch
 
     with suppress(ChannelClosed):

@@ -18,12 +18,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
-from harness.datasheets import Peaks
-from harness.problem import Problem, Workload
+from harness.catalog.sizes import evaluate
+from harness.core.problem import Problem, Workload
+from harness.devices.gpu_specs import Peaks
 from harness.protocol.tensor_tree import flatten
 from harness.reference import ProblemError, describe, load_reference, state_of
 from harness.roofline import SpeedOfLight, speed_of_light
-from harness.sizes import evaluate
 from harness.work import count_flops, least_traffic
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from harness.core.task import Task
 from harness.devices import Device
 from harness.guest import Guest, GuestFailed
-from harness.tasks import Task
 
 RELEASE_LIMIT_S = 10.0
 """How long letting go of a problem may take; it is some milliseconds."""

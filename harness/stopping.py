@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from harness.stats import SpeedupEstimate
+from harness.core.stats import SpeedupEstimate
 
 
 class StoppingRule(Protocol):

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import Device
+from harness.devices.occupancy import RESIDENT_BLOCKS, Limits
 from harness.guest import Guest, GuestFailed
-from harness.occupancy import RESIDENT_BLOCKS, Limits
 from harness.protocol.messages import Burst, CallMode, TakeCensus
 from harness.turns import Turn, calls_of
 

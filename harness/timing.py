@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.calibration import Calibration, beside, calibrate
-from harness.choices import DeviceKind
 from harness.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
-from harness.empty import Compared
+from harness.core.choices import DeviceKind
+from harness.core.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
+from harness.core.status import Failure
+from harness.devices.empty_kernel import Compared
 from harness.measure import LONG_SETS, Round, Rounds
 from harness.nonstop import Figures
 from harness.protocol.messages import CallMode, Manner
 from harness.quiet import PROCESS_BIAS, Known, Quiet, halves, proves_more
 from harness.roofline import SpeedOfLight, TrustFloor
-from harness.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
-from harness.status import Failure
 from harness.stopping import Stopping
 
 UNEXPLAINED = "unexplained_time"

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.bench import POISON, Bench
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.status import Failure, Status
 from harness.numerics import (
     LIMITS,
     REFERENCE_FACTOR,
@@ -38,7 +39,6 @@ from harness.oracle import Answer, Truth
 from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
 from harness.readings import Readings
-from harness.status import Failure, Status
 from harness.variants import OWN
 
 

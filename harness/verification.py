@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 
 from harness.baselines import Keeper
 from harness.bench import Bench
-from harness.choices import DeviceKind
 from harness.conversation import Conversation
-from harness.datasheets import Peaks
-from harness.gpustate import GpuMonitor
+from harness.core.choices import DeviceKind
+from harness.core.status import Failure
+from harness.core.task import RefereeConfig, Task
+from harness.devices.gpu_specs import Peaks
+from harness.devices.nvml import GpuMonitor
 from harness.guest import Guest
 from harness.hush import Hush
 from harness.protocol.messages import BurstDone, CallMode
@@ -27,8 +29,6 @@ from harness.quiet import Known
 from harness.refresh import Refresh
 from harness.reordering import REPEATED_CALLS, Reordering, uses_atomics
 from harness.reports import failure_of_reports, is_of_unset_shared, labels_of_reports
-from harness.status import Failure
-from harness.tasks import RefereeConfig, Task
 from harness.turns import Turn, calls_of
 from harness.verify import Finding, Verifier, overall, summarise
 

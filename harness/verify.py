@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.status import Failure, Status, one_line
 from harness.protocol.messages import BurstDone, CallClaim
 from harness.protocol.tensor_tree import TreeError, TreeSpec
 from harness.readings import Readings
 from harness.reference import ProblemError
-from harness.status import Failure, Status, one_line
 from harness.structure import same_structure
 from harness.turns import Turn
 from harness.values import Answered, Begun, Finding, Values

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.task import RefereeConfig, Task
+from harness.devices.hardware_queues import ONE_QUEUE, queues_for
 from harness.guest import Guest
-from harness.queues import ONE_QUEUE, queues_for
 from harness.sandbox import SandboxPolicy
-from harness.tasks import RefereeConfig, Task
 
 
 def policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None) -> SandboxPolicy:

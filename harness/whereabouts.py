@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from harness.problem import Problem, Workload
+from harness.core.problem import Problem, Workload
 
 _SIZE = 4096
 _MOST_NAME = 200

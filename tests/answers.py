@@ -11,9 +11,9 @@ import torch
 
 from harness import comparison_real, values
 from harness.bench import POISON, Bench
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload
 from harness.devices import open_device
-from harness.problem import Problem, Workload
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.turns import Turn
 from harness.verify import Finding, Verifier

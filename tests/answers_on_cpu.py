@@ -15,7 +15,7 @@ from answers import PROBLEMS, STRESSED, compared_alone, disagreements
 from comparison_on_cpu import install
 
 from harness import comparison_kernel
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 
 
 def judged(name: str) -> tuple[list[str], list[str], int]:

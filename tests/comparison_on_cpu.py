@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from harness import comparison_kernel
-from harness.nvrtc import Argument, Launch
+from harness.devices.nvrtc import Argument, Launch
 from harness.untrusted.contestant.hostcuda.loader import load
 
 _HEAD = "#include <torch/extension.h>\n#define ACTUAL {kind}\n#define TRUTH 1\n"

@@ -24,9 +24,9 @@ import hypothesis
 import pytest
 from turns import Turns
 
-from harness import environment
-from harness.config import cache_root
-from harness.gpus import visible_gpus
+from harness.core import environment
+from harness.core.config import cache_root
+from harness.core.visible_gpus import visible_gpus
 
 _NOT_RUN = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()

@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.executors import worker
 
 CALLS_BEFORE = 4

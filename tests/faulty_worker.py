@@ -17,9 +17,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness import referee
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.task import Outcome, Task
 from harness.executors import worker
-from harness.tasks import Outcome, Task
 from harness.whereabouts import Step
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from harness.hostcuda import build
+from harness.hostcuda.translate import build
 from harness.untrusted.contestant.hostcuda import shim
 from harness.untrusted.contestant.hostcuda.loader import load
 

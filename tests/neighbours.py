@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from harness.choices import DeviceKind
-from harness.disturbance import DISTURBED
-from harness.tasks import Outcome
+from harness.core.choices import DeviceKind
+from harness.core.task import Outcome
+from harness.devices.interference import DISTURBED
 from harness.timing import UNEXPLAINED
 
 

@@ -15,8 +15,8 @@ from typing import ClassVar
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness import referee
+from harness.core.task import Outcome, Task
 from harness.executors import worker
-from harness.tasks import Outcome, Task
 
 
 class Owing(referee.Referee):

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness import referee
+from harness.core.task import Task
 from harness.executors import worker
-from harness.tasks import Task
 
 
 class Preparing(referee.Referee):

@@ -19,9 +19,9 @@ import ray
 from ray.cluster_utils import Cluster
 from test_survival import descendants
 
-from harness.choices import DeviceKind
-from harness.config import Machine, RunConfig, resolve
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import collect
 from harness.events import Event, Noted, SolutionFinished
 from harness.executors import Order, Slot
 from harness.executors.ray import RayExecutor

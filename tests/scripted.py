@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from harness.core.problem import Problem
+from harness.core.status import Failure, Status
+from harness.core.task import Outcome, Task
 from harness.executors import Built, Order, Slot
-from harness.problem import Problem
-from harness.status import Failure, Status
-from harness.tasks import Outcome, Task
 
 SOON_S = 60.0
 """What is waited for comes at once; a machine may be busy."""

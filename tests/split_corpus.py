@@ -26,11 +26,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "hostcuda")]
 
-from harness.build.headers import SharedHeaders  # noqa: E402
-from harness.build.torchinfo import TorchBuild, find_torch, python_include  # noqa: E402
-from harness.lean import UNIT  # noqa: E402
-from harness.split.parts import split  # noqa: E402
-from harness.split.stubs import Unsplittable  # noqa: E402
+from harness.toolchain.headers.lean import UNIT  # noqa: E402
+from harness.toolchain.headers.shared import SharedHeaders  # noqa: E402
+from harness.toolchain.split.parts import split  # noqa: E402
+from harness.toolchain.split.stubs import Unsplittable  # noqa: E402
+from harness.toolchain.torchinfo import TorchBuild, find_torch, python_include  # noqa: E402
 from harness.untrusted.builder.split_compile import Build, Failed  # noqa: E402
 
 _STRING = re.compile(r'"""(.*?)"""', re.DOTALL)

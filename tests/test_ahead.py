@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.choices import DeviceKind
-from harness.config import Machine, RunConfig, resolve
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import collect
+from harness.core.status import Status
 from harness.executors import ExecutorError
 from harness.executors.ahead import start_ahead
 from harness.executors.local import LocalExecutor, referee_config
 from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
 from harness.pipeline import evaluate_run
-from harness.status import Status
 
 ROOT = Path(__file__).parent.parent
-WORKER, ZYGOTE = "harness.executors.worker", "harness.zygote"
+WORKER, ZYGOTE = "harness.executors.worker", "harness.sandbox.zygote"
 LIMIT_S = 300.0
 QUICK = ("--min-samples", "4", "--timing-budget", "0.5")
 

@@ -20,14 +20,14 @@ import pytest
 from harness import Harness, Result, as_completed, reward
 from harness.api import HarnessClosed, keeper
 from harness.catalog import CatalogError
-from harness.choices import DeviceKind, PrecisionClass
-from harness.config import ConfigError
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.config import ConfigError
+from harness.core.problem import Workload
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.executors import ExecutorError
-from harness.problem import Workload
-from harness.record import Record
-from harness.scoring import leaderboard
-from harness.status import Status
-from harness.store import RunStore
+from harness.results.scoring import leaderboard
+from harness.results.writer import RunStore
 
 PROBLEM = """
 import torch

@@ -20,12 +20,12 @@ from test_api import BROKEN, DIES, PROBLEM, RIGHT
 
 from harness import Harness, Result
 from harness.api import HarnessClosed, flow, keeper, session
-from harness.environment import MachineError
+from harness.core.environment import MachineError
+from harness.core.status import Status
 from harness.executors.local import LocalExecutor
-from harness.runs import StoreUnavailable
-from harness.scoring import entries_of, score
-from harness.status import Status
-from harness.store import RunStore
+from harness.results.reader import StoreUnavailable
+from harness.results.scoring import entries_of, score
+from harness.results.writer import RunStore
 
 
 def wait_until(true: Callable[[], bool], limit_s: float = 60.0) -> bool:

@@ -14,13 +14,13 @@ from harness.api.given import given_problem, given_solution, given_workload
 from harness.api.keeper import Keeper
 from harness.api.result import Result, reward
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
-from harness.choices import DeviceKind, PrecisionClass
-from harness.config import ConfigError, TimingConfig
-from harness.environment import collect
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.config import ConfigError, TimingConfig
+from harness.core.environment import collect
+from harness.core.problem import Problem, Workload
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.planning import Job
-from harness.problem import Problem, Workload
-from harness.record import Record
-from harness.status import Status
 
 PROBLEM = """
 import torch

@@ -231,7 +231,7 @@ def test_python_is_parsed_in_one_place() -> None:
     wrong = [
         f"{name}:{node.lineno}"
         for name, tree in trees()
-        if name != "harness.python_syntax"
+        if name != "harness.core.python_ast"
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "ast.parse"
     ]

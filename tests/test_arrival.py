@@ -11,9 +11,9 @@ import torch
 
 from harness.arrival import SECTOR_WORDS, SECTORS_FOR_ONE, Arrival
 from harness.bench import Bench
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.problem import InputRules, Problem, Workload, digest_text
 
 PROBLEM = """
 import torch

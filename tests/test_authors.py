@@ -16,16 +16,16 @@ from test_report_board import record
 from test_report_page import read
 from test_store import create
 
-from harness.authors import MAX_NAME_CHARS, MAX_NOTES_CHARS, Author, author_of, authors_in, authors_of_runs
+from harness.catalog.authors import MAX_NAME_CHARS, MAX_NOTES_CHARS, Author, author_of, authors_in, authors_of_runs
 from harness.cli import main
 from harness.feedback import feedback
-from harness.merging import merge
 from harness.report import board, terminal
 from harness.report import csv as report_csv
 from harness.report.html import Item, render
-from harness.runs import StoreError
-from harness.scoring import By, leaderboard
-from harness.store import RunStore
+from harness.results.merge import merge
+from harness.results.reader import StoreError
+from harness.results.scoring import By, leaderboard
+from harness.results.writer import RunStore
 
 ANN = Author(name="ann", display_name="Ann B.", model="m-1", notes="one sample")
 EVIL = author_of(

@@ -7,10 +7,10 @@ import gc
 import pytest
 import torch
 
-from harness.backtoback import BackToBack, Step
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import Device, DeviceError, open_device
-from harness.gate import OwnGate
+from harness.devices.back_to_back import BackToBack, Step
+from harness.devices.stream_gate import OwnGate
 from harness.protocol.messages import Manner
 
 CALLS = 4

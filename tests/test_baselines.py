@@ -31,16 +31,16 @@ from harness.baselines.pool import Measured, Pool
 from harness.baselines.store import key_for
 from harness.baselines.subject import Subject, Turnstile
 from harness.bench import Bench
-from harness.choices import Baseline, DeviceKind, PrecisionClass
 from harness.cli import main
 from harness.cli.baseline import _Files, _jobs, _like_gpus
+from harness.core.choices import Baseline, DeviceKind, PrecisionClass
+from harness.core.environment import Gpu, collect
+from harness.core.executables import find_gxx
+from harness.core.problem import InputRules, Problem, Workload, digest_text
+from harness.core.stats import SpeedupEstimate
 from harness.devices import open_device
-from harness.environment import Gpu, collect
-from harness.problem import InputRules, Problem, Workload, digest_text
-from harness.programs import find_gxx
 from harness.report import baselines as pages
-from harness.runs import StoreUnavailable
-from harness.stats import SpeedupEstimate
+from harness.results.reader import StoreUnavailable
 
 needs_gxx = pytest.mark.skipif(find_gxx() is None, reason="inductor needs a C++ compiler, and there is none")
 
@@ -160,7 +160,7 @@ class TestNames:
         assert {item.mode for item in Baseline if item.mode} <= set(known)
 
     def test_kernelbenchs_files_carry_names_of_the_same_enum(self) -> None:
-        from harness.kernelbench.formats import BASELINE_SUFFIXES
+        from harness.results.kernelbench.formats import BASELINE_SUFFIXES
 
         assert set(BASELINE_SUFFIXES) <= {item.value for item in Baseline}
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from harness.bench import POISON, Bench, NoRoom
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.devices.host import HostDevice
-from harness.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.reference import ProblemError
 
 MATMUL = """

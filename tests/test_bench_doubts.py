@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import bench_doubts
 
-from harness.store import RunStore
+from harness.results.writer import RunStore
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -19,15 +19,15 @@ from harness.athand import variants
 from harness.audit import Subject
 from harness.auditor import Auditor
 from harness.breakage import failure_of
+from harness.core.problem import Workload
+from harness.core.status import Status
 from harness.guest import Guest, GuestFailed
 from harness.hush import Hush
 from harness.posts import Posts
-from harness.problem import Workload
 from harness.protocol.messages import Attach, Broken, Stage
 from harness.refresh import Refresh
 from harness.sanitizers import Tool
 from harness.sidecheck import subject_of
-from harness.status import Status
 from harness.verify import Verifier
 
 BEYOND = """========= Invalid __global__ read of size 4 bytes

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from harness.breakage import MAX_REASON, REFUSAL, explained, failure_of, standing
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import VERDICT_FREE, Failure, Status
 from harness.protocol.messages import Broken, Stage
-from harness.record import Record
 from harness.reports import STATUS_OF_KIND
-from harness.rewards import reward_of
+from harness.results.reward import reward_of
 from harness.session import failed
-from harness.status import VERDICT_FREE, Failure, Status
 
 BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
 DIED = Failure(

@@ -17,7 +17,12 @@ from typing import Any
 
 import pytest
 
-from harness.build import (
+from harness.core.status import Status
+from harness.executors import Order
+from harness.executors.building import LocalBuilders
+from harness.sandbox import SandboxPolicy
+from harness.sandbox.limits import children_of
+from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
@@ -27,13 +32,8 @@ from harness.build import (
     begin_ahead,
     build_solution,
 )
-from harness.build.attempt import JOB
-from harness.build.zygotes import LateZygote
-from harness.executors import Order
-from harness.executors.building import LocalBuilders
-from harness.sandbox import SandboxPolicy
-from harness.sandbox.limits import children_of
-from harness.status import Status
+from harness.toolchain.build_processes import JOB
+from harness.toolchain.zygotes import LateZygote
 
 SLOW = "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuilderZygotes, ExtensionSpec
-from harness.build.attempt import Abandon, Attempt
-from harness.build.toolchain import Command, Plan
+from harness.toolchain import BuilderZygotes, ExtensionSpec
+from harness.toolchain.build_processes import Abandon, Attempt
+from harness.toolchain.toolchain import Command, Plan
 
 START_S = 4.0
 LIMIT_S = 3.0

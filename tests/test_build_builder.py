@@ -19,7 +19,10 @@ from typing import Any
 
 import pytest
 
-from harness.build import (
+from harness.core.status import Status
+from harness.sandbox import limits
+from harness.sandbox.mounts import closed_to_others
+from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
@@ -27,12 +30,9 @@ from harness.build import (
     ExtensionSpec,
     NvccToolchain,
     build_solution,
-    compiling,
+    compile_extension,
 )
-from harness.build.toolchain import Plan
-from harness.sandbox import limits
-from harness.sandbox.view import closed_to_others
-from harness.status import Status
+from harness.toolchain.toolchain import Plan
 
 TINY = """
 #include <Python.h>
@@ -185,16 +185,16 @@ def test_several_extensions_of_one_solution(build: Builder, run: Run) -> None:
 
 def test_the_modules_of_one_solution_have_a_limit_together(build: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     size = build("ext = build(1)").modules[0].path.stat().st_size
-    monkeypatch.setattr(compiling, "MAX_MODULES_BYTES", size * 5 // 2)
+    monkeypatch.setattr(compile_extension, "MAX_MODULES_BYTES", size * 5 // 2)
     assert build("modules = build(1), build(2)").failure is None
     for what in ("compiled now", "from the cache"):
         refused = build(f"modules = build(1), build(2), build(3)  # {what}").failure
         assert refused is not None
         assert refused.status is Status.compile_error
         assert "take more than" in refused.reason
-        monkeypatch.setattr(compiling, "MAX_MODULES_BYTES", size * 4)
+        monkeypatch.setattr(compile_extension, "MAX_MODULES_BYTES", size * 4)
         assert build("modules = build(1), build(2), build(3)").failure is None  # so that the third is there
-        monkeypatch.setattr(compiling, "MAX_MODULES_BYTES", size * 5 // 2)
+        monkeypatch.setattr(compile_extension, "MAX_MODULES_BYTES", size * 5 // 2)
 
 
 def test_threads_build_equal_extensions_once(build: Builder) -> None:
@@ -453,7 +453,7 @@ def test_sources_can_not_include_what_is_not_theirs(build: Builder, tmp_path: Pa
 def test_a_module_whose_initialiser_never_ends_is_left_to_the_run(
     build: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.build.attempt._LOAD_S", 1.0)
+    monkeypatch.setattr("harness.toolchain.build_processes._LOAD_S", 1.0)
     outcome = build('ext = build(1, extra="struct S { S() { for (;;) asm volatile(\\"\\"); } } s;")')
     assert (outcome.failure, len(outcome.modules)) == (None, 1)
 

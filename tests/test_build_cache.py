@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuildCache, CacheError, default_root
-from harness.choices import DeviceKind
-from harness.config import CACHE_LIMIT_BYTES, Machine, resolve
+from harness.core.choices import DeviceKind
+from harness.core.config import CACHE_LIMIT_BYTES, Machine, resolve
+from harness.toolchain import BuildCache, CacheError, default_root
 
 
 def key(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch.utils.cpp_extension as extension
 
-from harness.build import ExtensionSpec
+from harness.toolchain import ExtensionSpec
 from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 
 

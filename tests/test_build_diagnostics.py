@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from harness.build import CompilerError, Diagnostics, ExtensionSpec
-from harness.build.diagnostics import (
+from harness.toolchain import CompilerError, Diagnostics, ExtensionSpec
+from harness.toolchain.diagnostics import (
     SourceMap,
     first_error,
     kernel_name,
@@ -16,8 +16,8 @@ from harness.build.diagnostics import (
     own_fault,
     undefined_symbol,
 )
-from harness.build.native import NvccToolchain
-from harness.build.units import units_of
+from harness.toolchain.nvcc_toolchain import NvccToolchain
+from harness.toolchain.units import units_of
 
 CUDA = """
 #include <vector>

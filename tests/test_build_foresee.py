@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch.utils.cpp_extension as extension
 
-from harness.build import BuilderZygotes, ExtensionSpec
-from harness.build.foreseeing import foresee
-from harness.build.harvesting import harvest
-from harness.build.torchinfo import find_torch, inline_parameters_of
-from harness.extract import extract
+from harness.catalog.extract import extract
+from harness.toolchain import BuilderZygotes, ExtensionSpec
+from harness.toolchain.discovery import harvest
+from harness.toolchain.static_discovery import foresee
+from harness.toolchain.torchinfo import find_torch, inline_parameters_of
 from harness.untrusted.builder.load_inline_calls import bind, read_inline
 from harness.untrusted.builder.static_scan import foreseen
 

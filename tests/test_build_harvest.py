@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness.build import BuilderZygotes
-from harness.build.arguments import describe
-from harness.build.harvesting import Harvest, harvest
-from harness.build.packages import is_lacking
-from harness.build.spec import MAX_AHEAD_BYTES
-from harness.status import Status
-from harness.zygote import Zygote
+from harness.core.status import Status
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import BuilderZygotes
+from harness.toolchain.arguments import describe
+from harness.toolchain.discovery import Harvest, harvest
+from harness.toolchain.packages import is_lacking
+from harness.toolchain.spec import MAX_AHEAD_BYTES
 
 EXT = 'load_inline("ext", cpp_sources="int f(int);", functions=["f"])'
 HEAD = "import torch\nfrom torch import nn\nfrom torch.utils.cpp_extension import load, load_inline\n"

@@ -19,7 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import (
+from harness.core.status import Status
+from harness.core.subprocesses import Crew
+from harness.hostcuda.toolchain import MANY_FULL
+from harness.hostcuda.translate.build import BuildError, Precompiled, PreparedHeaders, default_cache
+from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
@@ -28,10 +32,6 @@ from harness.build import (
     SourceFile,
     build_solution,
 )
-from harness.build.host import MANY_FULL
-from harness.crew import Crew
-from harness.hostcuda.build import BuildError, Precompiled, PreparedHeaders, default_cache
-from harness.status import Status
 
 KERNEL = """
 #include <torch/extension.h>
@@ -255,7 +255,7 @@ def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, mon
         if kind is Precompiled.FULL:
             raise BuildError("no room: the build does without")
 
-    monkeypatch.setattr("harness.hostcuda.build.precompile", noted)
+    monkeypatch.setattr("harness.hostcuda.translate.build.precompile", noted)
     toolchain = HostToolchain(default_cache(), checked=True)
     switched = ("-U__CUDA_NO_HALF_OPERATORS__",)
     for number in range(MANY_FULL + 1):

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.utils.cpp_extension as extension
 
-from harness.build import ExtensionSpec
+from harness.toolchain import ExtensionSpec
 from harness.untrusted.builder.load_inline_calls import bind, read_inline
 from harness.untrusted.contestant import load_inline
 

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpec, NvccToolchain, build_solution
-from harness.build import headers as headers_module
-from harness.build.diagnostics import kernel_resources
-from harness.build.headers import SharedHeaders, variant_for
-from harness.build.recipe import SCRIPT
-from harness.build.toolchain import LEAN_FAILED
-from harness.build.torchinfo import find_torch, python_include
-from harness.environment import MachineError
-from harness.lean import DEFINE, MAX_CHARS, SHADOWED, UNIT, LeanHeaders, needs_full
-from harness.programs import find_gxx, find_nvcc
+from harness.core.environment import MachineError
+from harness.core.executables import find_gxx, find_nvcc
+from harness.toolchain import BuildCache, BuilderZygotes, BuildOutcome, ExtensionSpec, NvccToolchain, build_solution
+from harness.toolchain.diagnostics import kernel_resources
+from harness.toolchain.headers import shared as headers_module
+from harness.toolchain.headers.lean import DEFINE, MAX_CHARS, SHADOWED, UNIT, LeanHeaders, needs_full
+from harness.toolchain.headers.shared import SharedHeaders, variant_for
+from harness.toolchain.ninja_file import SCRIPT
+from harness.toolchain.toolchain import LEAN_FAILED
+from harness.toolchain.torchinfo import find_torch, python_include
 
 TORCH = find_torch()
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import torch.utils.cpp_extension as extension
 
-from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile
-from harness.build import native as native_module
-from harness.build.host import HostToolchain
 from harness.build.opening import open_toolchain
-from harness.build.recipe import try_lean
-from harness.build.torchinfo import find_torch, nvcc_flags_of, standard_of
-from harness.choices import DeviceKind
-from harness.environment import Gpu, MachineError
-from harness.programs import find_nvcc
-from harness.status import Status
+from harness.core.choices import DeviceKind
+from harness.core.environment import Gpu, MachineError
+from harness.core.executables import find_nvcc
+from harness.core.status import Status
+from harness.hostcuda.toolchain import HostToolchain
+from harness.toolchain import ExtensionSpec, NvccToolchain, Plan, SourceFile
+from harness.toolchain import nvcc_toolchain as native_module
+from harness.toolchain.ninja_file import try_lean
+from harness.toolchain.torchinfo import find_torch, nvcc_flags_of, standard_of
 
 CPP = "torch::Tensor f(torch::Tensor x);"
 CUDA = "__global__ void k() {}\ntorch::Tensor f(torch::Tensor x) { k<<<1, 1>>>(); return x; }"

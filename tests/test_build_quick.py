@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from harness.build import ExtensionSpec, NvccToolchain, Plan, SourceFile, default_root
-from harness.build.diagnostics import kernel_resources
-from harness.build.headers import SharedHeaders
-from harness.build.quick import bound_text
-from harness.build.toolchain import QUICK_FAILED
-from harness.build.units import units_of
-from harness.programs import find_nvcc
+from harness.core.executables import find_nvcc
+from harness.toolchain import ExtensionSpec, NvccToolchain, Plan, SourceFile, default_root
+from harness.toolchain.diagnostics import kernel_resources
+from harness.toolchain.fast_paths import bound_text
+from harness.toolchain.headers.shared import SharedHeaders
+from harness.toolchain.toolchain import QUICK_FAILED
+from harness.toolchain.units import units_of
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
 

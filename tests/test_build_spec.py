@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.build import ExtensionSpec, SourceFile, SpecError
-from harness.build.spec import MAX_FILES, MAX_FLAG_CHARS, MAX_FLAGS, MAX_SOURCE_BYTES
+from harness.toolchain import ExtensionSpec, SourceFile, SpecError
+from harness.toolchain.spec import MAX_FILES, MAX_FLAG_CHARS, MAX_FLAGS, MAX_SOURCE_BYTES
 
 INLINE = ExtensionSpec(
     name="ext",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuilderZygotes, zygotes
-from harness.build.zygotes import MANY_HARVESTS
-from harness.zygote import ZygoteError
+from harness.sandbox.zygote import ZygoteError
+from harness.toolchain import BuilderZygotes, zygotes
+from harness.toolchain.zygotes import MANY_HARVESTS
 
 LIMIT_S = 60.0
 
@@ -43,7 +43,7 @@ def loaded_by_the_first_operation(before: str) -> int:
 
 
 def test_a_first_operation_without_contents_finds_all_loaded() -> None:
-    loaded = loaded_by_the_first_operation("import harness.build.meta")
+    loaded = loaded_by_the_first_operation("import harness.toolchain.preload_meta")
     assert loaded == 0
     # Else torch has become such that nobody needs the module.
     assert loaded_by_the_first_operation("") > 50

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuilderZygotes
-from harness.build.zygotes import LateZygote
 from harness.catalog import load_problems
-from harness.problem import Problem, Workload, digest_text
+from harness.core.problem import Problem, Workload, digest_text
+from harness.sandbox.zygote import ZygoteError
 from harness.signature import Signatures
-from harness.zygote import ZygoteError
+from harness.toolchain import BuilderZygotes
+from harness.toolchain.zygotes import LateZygote
 
 PROBLEM = """
 import torch

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from harness.authors import Author
 from harness.catalog import (
     Catalog,
     CatalogError,
@@ -18,9 +17,10 @@ from harness.catalog import (
     load_problems,
     solution_path,
 )
+from harness.catalog.authors import Author
 from harness.catalog.solutions import MAX_AUTHOR_BYTES
-from harness.choices import PrecisionClass
-from harness.status import Status
+from harness.core.choices import PrecisionClass
+from harness.core.status import Status
 
 PROBLEM = """\
 import torch

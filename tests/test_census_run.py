@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness.build import default_root
-from harness.choices import DeviceKind
-from harness.config import resolve
-from harness.environment import collect, machine
-from harness.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
+from harness.core.choices import DeviceKind
+from harness.core.config import resolve
+from harness.core.environment import collect, machine
+from harness.core.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.pipeline import evaluate_run
-from harness.record import Record
-from harness.status import Status
+from harness.toolchain import default_root
 
 PROBLEM = """
 import torch

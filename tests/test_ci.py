@@ -13,20 +13,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.build import default_root
-from harness.choices import DeviceKind
 from harness.ci import Gates, Rejected, broken_rules, github_annotations, give_verdict, junit, read_gates, summary
-from harness.ci.gates import FAILED, PASSED, SKIPPED, weigh
-from harness.ci.revision import Entry, Repository, RevisionError
 from harness.ci.verdict import failing_line
 from harness.cli import main
 from harness.cli.ci import _settled
 from harness.cli.evaluate import Ran, View
-from harness.config import ConfigError, RunConfig
-from harness.environment import Environment, MachineError
-from harness.record import Record
-from harness.status import Status
-from harness.store import RunStore
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError, RunConfig
+from harness.core.environment import Environment, MachineError
+from harness.core.git import Entry, Repository, RevisionError
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.gates import FAILED, PASSED, SKIPPED, weigh
+from harness.results.writer import RunStore
+from harness.toolchain import default_root
 
 PROBLEM = """
 import torch
@@ -414,7 +414,7 @@ def test_rules_are_read_as_documented() -> None:
 
 def test_the_baseline_of_the_rules_is_measured_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Else no submission could meet a rule about it. The host device times none of what the rule is about."""
-    monkeypatch.setattr("harness.environment.cuda_unusable", lambda found: None)
+    monkeypatch.setattr("harness.core.environment.cuda_unusable", lambda found: None)
     rules = read_gates("minimum_speedup: {baseline: compile, speedup: 1}", "gates.yaml")
     for device, wanted in (("cuda", ["eager", "compile"]), ("host", ["eager"])):
         settled = _settled(rules, tmp_path, [tmp_path], tmp_path, {"device": device})

@@ -10,7 +10,7 @@ import pytest
 
 from harness.calibration import Calibration, calibrate
 from harness.claims import ClaimVerdict, Tolerance, judge_claims
-from harness.status import Status
+from harness.core.status import Status
 
 CALLS = 8
 OVERHEAD_S = 200e-6

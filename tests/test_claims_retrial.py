@@ -18,23 +18,23 @@ from test_referee import config, model, problem
 
 from harness.bench import Bench
 from harness.calibration import Calibration, calibrate, lower_of
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Workload
+from harness.core.status import Failure, Status
+from harness.core.task import Task
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.guest import GuestFailed
 from harness.learning import BURSTS, learn, learn_again
 from harness.measure import ReferenceRunner, Round, Rounds
-from harness.problem import Workload
 from harness.quiet import Known
 from harness.referee import Referee
 from harness.retrial import judge_fairly
+from harness.sandbox.zygote import Zygote
 from harness.session import Session
 from harness.standby import Standby
-from harness.status import Failure, Status
 from harness.tally import take_census
-from harness.tasks import Task
 from harness.timing import Judged, judge_times
 from harness.turns import plan_turns
-from harness.zygote import Zygote
 
 BUSY = 400.0
 """How many times as much a burst seemed to cost while others used the device."""

@@ -20,19 +20,19 @@ import pytest
 import yaml
 
 from harness.catalog import find_solutions, load_problems
-from harness.choices import DeviceKind
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
 from harness.cli.evaluate import Ran, View
 from harness.cli.machine import compile_modules
 from harness.cli.output import writable
-from harness.config import ConfigError, RunConfig
-from harness.environment import Environment, MachineError
-from harness.problem import Solution
-from harness.record import Record
-from harness.runs import timestamp
-from harness.status import Status
-from harness.store import RunStore
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError, RunConfig
+from harness.core.environment import Environment, MachineError
+from harness.core.problem import Solution
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.reader import timestamp
+from harness.results.writer import RunStore
 
 ROOT = Path(__file__).parent.parent
 SEEDS = ROOT.parent / "shared" / "seeds"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.executors import ExecutorError
 from harness.executors.cluster import Node, check_answers, demand, nodes_of
 

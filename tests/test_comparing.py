@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.choices import DeviceKind
 from harness.cli import main
 from harness.cli.evaluate import Ran, View
-from harness.comparing import Outcome, compare_records, compare_runs, decide, estimate_of, noise_floor
-from harness.config import RunConfig
-from harness.environment import Environment
-from harness.record import Record
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.record import Record
+from harness.core.stats import SpeedupEstimate, speedup_interval
+from harness.core.status import Status
 from harness.report import differences
-from harness.stats import SpeedupEstimate, speedup_interval
-from harness.status import Status
-from harness.store import RunStore
+from harness.results.compare import Outcome, compare_records, compare_runs, decide, estimate_of, noise_floor
+from harness.results.writer import RunStore
 
 RESULTS = Path(__file__).parent.parent / "results"
 

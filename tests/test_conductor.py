@@ -18,17 +18,17 @@ import pytest
 
 from harness.api.flow import Flow
 from harness.api.result import Result
-from harness.choices import DeviceKind
 from harness.conducting import Work
 from harness.conductor import MOST_OPEN
-from harness.config import Machine, resolve
-from harness.environment import Environment, collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, resolve
+from harness.core.environment import Environment, collect
+from harness.core.problem import Problem, Solution, Workload, digest_text
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.core.task import Outcome
 from harness.executors import ExecutorError, Slot, SlotLost
 from harness.planning import Job
-from harness.problem import Problem, Solution, Workload, digest_text
-from harness.record import Record
-from harness.status import Status
-from harness.tasks import Outcome
 from tests.scripted import PROBLEM, RIGHT, SOON_S, Scripted
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.choices import DeviceKind, PrecisionClass
-from harness.config import GIB, KEYS, TIMING_KEYS, ConfigError, Machine, RunConfig, TimingConfig, resolve
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.config import GIB, KEYS, TIMING_KEYS, ConfigError, Machine, RunConfig, TimingConfig, resolve
 
 GPU = Machine(device=DeviceKind.CUDA, cpu_count=16, memory_bytes=128 * GIB)
 LAPTOP = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * GIB)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness import contention
+from harness.devices import gpu_sharing_probe
 
 pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]
 
@@ -49,14 +49,14 @@ def tell(process: subprocess.Popen[str]) -> None:
 
 
 def test_a_neighbours_work_shows_and_its_mere_presence_does_not(neighbour: subprocess.Popen[str]) -> None:
-    assert contention.wait_until_alone(0, 1.0).alone
+    assert gpu_sharing_probe.wait_until_alone(0, 1.0).alone
     tell(neighbour)
     time.sleep(0.2)
-    gaps = [contention.widest_gap_s(0) for _ in range(5)]
-    assert all(gap is not None and gap > contention.GAP_NS * 1e-9 for gap in gaps), gaps
-    look = contention.wait_until_alone(0, 0.2)
+    gaps = [gpu_sharing_probe.widest_gap_s(0) for _ in range(5)]
+    assert all(gap is not None and gap > gpu_sharing_probe.GAP_NS * 1e-9 for gap in gaps), gaps
+    look = gpu_sharing_probe.wait_until_alone(0, 0.2)
     assert not look.alone
     tell(neighbour)
     assert neighbour.stdout is not None
     assert neighbour.stdout.readline() == "over\n"
-    assert contention.wait_until_alone(0, 1.0).alone
+    assert gpu_sharing_probe.wait_until_alone(0, 1.0).alone

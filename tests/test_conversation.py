@@ -12,14 +12,14 @@ import pytest
 from test_referee import config
 
 from harness.bench import Bench
-from harness.choices import DeviceKind
 from harness.conversation import Conversation
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload
+from harness.core.status import Status
 from harness.devices import open_device
 from harness.guest import MOVED, Guest, GuestFailed
-from harness.problem import Problem, Workload
 from harness.sandbox import ExitReport, SandboxPolicy
 from harness.sandbox.policy import Cause
-from harness.status import Status
 
 PROBLEM = """
 import torch

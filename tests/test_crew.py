@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.crew import Crew, CrewEnded
-from harness.programs import find_gxx
+from harness.core.executables import find_gxx
+from harness.core.subprocesses import Crew, CrewEnded
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,7 +64,7 @@ def test_commands_run_side_by_side_and_say_how_they_ended() -> None:
 def test_an_interrupt_ends_what_runs_and_what_would_follow(
     tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.crew.END_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("harness.core.subprocesses.END_TIMEOUT_S", 0.5)
     marker, next_marker, again = tmp_path / "first", tmp_path / "next", tmp_path / "again"
 
     def step() -> None:

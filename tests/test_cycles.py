@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness import cycles
-from harness.choices import DeviceKind
-from harness.devices import open_device
+from harness.core.choices import DeviceKind
+from harness.devices import open_device, sm_clock
 from harness.devices.host import HostDevice
 
 
@@ -21,12 +20,12 @@ def stamp(*rows: tuple[int, int, int]) -> np.ndarray[tuple[int, int], np.dtype[n
 def test_the_median_processor_decides() -> None:
     before = stamp((0, 100, 1000), (1, 5000, 1000), (2, 70, 1001))
     after = stamp((2, 70 + 1980, 2001), (0, 100 + 1980, 2000), (1, 5000 + 900, 2000))
-    assert cycles.rate_hz(before, after) == pytest.approx(1.98e9)
+    assert sm_clock.rate_hz(before, after) == pytest.approx(1.98e9)
 
 
 def test_of_several_blocks_of_a_processor_the_first_is_taken_at_the_beginning() -> None:
     before, after = stamp((0, 0, 0), (0, 500, 1000)), stamp((0, 2000, 1000))
-    assert cycles.rate_hz(before, after) == pytest.approx(2e9)
+    assert sm_clock.rate_hz(before, after) == pytest.approx(2e9)
 
 
 @pytest.mark.parametrize(
@@ -41,15 +40,15 @@ def test_of_several_blocks_of_a_processor_the_first_is_taken_at_the_beginning() 
 def test_what_can_not_be_known_is_none(
     before: np.ndarray[tuple[int, int], np.dtype[np.int64]], after: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 ) -> None:
-    assert cycles.rate_hz(before, after) is None
+    assert sm_clock.rate_hz(before, after) is None
 
 
 def test_on_the_host_device_nothing_is_known() -> None:
     device = HostDevice()
-    held = cycles.of(device)
+    held = sm_clock.of(device)
     held.begin()
     assert held.end() is None
-    assert cycles.of(device) is held
+    assert sm_clock.of(device) is held
 
 
 @pytest.mark.gpu
@@ -57,7 +56,7 @@ def test_a_gpus_rate_is_the_one_that_its_driver_allows() -> None:
     import pynvml
 
     device = open_device(DeviceKind.CUDA)
-    held = cycles.of(device)
+    held = sm_clock.of(device)
     work = torch.randn(4096, 4096, device=device.torch_device)
     held.begin()
     for _ in range(8):

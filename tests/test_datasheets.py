@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harness.datasheets import DATASHEETS, Peaks, datasheet
+from harness.devices.gpu_specs import DATASHEETS, Peaks, datasheet
 
 MEASURED = Peaks(
     name="made up",

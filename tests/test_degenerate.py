@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from harness.bench import Bench
-from harness.build import default_root
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import InputRules, Problem, Workload, digest_text
+from harness.core.status import Status
+from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import open_device
-from harness.hostcuda.build import prepare_headers
+from harness.hostcuda.translate.build import prepare_headers
 from harness.lint import Soundness, taken_for_right
-from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import DEGENERATE, Referee
 from harness.reference import ProblemError
-from harness.status import Status
-from harness.tasks import Outcome, RefereeConfig, Task
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import default_root
 
 
 def problem(forward: str, inputs: str = "torch.randn(37, 53)", variants: tuple[str, ...] = ("zero_mean",)) -> Problem:

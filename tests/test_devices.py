@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import ALIGNMENT_BYTES, Device, aligned, open_device, seed_generators
 
 ATTACH = """

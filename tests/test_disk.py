@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.disk import open_to_others
+from harness.core.atomic_file import open_to_others
 
 
 def modes(root: Path) -> dict[str, int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.disturbance import MAX_REPEATS, Neighbours, Reading, Repeats, disturbance, neighbours
-from harness.gpustate import parents_of
+from harness.devices.interference import MAX_REPEATS, Neighbours, Reading, Repeats, disturbance, neighbours
+from harness.devices.nvml import parents_of
 
 OWN, ZYGOTE, GUEST, FOREIGN = 100, 110, 120, 900
 PARENTS = {1: 0, OWN: 50, 50: 1, ZYGOTE: OWN, GUEST: ZYGOTE, FOREIGN: 1}

@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from test_referee import config, judge
 
-from harness.build import default_root
-from harness.choices import DeviceKind
-from harness.config import resolve
-from harness.disturbance import DISTURBED
-from harness.environment import collect, machine
+from harness.core.choices import DeviceKind
+from harness.core.config import resolve
+from harness.core.environment import collect, machine
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.core.visible_gpus import visible_gpus
+from harness.devices.interference import DISTURBED
+from harness.devices.nvml import GpuMonitor
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.gpus import visible_gpus
-from harness.gpustate import GpuMonitor
 from harness.pipeline import evaluate_run
 from harness.quiet import Known
-from harness.record import Record
 from harness.referee import Referee
-from harness.status import Status
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import default_root
 
 pytestmark = [pytest.mark.gpu, pytest.mark.exclusive_gpu]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.choices import DeviceKind
 from harness.cli import main
+from harness.core.choices import DeviceKind
+from harness.core.environment import Environment, Gpu, collect
+from harness.core.executables import find_gxx
 from harness.doctor import Diagnosis, State, cxx_runtime, diagnose, ninja_version
-from harness.environment import Environment, Gpu, collect
-from harness.programs import find_gxx
 from harness.sandbox import SandboxReport
 
 FULL = SandboxReport(strength="full", mechanisms=("user_namespace", "seccomp"))

@@ -11,11 +11,9 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from harness import empty
-from harness.choices import DeviceKind
-from harness.devices import CallTime, open_device
-from harness.devices.host import HostDevice
-from harness.empty import (
+from harness.core.choices import DeviceKind
+from harness.devices import CallTime, empty_kernel, open_device
+from harness.devices.empty_kernel import (
     CALLS,
     FIRST_SERIES,
     HALF_STEP_S,
@@ -26,6 +24,7 @@ from harness.empty import (
     empty_calls,
     many_launches_s,
 )
+from harness.devices.host import HostDevice
 from harness.protocol.messages import EmptyTimed
 from harness.quiet import PROCESS_BIAS_S
 from tests.benchmarks.bench_processes import document, left_over_s
@@ -108,15 +107,15 @@ def made_up(monkeypatch: pytest.MonkeyPatch, many_us: Mapping[int, float]) -> li
         asked.append(lane)
         return took(4.0, many_us[lane] + 1e-3 * asked.count(lane))
 
-    monkeypatch.setattr(empty, "empty_calls", series)
-    monkeypatch.setattr(empty, "many_launches_s", lambda device, lane: series(device, lane).many_s)
+    monkeypatch.setattr(empty_kernel, "empty_calls", series)
+    monkeypatch.setattr(empty_kernel, "many_launches_s", lambda device, lane: series(device, lane).many_s)
     return asked
 
 
 def test_the_referees_own_are_those_of_two_kinds_of_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = made_up(monkeypatch, {0: 9.0, 5: 8.9, 9: 8.5})
     device = Device()
-    held = empty.of(device)
+    held = empty_kernel.of(device)
     own = {lane: timed.many_s for lane, timed in held.own().items()}
     assert own == pytest.approx({0: 9.0025e-6, 9: 8.5025e-6}), "the first series chose them, two more count"
     assert asked == [0, 5, 9] + [0] * FIRST_SERIES + [9] * FIRST_SERIES
@@ -133,19 +132,19 @@ def test_the_referees_own_are_those_of_two_kinds_of_lanes(monkeypatch: pytest.Mo
 def test_lanes_that_are_alike_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, {0: 9.0, 5: 9.0 + 0.9e6 * HALF_STEP_S, 9: 9.0 - 0.9e6 * HALF_STEP_S})
     for device in (Device(), open_device(DeviceKind.HOST)):
-        assert list(empty.of(device).own()) == [0]
+        assert list(empty_kernel.of(device).own()) == [0]
 
 
 def test_one_process_has_one_collection_a_device() -> None:
     device = Device()
-    assert empty.of(device) is empty.of(device)
-    assert empty.of(device) is not empty.of(Device())
+    assert empty_kernel.of(device) is empty_kernel.of(device)
+    assert empty_kernel.of(device) is not empty_kernel.of(Device())
 
 
 def test_what_is_kept_of_a_device_does_not_keep_it() -> None:
     """A GPU's has its cache flush: two thirds of a gigabyte."""
     device = open_device(DeviceKind.HOST)
-    empty.of(device).own()
+    empty_kernel.of(device).own()
     left = weakref.ref(device)
     del device
     gc.collect()
@@ -158,12 +157,12 @@ LANES = {0: took(4.2, 9.2), 9: took(4.0, 8.7)}
 @pytest.mark.parametrize(("many_us", "lane"), [(8.5, 9), (8.9, 9), (9.0, 0), (9.7, 0)])
 def test_the_lane_of_the_same_kind_is_taken(many_us: float, lane: int) -> None:
     """Whatever the calls of few launches say, in one contestant they are noise."""
-    held = empty.EmptyCalls(Device())
+    held = empty_kernel.EmptyCalls(Device())
     assert held.compare(took(4.4, many_us), LANES, one_queue=True).lane == lane
 
 
 def test_what_contestants_of_the_lanes_kind_take_in_the_mean_is_taken_off() -> None:
-    held = empty.EmptyCalls(Device())
+    held = empty_kernel.EmptyCalls(Device())
     found = [held.compare(took(4.2 + own, 9.2), LANES, one_queue=True).taken_off_s for own in (-0.1, -0.06, -0.02)]
     assert found == pytest.approx([-0.1e-6, -0.08e-6, -0.06e-6])
     last = held.compare(took(4.0 - 0.06, 8.7), LANES, one_queue=True)
@@ -177,7 +176,7 @@ def test_what_contestants_of_the_lanes_kind_take_in_the_mean_is_taken_off() -> N
 
 
 def test_a_contestant_of_neither_kind_is_compared_alone_and_does_not_count() -> None:
-    held = empty.EmptyCalls(Device())
+    held = empty_kernel.EmptyCalls(Device())
     held.compare(took(4.1, 9.2), LANES, one_queue=True)
     assert held.compare(took(4.36, 9.65), LANES, one_queue=True).taken_off_s == pytest.approx(0.16e-6)
     assert held.compare(took(4.2, 9.2), LANES, one_queue=True).taken_off_s == pytest.approx(-0.05e-6)
@@ -185,14 +184,16 @@ def test_a_contestant_of_neither_kind_is_compared_alone_and_does_not_count() -> 
 
 @pytest.mark.parametrize("beyond_us", [0.9, -0.9])
 def test_no_more_is_taken_off_than_the_noise_floor(beyond_us: float) -> None:
-    found = empty.EmptyCalls(Device()).compare(took(4.2 + beyond_us, 9.2 + beyond_us), {0: LANES[0]}, one_queue=True)
+    found = empty_kernel.EmptyCalls(Device()).compare(
+        took(4.2 + beyond_us, 9.2 + beyond_us), {0: LANES[0]}, one_queue=True
+    )
     assert abs(found.taken_off_s) == MOST_S
     assert MOST_S <= PROCESS_BIAS_S, "what audits gain a submission by slowing its empty calls must be told as noise"
 
 
 def test_a_contestant_whose_short_calls_were_slowed_moves_the_mean_by_its_share_of_the_most() -> None:
     """Solutions of other authors come after it."""
-    held = empty.EmptyCalls(Device())
+    held = empty_kernel.EmptyCalls(Device())
     for _ in range(9):
         held.compare(took(4.2, 9.2), LANES, one_queue=True)
     assert held.compare(took(4.2 + 50.0, 9.3), LANES, one_queue=True).taken_off_s == pytest.approx(MOST_S / 10)
@@ -202,7 +203,7 @@ def test_a_contestant_whose_short_calls_were_slowed_moves_the_mean_by_its_share_
 @pytest.mark.parametrize("beyond_us", [2.0, 500.0])
 def test_a_contestant_whose_calls_were_slowed_beyond_all_kinds_gains_nothing(beyond_us: float) -> None:
     """Neither time, nor the slower lane for each launch of the reference."""
-    held = empty.EmptyCalls(Device())
+    held = empty_kernel.EmptyCalls(Device())
     found = held.compare(took(4.2 + beyond_us, 9.2 + beyond_us), LANES, one_queue=True)
     assert (found.lane, found.taken_off_s) == (9, 0.0)
     assert not held.knows(one_queue=True)

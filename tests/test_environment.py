@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from harness import environment as env
-from harness.choices import DeviceKind
-from harness.environment import Environment, collect, cuda_unusable, machine, query_gpus
+from harness.core import environment as env
+from harness.core.choices import DeviceKind
+from harness.core.environment import Environment, collect, cuda_unusable, machine, query_gpus
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_torch_is_described_as_it_describes_itself(here: Environment) -> None:
 
 
 def test_looking_imports_no_torch() -> None:
-    code = "import sys; from harness.environment import collect; collect(); print('torch' in sys.modules)"
+    code = "import sys; from harness.core.environment import collect; collect(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

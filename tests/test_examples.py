@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from harness.catalog import find_authors, find_solutions, load_problems
+from harness.core.problem import Solution
 from harness.inputs import draw
-from harness.problem import Solution
 from harness.reference import ReferenceModule, load_reference
 
 HERE = Path(__file__).parents[1]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import resolve
-from harness.environment import collect, machine
+from harness.core.config import resolve
+from harness.core.environment import collect, machine
+from harness.core.status import Status
+from harness.core.visible_gpus import visible_gpus
 from harness.events import Event, Noted
-from harness.gpus import visible_gpus
 from harness.pipeline import evaluate_run
-from harness.status import Status
 
 PROBLEM = """
 import torch

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from test_survival import complete, lines, make_tree
 
-from harness.choices import DeviceKind
-from harness.config import ConfigError, Machine, resolve
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError, Machine, resolve
 
 MACHINE = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**33)
 

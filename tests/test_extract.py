@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.extract import MAX_SOURCE_CHARS, extract
+from harness.catalog.extract import MAX_SOURCE_CHARS, extract
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.choices import DeviceKind
+from harness.catalog.source_lookup import SourceFinder
 from harness.cli import main
+from harness.core.choices import DeviceKind
+from harness.core.problem import digest_text
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback import feedback
-from harness.problem import digest_text
-from harness.record import Record
-from harness.sources import SourceFinder
-from harness.status import Status
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden" / "feedback"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback import feedback
 from harness.feedback.kernels import sentences
-from harness.record import Record
-from harness.status import Status
 
 OWN = {
     "name": "matmul_tiled(float const*, float*)", "kind": "kernel", "calls": 1, "total_s": 9.5e-4, "share": 0.95,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sandbox import freeze
+from harness.sandbox import suspend
 from harness.sandbox.limits import descendants
 
 FAMILY = """
@@ -81,7 +81,7 @@ def test_how_long_threads_stood_in_line_for_a_processor_is_known_where_they_stan
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
         assert shell.stdout is not None
         assert [shell.stdout.readline() for _ in range(2)] == ["\n"] * 2
-        below = freeze.Below(shell.pid)
+        below = suspend.Below(shell.pid)
         assert below.in_line_s == 0.0, "nothing stands"
         below.stop()
         before_s = below.in_line_s
@@ -97,7 +97,7 @@ def test_everything_below_stands_still_until_it_may_go_on(root: int) -> None:
     below = descendants(root)
     assert len(below) == 2
     before = time.perf_counter()
-    held = freeze.stop(root)
+    held = suspend.stop(root)
     stopped = held.pids
     assert before <= held.told_s <= time.perf_counter()
     assert sorted(stopped) == sorted(below)
@@ -106,11 +106,11 @@ def test_everything_below_stands_still_until_it_may_go_on(root: int) -> None:
     stopped_ns = busy_ns(below)
     time.sleep(0.05)
     assert busy_ns(below) == stopped_ns
-    freeze.resume(stopped)
+    suspend.resume(stopped)
     assert not any("T" in states(pid) for pid in below)
     while busy_ns(below) == stopped_ns:
         time.sleep(0.005)
-    again = freeze.stop(root, stopped)
+    again = suspend.stop(root, stopped)
     assert again.told_s > held.told_s
     assert set(again.pids) == set(stopped)
     assert all(states(pid) == {"T"} for pid in below)
@@ -126,13 +126,13 @@ def stand(pids: list[int]) -> bool:
 
 def test_what_is_told_stops_while_nobody_waits_and_goes_on_when_recalled(root: int) -> None:
     below = descendants(root)
-    told = freeze.tell(root)
+    told = suspend.tell(root)
     assert sorted(told) == sorted(below)
     assert stand(below)
-    freeze.recall(root, told)
+    suspend.recall(root, told)
     assert not any("T" in states(pid) for pid in below)
-    freeze.tell(root)
-    freeze.recall(root, told)  # at once: what has not stopped yet must not do so later
+    suspend.tell(root)
+    suspend.recall(root, told)  # at once: what has not stopped yet must not do so later
     assert not any("T" in states(pid) for pid in below)
 
 
@@ -142,7 +142,7 @@ def test_being_told_is_undone_for_nobody_else(root: int) -> None:
         try:
             other.send_signal(signal.SIGSTOP)
             assert stand([other.pid])
-            freeze.recall(root, (*freeze.tell(root), other.pid))
+            suspend.recall(root, (*suspend.tell(root), other.pid))
             assert states(other.pid) == {"T"}
             assert not any("T" in states(pid) for pid in descendants(root))
         finally:
@@ -150,7 +150,7 @@ def test_being_told_is_undone_for_nobody_else(root: int) -> None:
 
 
 def test_all_below_is_told_stopped_or_going(root: int) -> None:
-    below, everything = descendants(root), freeze.Below(root)
+    below, everything = descendants(root), suspend.Below(root)
     everything.go_on()
     everything.tell()
     everything.tell()
@@ -168,11 +168,11 @@ def test_all_below_is_told_stopped_or_going(root: int) -> None:
 
 
 def test_what_could_not_be_stopped_in_time_can_go_on(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    below, everything = descendants(root), freeze.Below(root)
+    below, everything = descendants(root), suspend.Below(root)
     with monkeypatch.context() as patch:
-        patch.setattr(freeze, "STARVED_S", 0.01)
-        patch.setattr(freeze, "_any_runs", lambda threads: True)
-        with pytest.raises(freeze.StopError) as raised:
+        patch.setattr(suspend, "STARVED_S", 0.01)
+        patch.setattr(suspend, "_any_runs", lambda threads: True)
+        with pytest.raises(suspend.StopError) as raised:
             everything.stop()
         assert raised.value.starved
     assert stand(below)
@@ -182,16 +182,16 @@ def test_what_could_not_be_stopped_in_time_can_go_on(root: int, monkeypatch: pyt
 
 def test_what_takes_its_time_to_stop_does_not_run_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in a call that the kernel does not interrupt, and has not been told again."""
-    monkeypatch.setattr(freeze, "STOP_TIMEOUT_S", 0.001)
+    monkeypatch.setattr(suspend, "STOP_TIMEOUT_S", 0.001)
     command = ["sh", "-c", '"$0" -c "$1"; true', sys.executable, IN_LONG_CALLS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
         try:
             assert shell.stdout is not None
             assert shell.stdout.readline() == "ready\n"
             for _ in range(10):
-                stopped = freeze.stop(shell.pid)
+                stopped = suspend.stop(shell.pid)
                 assert [states(pid) for pid in stopped.pids] == [{"T"}]
-                freeze.resume(stopped.pids)
+                suspend.resume(stopped.pids)
         finally:
             os.killpg(shell.pid, signal.SIGKILL)
 
@@ -215,10 +215,14 @@ def test_who_had_processors_for_long_did_not_want_for_one(
     """It has the kernel at work for it, in one call after which it would stop, or in many at once; or it lets everybody
     else have them."""
     rank(descendants(root)[-1])
-    look, everything, now_s = freeze._threads, freeze.Below(root), itertools.count(time.perf_counter(), freeze.LOOK_S)
+    look, everything, now_s = (
+        suspend._threads,
+        suspend.Below(root),
+        itertools.count(time.perf_counter(), suspend.LOOK_S),
+    )
     begin_s = next(now_s)
 
-    def in_the_kernel(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+    def in_the_kernel(pids: Sequence[int]) -> dict[int, dict[int, suspend._Thread]]:
         more_ns = int(share * 1e9 * (next(now_s) - begin_s))
         return {
             pid: {tid: replace(held, state="R", ran_ns=held.ran_ns + more_ns) for tid, held in threads.items()}
@@ -226,22 +230,22 @@ def test_who_had_processors_for_long_did_not_want_for_one(
         }
 
     everything.stop()
-    monkeypatch.setattr(freeze, "STARVED_S", 10.0)
-    monkeypatch.setattr(freeze.time, "perf_counter", lambda: next(now_s))
-    monkeypatch.setattr(freeze, "_threads", in_the_kernel)
-    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
-    monkeypatch.setattr(freeze, "_goes_on", lambda pid: False)  # the signal was not taken back
+    monkeypatch.setattr(suspend, "STARVED_S", 10.0)
+    monkeypatch.setattr(suspend.time, "perf_counter", lambda: next(now_s))
+    monkeypatch.setattr(suspend, "_threads", in_the_kernel)
+    monkeypatch.setattr(suspend, "_any_has_run", lambda before, root: None)
+    monkeypatch.setattr(suspend, "_goes_on", lambda pid: False)  # the signal was not taken back
     for raises in (everything.moved, everything.stop):
-        with pytest.raises(freeze.StopError, match="could not be stopped within 10 s") as raised:
+        with pytest.raises(suspend.StopError, match="could not be stopped within 10 s") as raised:
             raises()
         assert raised.value.starved is starved
 
 
 def test_who_stops_others_may_itself_have_stood_still(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """For hours, while they had not begun to stop: another look is worth the while."""
-    look, looks, real, hour_s = freeze._threads, 0, time.perf_counter, 3600.0
+    look, looks, real, hour_s = suspend._threads, 0, time.perf_counter, 3600.0
 
-    def sees_them_run_at_first(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+    def sees_them_run_at_first(pids: Sequence[int]) -> dict[int, dict[int, suspend._Thread]]:
         nonlocal looks
         looks += 1
         found = look(pids)
@@ -249,23 +253,23 @@ def test_who_stops_others_may_itself_have_stood_still(root: int, monkeypatch: py
             found = {pid: {tid: replace(held, state="R") for tid, held in each.items()} for pid, each in found.items()}
         return found
 
-    monkeypatch.setattr(freeze, "_threads", sees_them_run_at_first)
-    monkeypatch.setattr(freeze, "_goes_on", lambda pid: False)  # the signal was not taken back
-    monkeypatch.setattr(freeze.time, "perf_counter", lambda: real() + looks * hour_s)
-    held = freeze.stop(root)
+    monkeypatch.setattr(suspend, "_threads", sees_them_run_at_first)
+    monkeypatch.setattr(suspend, "_goes_on", lambda pid: False)  # the signal was not taken back
+    monkeypatch.setattr(suspend.time, "perf_counter", lambda: real() + looks * hour_s)
+    held = suspend.stop(root)
     assert held.told_s < real() + hour_s
     assert all(states(pid) == {"T"} for pid in descendants(root))
 
 
 def test_who_takes_the_signal_back_for_too_long_runs_away(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything, now_s = freeze.Below(root), itertools.count(time.perf_counter(), freeze.LOOK_S)
+    everything, now_s = suspend.Below(root), itertools.count(time.perf_counter(), suspend.LOOK_S)
     everything.stop()
-    monkeypatch.setattr(freeze.time, "perf_counter", lambda: next(now_s))
-    monkeypatch.setattr(freeze, "_any_runs", lambda threads: True)
-    monkeypatch.setattr(freeze, "_goes_on", lambda pid: True)
-    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
+    monkeypatch.setattr(suspend.time, "perf_counter", lambda: next(now_s))
+    monkeypatch.setattr(suspend, "_any_runs", lambda threads: True)
+    monkeypatch.setattr(suspend, "_goes_on", lambda pid: True)
+    monkeypatch.setattr(suspend, "_any_has_run", lambda before, root: None)
     assert everything.moved()
-    with pytest.raises(freeze.StopError, match="could not be stopped within 5 s") as raised:
+    with pytest.raises(suspend.StopError, match="could not be stopped within 5 s") as raised:
         everything.stop()
     assert not raised.value.starved
 
@@ -273,7 +277,7 @@ def test_who_takes_the_signal_back_for_too_long_runs_away(root: int, monkeypatch
 def test_what_is_gone_counts_as_stopped() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-        assert freeze.stop(ended.pid, []).pids == ()
+        assert suspend.stop(ended.pid, []).pids == ()
 
 
 UNDONE = """
@@ -313,12 +317,12 @@ def test_who_goes_on_although_it_was_told_to_stop_is_told_again(tmp_path: Path) 
             assert shell.stdout.readline() == "ready\n"
             main = descendants(shell.pid)[0]
             for _ in range(5):
-                stopped = freeze.stop(shell.pid, [main])
+                stopped = suspend.stop(shell.pid, [main])
                 left = tmp_path / "worked"
                 if left.exists():
                     assert struct.unpack("d", left.read_bytes())[0] <= stopped.told_s + ON_ITS_WAY_S
                     left.unlink()
-                freeze.resume(stopped.pids)
+                suspend.resume(stopped.pids)
         finally:
             os.killpg(shell.pid, signal.SIGKILL)
 
@@ -354,7 +358,7 @@ def test_who_is_woken_by_the_kernel_has_moved(how: str) -> None:
             try:
                 assert shell.stdout is not None
                 assert shell.stdout.readline() == "ready\n"
-                everything = freeze.Below(shell.pid)
+                everything = suspend.Below(shell.pid)
                 everything.stop()
                 stood = not everything.moved()
                 if time.monotonic() - begin_s > later_s:
@@ -371,7 +375,7 @@ def test_who_is_woken_by_the_kernel_has_moved(how: str) -> None:
 
 
 def test_what_stands_still_has_not_moved(root: int) -> None:
-    everything = freeze.Below(root)
+    everything = suspend.Below(root)
     assert not everything.moved()
     for _ in range(20):
         everything.stop()
@@ -385,14 +389,14 @@ def test_what_stands_still_has_not_moved(root: int) -> None:
 def test_threads_that_come_and_go_while_they_are_looked_at_have_not_moved(
     root: int, seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, spoilt = freeze._threads, False
+    look, spoilt = suspend._threads, False
 
-    def once_as_it_was(pids: Sequence[int]) -> dict[int, dict[int, freeze._Thread]]:
+    def once_as_it_was(pids: Sequence[int]) -> dict[int, dict[int, suspend._Thread]]:
         """Spoils the first look at which all stand."""
         nonlocal spoilt
         found = look(pids)
         threads = next((threads for threads in found.values() if len(threads) == 2), {})
-        if not spoilt and threads and not any(map(freeze._any_runs, found.values())):
+        if not spoilt and threads and not any(map(suspend._any_runs, found.values())):
             spoilt = True
             if seen == "short of one":
                 threads.popitem()
@@ -400,15 +404,15 @@ def test_threads_that_come_and_go_while_they_are_looked_at_have_not_moved(
                 threads[max(threads) + 2**22] = next(iter(threads.values()))
         return found
 
-    everything = freeze.Below(root)
-    monkeypatch.setattr(freeze, "_threads", once_as_it_was)
+    everything = suspend.Below(root)
+    monkeypatch.setattr(suspend, "_threads", once_as_it_was)
     everything.stop()
     assert spoilt
     assert not everything.moved()
 
 
-def held(state: str, *, exiting: bool = False, arrivals: int = 5, ran_ns: int = 10**9) -> freeze._Thread:
-    return freeze._Thread(state, exiting, arrivals, ran_ns)
+def held(state: str, *, exiting: bool = False, arrivals: int = 5, ran_ns: int = 10**9) -> suspend._Thread:
+    return suspend._Thread(state, exiting, arrivals, ran_ns)
 
 
 @pytest.mark.parametrize(
@@ -429,23 +433,23 @@ def held(state: str, *, exiting: bool = False, arrivals: int = 5, ran_ns: int = 
         (held("Z"), None, False),
     ],
 )
-def test_what_two_looks_at_a_thread_say(before: freeze._Thread | None, now: freeze._Thread | None, ran: bool) -> None:
+def test_what_two_looks_at_a_thread_say(before: suspend._Thread | None, now: suspend._Thread | None, ran: bool) -> None:
     """One in a call that can't be interrupted stops behind it, for which it runs; one that stood can't have ended."""
-    assert freeze._has_run(before, now) is ran
+    assert suspend._has_run(before, now) is ran
 
 
 def test_who_is_on_the_way_out_of_a_call_is_waited_for(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = freeze.Below(root)
+    everything = suspend.Below(root)
     everything.stop()
     looks = iter([None, None, False])
-    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: next(looks))
+    monkeypatch.setattr(suspend, "_any_has_run", lambda before, root: next(looks))
     assert not everything.moved()
     assert next(looks, "none left") == "none left"
-    monkeypatch.setattr(freeze, "_any_has_run", lambda before, root: None)
-    monkeypatch.setattr(freeze, "STOP_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(suspend, "_any_has_run", lambda before, root: None)
+    monkeypatch.setattr(suspend, "STOP_TIMEOUT_S", 0.01)
     with monkeypatch.context() as patch:
-        patch.setattr(freeze, "STARVED_S", 0.02)
-        with pytest.raises(freeze.StopError) as raised:
+        patch.setattr(suspend, "STARVED_S", 0.02)
+        with pytest.raises(suspend.StopError) as raised:
             everything.moved()
         assert raised.value.starved
     for pid in descendants(root):
@@ -454,7 +458,7 @@ def test_who_is_on_the_way_out_of_a_call_is_waited_for(root: int, monkeypatch: p
 
 
 def test_the_id_of_what_was_ending_may_be_anothers_by_now(root: int) -> None:
-    everything = freeze.Below(root)
+    everything = suspend.Below(root)
     everything.stop()
     assert everything._still is not None
     own = os.getpid()

@@ -24,21 +24,21 @@ from hypothesis import strategies as st
 
 from harness.breakage import MAX_REASON
 from harness.census import Sources, conclude
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.labels import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.record import Record
+from harness.core.status import Status, one_line
+from harness.core.task import Outcome, RefereeConfig, Task
 from harness.guest import Guest, GuestFailed
-from harness.labels import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
-from harness.problem import Problem, Workload, digest_text
 from harness.protocol.channel import Channel, ChannelClosed, WireError, decode, pair
 from harness.protocol.messages import Burst
-from harness.record import Record
 from harness.referee import Referee
-from harness.runs import timestamp
+from harness.results.reader import timestamp
+from harness.results.writer import RunStore
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
-from harness.status import Status, one_line
-from harness.store import RunStore
+from harness.sandbox.zygote import Zygote
 from harness.tally import take_census
-from harness.tasks import Outcome, RefereeConfig, Task
-from harness.zygote import Zygote
 
 PROBLEM = """
 import torch

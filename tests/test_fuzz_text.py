@@ -9,11 +9,11 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.extract import extract
+from harness.catalog.extract import extract
+from harness.catalog.screen import RULES, Screening, screen, screen_cuda
 from harness.protocol.messages import MessageError, parse_reply
 from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
 from harness.reports import failure_of_reports
-from harness.screen import RULES, Screening, screen, screen_cuda
 from harness.structure import same_structure
 
 PIECES = [

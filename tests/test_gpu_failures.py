@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
 from harness.build.opening import open_toolchain
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.status import Status
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.problem import Problem, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
-from harness.status import Status
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
 
 pytestmark = pytest.mark.gpu
 

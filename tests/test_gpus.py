@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.choices import DeviceKind
-from harness.config import Machine, resolve
-from harness.environment import Environment, Gpu, MachineError, collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, resolve
+from harness.core.environment import Environment, Gpu, MachineError, collect
+from harness.core.visible_gpus import capabilities_in_use, visible_gpus
 from harness.executors import ExecutorError, Order
 from harness.executors.local import LocalExecutor
 from harness.executors.node import build
 from harness.executors.seats import seats
-from harness.gpus import capabilities_in_use, visible_gpus
 
 
 def gpu(index: int, capability: str | None = "9.0") -> Gpu:

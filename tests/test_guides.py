@@ -21,12 +21,12 @@ import pytest
 import yaml
 
 from harness import Harness
-from harness.authors import AUTHOR_TEXTS
 from harness.catalog import load_problems
+from harness.catalog.authors import AUTHOR_TEXTS
 from harness.ci import read_gates
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
-from harness.config import KEYS, TIMING_KEYS
+from harness.core.config import KEYS, TIMING_KEYS
 from harness.report.csv import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -523,7 +523,7 @@ def test_the_table_of_the_leaderboards_columns_has_them_all() -> None:
 
 
 def test_the_readmes_statuses_are_all_there_are() -> None:
-    from harness.status import Status
+    from harness.core.status import Status
 
     table = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert {status.value for status in Status} <= set(table)

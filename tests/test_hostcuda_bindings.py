@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.bindings import Argument, module_definition, pointer_type
+from harness.hostcuda.translate.bindings import Argument, module_definition, pointer_type
 
 HEAD = "torch::Tensor f(torch::Tensor x);\n"
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.crew import Crew
-from harness.hostcuda import build, kinds, preparation
-from harness.hostcuda import compile as compiling
-from harness.hostcuda.kinds import Precompiled
+from harness.core.subprocesses import Crew
+from harness.hostcuda.translate import build, kinds, preparation
+from harness.hostcuda.translate import compile as compiling
+from harness.hostcuda.translate.kinds import Precompiled
 
 KERNEL = "__global__ void k(float* x) { x[threadIdx.x] *= 2.0f; }\n"
 LAUNCH = "k<<<1, 4>>>(x.data_ptr<float>());"
@@ -603,7 +603,7 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
 
 def test_whatever_translates_a_source_is_in_the_fingerprint() -> None:
     script = (
-        "import sys, harness.hostcuda.compile\n"
+        "import sys, harness.hostcuda.translate.compile\n"
         "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('harness.hostcuda.')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.api import Harness
-from harness.status import Status
+from harness.core.status import Status
 
 HERE = Path(__file__).resolve().parent
 SOURCE = (HERE / "hostcuda_cublas.cu").read_text().splitlines()

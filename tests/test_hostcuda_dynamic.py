@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.hostcuda.dynamic import clashes
+from harness.hostcuda.translate.dynamic import clashes
 
 
 def kernel(name: str, declaration: str, head: str = "") -> str:

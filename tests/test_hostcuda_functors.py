@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.refusals import refusals
-from harness.hostcuda.spaces import survey
+from harness.hostcuda.translate.refusals import refusals
+from harness.hostcuda.translate.spaces import survey
 
 F = "struct F { float operator()(float v) const { return v; } };\n"
 G = "struct G { __device__ float operator()(float v) const { return v; } };\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.hostcuda.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
+from harness.hostcuda.translate.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
 
 INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "include"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.hostcuda.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
+from harness.hostcuda.translate.macros import TORCH_SWITCHES, defines, is_switch, macros, undefines
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.hostcuda import ptx
+from harness.hostcuda.translate import ptx
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "harness" / "hostcuda" / "include"

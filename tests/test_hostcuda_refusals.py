@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.refusals import refusals
-from harness.hostcuda.spaces import survey
+from harness.hostcuda.translate.refusals import refusals
+from harness.hostcuda.translate.spaces import survey
 
 KERNEL = "__global__ void k(float* x, int n) {{\n  {}\n}}\n"
 EXCEPTIONS = "device code does not support exception handling"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.rewrite import Finding, rewrite
-from harness.hostcuda.tokens import balanced, blank, words
+from harness.hostcuda.translate.rewrite import Finding, rewrite
+from harness.toolchain.cuda_source.tokens import balanced, blank, words
 
 
 def test_a_launch_becomes_a_call_that_evaluates_its_arguments_once() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.extract import extract
+from harness.catalog.extract import extract
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = ROOT.parent / "shared" / "seeds"

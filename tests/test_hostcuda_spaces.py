@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.refusals import refusals
-from harness.hostcuda.spaces import spaces, survey
+from harness.hostcuda.translate.refusals import refusals
+from harness.hostcuda.translate.spaces import spaces, survey
 
 ROOT = Path(__file__).resolve().parent.parent
 REFUSED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness import hush
-from harness.contention import Look
+from harness.devices.gpu_sharing_probe import Look
 from harness.hush import GO_ON_S, Hush
 
 

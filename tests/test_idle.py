@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from harness import idle
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.oracle import Oracle
-from harness.problem import Problem, Workload, digest_text
 from harness.protocol.tensor_tree import flatten
 from harness.reference import load_reference
 

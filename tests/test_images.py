@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import nvrtc
-from harness.images import KeptImages
+from harness.devices import nvrtc
+from harness.devices.nvrtc import KeptImages
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 

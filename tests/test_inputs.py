@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from harness.core.problem import Problem, Workload
 from harness.inputs import draw, draw_into
-from harness.problem import Problem, Workload
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import ProblemError, ReferenceModule, load_reference
 

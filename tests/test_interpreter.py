@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import cache_root
-from harness.interpreter import PACKAGE_PARENT, python, search_path
+from harness.core.config import cache_root
+from harness.core.subprocesses import PACKAGE_PARENT, python, search_path
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.choices import DeviceKind
 from harness.cli import main
-from harness.kernelbench import (
+from harness.core.choices import DeviceKind
+from harness.core.problem import digest_text
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.kernelbench import (
     KernelBenchError,
     Sample,
     export_run,
@@ -22,13 +25,10 @@ from harness.kernelbench import (
     read_baseline,
     read_eval_results,
 )
-from harness.kernelbench.importing import LABEL, OTHER_HARDWARE
-from harness.problem import digest_text
-from harness.record import Record
-from harness.runs import StoreUnavailable
-from harness.scoring import By, entries_of, leaderboard
-from harness.status import Status
-from harness.store import RunStore
+from harness.results.kernelbench.importing import LABEL, OTHER_HARDWARE
+from harness.results.reader import StoreUnavailable
+from harness.results.scoring import By, entries_of, leaderboard
+from harness.results.writer import RunStore
 
 GPU = "NVIDIA H100 80GB HBM3"
 

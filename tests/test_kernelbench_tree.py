@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import default_root
 from harness.catalog import CatalogError, find_solutions, load_problems, unmet_need
 from harness.cli import main
-from harness.status import Status
-from harness.store import RunStore
+from harness.core.status import Status
+from harness.results.writer import RunStore
+from harness.toolchain import default_root
 
 ADD = """
 import torch

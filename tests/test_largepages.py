@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harness import largepages
+from harness.core.executables import find_gxx
 from harness.largepages import LargePages
-from harness.programs import find_gxx
 from harness.sanitizers import Tool
 
 PROGRAM = r"""

@@ -16,14 +16,14 @@ import pytest
 import torch
 
 from harness.catalog import load_problems
-from harness.choices import DeviceKind, PrecisionClass
 from harness.cli import main
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem, linting, samples
 from harness.lint.samples import Drawer, make_sample
 from harness.numerics import compare, judge
 from harness.oracle import Oracle
-from harness.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.protocol.tensor_tree import unflatten
 from harness.reference import load_reference
 

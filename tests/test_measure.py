@@ -14,9 +14,10 @@ import pytest
 
 from harness import measure
 from harness.bench import Bench
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.gate import Gate, OwnGate
+from harness.devices.stream_gate import Gate, OwnGate
 from harness.measure import (
     IN_LINE_S,
     INPUTS,
@@ -30,7 +31,6 @@ from harness.measure import (
     Rounds,
     run_rounds,
 )
-from harness.problem import Problem, Workload, digest_text
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.turns import Turn, in_turn, plan_turns, stressed_turns
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import mending
-from harness.mending import OWN_FAULT, first_error, own_fault
+from harness.toolchain.headers import fallback
+from harness.toolchain.headers.fallback import OWN_FAULT, first_error, own_fault
 
 SOURCE = """\
 #include <torch/extension.h>
@@ -159,7 +159,7 @@ def test_as_a_program_it_needs_nothing_of_ours(tmp_path: Path) -> None:
 
     def asked(said: str) -> int:
         log.write_text(said)
-        command = [sys.executable, "-I", mending.__file__, str(log), "cuda.cu", str(headers)]
+        command = [sys.executable, "-I", fallback.__file__, str(log), "cuda.cu", str(headers)]
         return subprocess.run(command, cwd=tmp_path, check=False).returncode
 
     assert asked('cuda.cu(6): error: expected a ";"\n') == OWN_FAULT
@@ -168,7 +168,7 @@ def test_as_a_program_it_needs_nothing_of_ours(tmp_path: Path) -> None:
     assert asked('cuda.cu(5): error: namespace "torch" has no member "known"\n') == 0
     assert asked("cuda.cu:1:1: fatal error: torch.h: No such file or directory\n") == 0
     log.unlink()
-    command = [sys.executable, "-I", mending.__file__, str(log), "cuda.cu", str(headers)]
+    command = [sys.executable, "-I", fallback.__file__, str(log), "cuda.cu", str(headers)]
     done = subprocess.run(command, cwd=tmp_path, stderr=subprocess.DEVNULL, check=False)
     assert done.returncode not in (0, OWN_FAULT), "and what goes wrong is no answer"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from test_store import create, record
 
-from harness.merging import merge
-from harness.runs import StoreError, is_run
-from harness.status import Status
-from harness.store import RunStore
+from harness.core.status import Status
+from harness.results.merge import merge
+from harness.results.reader import StoreError, is_run
+from harness.results.writer import RunStore
 
 EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
 

@@ -26,23 +26,23 @@ from harness import asker, nonstop
 from harness.aside import Aside, copying_s, learn_copying, reserve
 from harness.asker import ANSWER_LIMIT_S, AWAKE, NO_MEMORY, NOT_LAUNCHED, WAITS, Asker, Nonstop, Refusal, Rest, Why
 from harness.bench import Bench
-from harness.build import default_root
 from harness.calibration import Calibration
-from harness.choices import DeviceKind, PrecisionClass
 from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.runqueue_delay import waited_s
+from harness.core.status import Status
 from harness.devices import Device, open_device
+from harness.devices.stream_gate import Gate, opened_after
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.gate import Gate, opened_after
 from harness.guest import Guest, GuestFailed
-from harness.hostcuda.build import prepare_headers
+from harness.hostcuda.translate.build import prepare_headers
 from harness.nonstop import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
-from harness.problem import Problem, Workload, digest_text
 from harness.protocol.messages import Attach, Burst, Call, Load, Manner, Open
-from harness.rundelay import waited_s
 from harness.sandbox import SandboxPolicy
-from harness.status import Status
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import default_root
 from harness.verify import Verifier, overall
-from harness.zygote import Zygote
 
 PROBLEM = """
 import torch

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from harness import comparison_real, slicing
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.problem import InputRules
+from harness.core.status import Failure, Status
 from harness.numerics import LIMITS, TensorComparison, compare, judge, kernelbench_rule, limits_for, reached_class
-from harness.problem import InputRules
-from harness.status import Failure, Status
 from harness.variants import transform
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.occupancy import Limits, occupancy
+from harness.devices.occupancy import Limits, occupancy
 
 HOPPER = Limits(
     multiprocessors=132, threads=2048, blocks=32, registers=65536, shared_bytes=233472, reserved_shared_bytes=1024

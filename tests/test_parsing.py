@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.choices import Baseline, PrecisionClass
-from harness.parsing import (
+from harness.core.choices import Baseline, PrecisionClass
+from harness.core.config_values import (
     MOST_SECONDS,
     count_up_to,
     nearest,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from test_survival import EXPECTED, make_tree, wait_for
 
-from harness.store import RunStore
+from harness.results.writer import RunStore
 
 GUIDE = Path(__file__).parent.parent / "harness" / "guides" / "long_runs.md"
 PARTS = 3

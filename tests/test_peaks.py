@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import peaks
-from harness.choices import DeviceKind, PrecisionClass
-from harness.datasheets import Peaks, datasheet
-from harness.devices import open_device
-from harness.disturbance import Neighbours, Reading
-from harness.gpustate import Look
-from harness.peaks import PeaksKey
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.devices import measured_peaks, open_device
+from harness.devices.gpu_specs import Peaks, datasheet
+from harness.devices.interference import Neighbours, Reading
+from harness.devices.measured_peaks import PeaksKey
+from harness.devices.nvml import Look
 from harness.roofline import speed_of_light
 
 KEY = PeaksKey(gpu_uuid="1234-ab", driver="580.1", torch="2.11.0")
@@ -36,13 +35,13 @@ def made(**changes: object) -> Peaks:
 
 
 def keep(folder: Path, key: PeaksKey, value: Peaks) -> Path:
-    peaks._keep(key, value, folder)
+    measured_peaks._keep(key, value, folder)
     return key.path(folder)
 
 
 def test_a_measurement_gives_every_rate_and_both_launches() -> None:
-    found = peaks.measure(open_device(DeviceKind.HOST), copy_bytes=2**22, product_size=64)
-    assert set(found.flops_per_s) == {item.value for item in peaks.DTYPES}
+    found = measured_peaks.measure(open_device(DeviceKind.HOST), copy_bytes=2**22, product_size=64)
+    assert set(found.flops_per_s) == {item.value for item in measured_peaks.DTYPES}
     assert found.source == "measured"
     for rate in (found.copy_bytes_per_s, found.read_bytes_per_s, found.launch_floor_s, found.launch_latency_s):
         assert rate is not None
@@ -51,29 +50,29 @@ def test_a_measurement_gives_every_rate_and_both_launches() -> None:
 
 def test_kept_peaks_are_found_again_by_their_key_alone(tmp_path: Path) -> None:
     keep(tmp_path, KEY, made())
-    assert peaks.held(KEY, tmp_path) == made()
+    assert measured_peaks.held(KEY, tmp_path) == made()
     for other in (
         PeaksKey(gpu_uuid="1234-ac", driver="580.1", torch="2.11.0"),
         PeaksKey(gpu_uuid="1234-ab", driver="580.2", torch="2.11.0"),
         PeaksKey(gpu_uuid="1234-ab", driver="580.1", torch="2.11.1"),
     ):
-        assert peaks.held(other, tmp_path) is None
+        assert measured_peaks.held(other, tmp_path) is None
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 1, "key": {}, "peaks": {}}'])
 def test_a_damaged_file_is_measured_anew(tmp_path: Path, damage: str) -> None:
     keep(tmp_path, KEY, made()).write_text(damage)
-    assert peaks.held(KEY, tmp_path) is None
+    assert measured_peaks.held(KEY, tmp_path) is None
 
 
 def test_a_file_of_another_method_does_not_count(tmp_path: Path) -> None:
     path = keep(tmp_path, KEY, made())
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": peaks.FORMAT + 1}))
-    assert peaks.held(KEY, tmp_path) is None
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": measured_peaks.FORMAT + 1}))
+    assert measured_peaks.held(KEY, tmp_path) is None
 
 
 def test_the_host_device_has_none(tmp_path: Path) -> None:
-    assert peaks.ensure(open_device(DeviceKind.HOST), tmp_path) is None
+    assert measured_peaks.ensure(open_device(DeviceKind.HOST), tmp_path) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -99,27 +98,29 @@ class Watched:
         return Look(state=None, reading=seen, around=Neighbours(known=False))
 
 
-@pytest.mark.parametrize(("disturbed", "measured", "kept"), [(0, 1, True), (1, 2, True), (9, peaks.ATTEMPTS, False)])
+@pytest.mark.parametrize(
+    ("disturbed", "measured", "kept"), [(0, 1, True), (1, 2, True), (9, measured_peaks.ATTEMPTS, False)]
+)
 def test_peaks_of_a_gpu_that_was_disturbed_are_measured_again_and_never_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disturbed: int, measured: int, kept: bool
 ) -> None:
     calls: list[object] = []
-    monkeypatch.setattr(peaks, "key_of", lambda device: KEY)
-    monkeypatch.setattr(peaks, "GpuMonitor", Watched(disturbed))
-    monkeypatch.setattr(peaks, "measure", lambda device: calls.append(device) or made())
-    assert peaks.ensure(open_device(DeviceKind.HOST), tmp_path) == made()
+    monkeypatch.setattr(measured_peaks, "key_of", lambda device: KEY)
+    monkeypatch.setattr(measured_peaks, "GpuMonitor", Watched(disturbed))
+    monkeypatch.setattr(measured_peaks, "measure", lambda device: calls.append(device) or made())
+    assert measured_peaks.ensure(open_device(DeviceKind.HOST), tmp_path) == made()
     assert len(calls) == measured
-    assert (peaks.held(KEY, tmp_path) is not None) is kept
+    assert (measured_peaks.held(KEY, tmp_path) is not None) is kept
 
 
 def test_tf32_is_allowed_inside_and_as_before_outside() -> None:
     flags = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [item.allow_tf32 for item in flags]
     for wanted in (True, False):
-        with peaks.tf32_allowed(wanted):
+        with measured_peaks.tf32_allowed(wanted):
             assert [item.allow_tf32 for item in flags] == [wanted, wanted]
         assert [item.allow_tf32 for item in flags] == before
-    with peaks.tf32_allowed(None):
+    with measured_peaks.tf32_allowed(None):
         assert [item.allow_tf32 for item in flags] == before
 
 
@@ -142,7 +143,7 @@ def test_peaks_of_an_older_file_lack_what_was_not_measured_then() -> None:
 class TestOnAGpu:
     def test_no_measured_peak_passes_the_datasheets(self) -> None:
         device = open_device(DeviceKind.CUDA)
-        found = peaks.measure(device)
+        found = measured_peaks.measure(device)
         sheet = datasheet(str(device.name))
         if sheet is None:
             pytest.fail(f"{device.name} has no datasheet here: add it to datasheets.DATASHEETS")
@@ -157,8 +158,8 @@ class TestOnAGpu:
 
     def test_measured_once_and_then_read(self, tmp_path: Path) -> None:
         device = open_device(DeviceKind.CUDA)
-        first = peaks.ensure(device, tmp_path)
+        first = measured_peaks.ensure(device, tmp_path)
         assert first is not None
-        assert peaks.ensure(device, tmp_path) == first
-        (key,) = [k for k in peaks.keys_of_machine() if peaks.held(k, tmp_path)] or [None]
-        assert key == peaks.key_of(device)
+        assert measured_peaks.ensure(device, tmp_path) == first
+        (key,) = [k for k in measured_peaks.keys_of_machine() if measured_peaks.held(k, tmp_path)] or [None]
+        assert key == measured_peaks.key_of(device)

@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import BuildOutcome, default_root
 from harness.catalog import CatalogError
-from harness.choices import DeviceKind
-from harness.config import Machine, RunConfig, resolve
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import collect
+from harness.core.status import Status
+from harness.core.task import Outcome, Task
 from harness.events import Noted, SolutionFinished
 from harness.executors import Built, ExecutorError, Order, Slot
 from harness.executors.local import LocalExecutor
 from harness.judging import where_unjudged
 from harness.pipeline import evaluate_run
-from harness.runs import is_run
-from harness.status import Status
-from harness.store import RunStore
-from harness.tasks import Outcome, Task
+from harness.results.reader import is_run
+from harness.results.writer import RunStore
+from harness.toolchain import BuildOutcome, default_root
 
 PROBLEM = """
 import torch

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.spec import ExtensionSpec
-from harness.build.units import texts_of, units_of
+from harness.core.task import SourcePart
 from harness.places import MAX_PLACED, all_placed, placed
-from harness.tasks import SourcePart
+from harness.toolchain.spec import ExtensionSpec
+from harness.toolchain.units import texts_of, units_of
 
 FIRST = "\n__global__ void first(float* x) {\n    x[1] = 0;\n}\n"
 SECOND = "\n__global__ void second(float* x) {\n    x[2] = 0;\n}\n"

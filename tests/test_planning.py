@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.choices import DeviceKind, PrecisionClass
-from harness.config import ConfigError, Machine, resolve
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.config import ConfigError, Machine, resolve
 from harness.planning import part, plan
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import harness
-from harness import labels
-from harness.choices import DeviceKind
-from harness.config import ConfigError, Machine, RunConfig, resolve
-from harness.labels import LABELS
-from harness.policies import Policy, parse_policy, refusal
-from harness.status import Status
+from harness.core import labels
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError, Machine, RunConfig, resolve
+from harness.core.labels import LABELS
+from harness.core.policy import Policy, parse_policy, refusal
+from harness.core.status import Status
 
 MACHINE = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=8 * 2**30)
 
@@ -120,4 +120,4 @@ def test_every_label_in_the_code_is_known() -> None:
             ):
                 found.add(item.value.value)
     assert {"static_buffer", "specialised_shape", "unexplained_time", "degenerate_problem"} <= found
-    assert found <= set(LABELS), f"tell harness.labels about {sorted(found - set(LABELS))}"
+    assert found <= set(LABELS), f"tell harness.core.labels about {sorted(found - set(LABELS))}"

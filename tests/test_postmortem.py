@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import default_root
-from harness.choices import DeviceKind
-from harness.config import Machine, resolve
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, resolve
+from harness.core.environment import collect
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback import feedback
 from harness.pipeline import evaluate_run
 from harness.postmortem import stood_in
-from harness.record import Record
 from harness.recorder import Entry, Recording
-from harness.rewards import reward_of
-from harness.status import Status
+from harness.results.reward import reward_of
+from harness.toolchain import default_root
 
 PROBLEM = """
 import torch

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.executables import find_gxx
 from harness.posts import Posts
-from harness.programs import find_gxx
-from harness.sandbox import SandboxPolicy, freeze
+from harness.sandbox import SandboxPolicy, suspend
 from harness.sandbox.limits import descendants
+from harness.sandbox.zygote import Child
 from harness.sanitizers import Tool
-from harness.zygote import Child
 
 SOON_S = 60.0
 STILL_S = 0.2
@@ -151,16 +151,16 @@ def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: Pos
 
 def test_all_are_told_to_stop_before_any_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one tool, and of all: what is waited for later must not begin another long call meanwhile."""
-    stop, first = freeze.stop, threading.Event()
+    stop, first = suspend.stop, threading.Event()
     with watched(tmp_path, monkeypatch) as (posts, children), under_way(posts):
 
-        def stop_alone(root: int, known: Sequence[int] = ()) -> freeze.Stopped:
+        def stop_alone(root: int, known: Sequence[int] = ()) -> suspend.Stopped:
             if not first.is_set():
                 first.set()
                 assert come_to(children, still=True)
             return stop(root, known)
 
-        monkeypatch.setattr(freeze, "stop", stop_alone)
+        monkeypatch.setattr(suspend, "stop", stop_alone)
         assert posts.hold()
         assert first.is_set()
         assert [states(child) for child in children] == [{"T"}] * len(TOOLS)

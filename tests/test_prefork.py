@@ -15,23 +15,23 @@ from typing import Any
 import pytest
 
 from harness.bench import Bench
-from harness.build import default_root
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.status import Status
+from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import Device, open_device
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest, GuestFailed
-from harness.hostcuda.build import prepare_headers
+from harness.hostcuda.translate.build import prepare_headers
 from harness.hush import Hush
 from harness.prefork import Head, Prefork, Purpose
-from harness.problem import Problem, Workload, digest_text
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
 from harness.referee import Referee
 from harness.sandbox import SandboxPolicy, probe
-from harness.status import Status
-from harness.tasks import Outcome, RefereeConfig, Task
+from harness.sandbox.zygote import Zygote, ZygoteError
+from harness.toolchain import default_root
 from harness.turns import Turn, calls_of
 from harness.verify import Verifier, overall
-from harness.zygote import Zygote, ZygoteError
 
 LIMIT_BYTES = 4 * 2**30
 WAIT_S = 60.0

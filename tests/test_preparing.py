@@ -19,26 +19,26 @@ from test_referee import PROBLEM, config, model, problem
 from test_sidecheck import RIGHT, Court, a_court
 from test_timing import KNOWN
 
-from harness import empty
 from harness.bench import Bench
-from harness.build import BuildOutcome
-from harness.choices import DeviceKind
-from harness.config import RunConfig
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import collect
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.core.task import Outcome, Task
+from harness.devices import empty_kernel
 from harness.executors import Built, Order, Slot
 from harness.executors.local import LocalExecutor
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.learning import learn
 from harness.pipeline import evaluate_run
-from harness.problem import Problem, Workload, digest_text
 from harness.quiet import Known
-from harness.record import Record
 from harness.referee import Referee
+from harness.sandbox.zygote import Zygote
 from harness.standby import Standby
-from harness.status import Status
-from harness.tasks import Outcome, Task
+from harness.toolchain import BuildOutcome
 from harness.verification import Terms
-from harness.zygote import Zygote
 
 SOFTMAX = model("return torch.softmax(x, dim=1)")
 OTHER = PROBLEM.replace("ROWS = 37", "ROWS = 12")
@@ -138,7 +138,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
 
     def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
         learnt.append(bench.problem.digest)
-        empty.of(referee.device).own()
+        empty_kernel.of(referee.device).own()
         return KNOWN
 
     monkeypatch.setattr("harness.athand.learn", noted)
@@ -148,7 +148,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
     monkeypatch.setattr(referee.at_hand, "warmed", 0)
     referee.at_hand.warm_up(task)
     assert learnt == [task.problem.digest]
-    assert not empty.of(referee.device)._own
+    assert not empty_kernel.of(referee.device)._own
 
 
 def test_a_preparation_that_is_cut_short_is_gone_on_with_by_the_judgement(

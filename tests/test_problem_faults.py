@@ -17,10 +17,13 @@ from typing import Any
 
 import pytest
 
-from harness.build import default_root
-from harness.choices import DeviceKind
-from harness.config import Machine, RunConfig, resolve
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import collect
+from harness.core.problem import Problem, Workload
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.core.task import Outcome, RefereeConfig
 from harness.events import Event, Noted
 from harness.executors import Order
 from harness.executors import process as process_module
@@ -30,11 +33,8 @@ from harness.executors.process import RefereeLost, RefereeProcess, StartedProces
 from harness.judging import foreseen_task
 from harness.pipeline import evaluate_run
 from harness.planning import Job, plan
-from harness.problem import Problem, Workload
-from harness.record import Record
-from harness.status import Status
-from harness.store import RunStore
-from harness.tasks import Outcome, RefereeConfig
+from harness.results.writer import RunStore
+from harness.toolchain import default_root
 from harness.whereabouts import Board, Place, Step, Whereabouts
 
 PROBLEM = """
@@ -443,7 +443,7 @@ def test_what_a_problem_started_ends_with_a_conductor_that_is_killed(tree: Tree)
 def test_where_a_process_was_outlives_it() -> None:
     board = Board()
     text = (
-        "import os, signal, sys; from pathlib import Path; from harness.problem import Problem, Workload; "
+        "import os, signal, sys; from pathlib import Path; from harness.core.problem import Problem, Workload; "
         "from harness.whereabouts import Step, Whereabouts\n"
         "problem = Problem(id='level1/19', name='relu', path=Path('p'), source='', digest='d')\n"
         "with Whereabouts(int(sys.argv[1])).at(problem, Workload(name='full'), Step.IMPORT):\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import load_problems
-from harness.choices import Baseline
-from harness.problem import Problem
+from harness.core.choices import Baseline
+from harness.core.problem import Problem
 from harness.report.baselines import LOST, from_csv, number
 
 ROOT = Path(__file__).parent.parent

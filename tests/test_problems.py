@@ -14,10 +14,10 @@ import torch
 
 from harness.catalog import Catalog, load_problems
 from harness.catalog.problems import read_yaml
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem
 from harness.inputs import draw
 from harness.numerics import LIMITS, compare, judge, limits_for
-from harness.problem import Problem
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.reference import ReferenceModule, load_reference
 from harness.sketch import sketch

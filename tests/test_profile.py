@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cli import main
-from harness.environment import collect, cuda_unusable
+from harness.core.environment import collect, cuda_unusable
 from harness.profile import ncu
 from harness.profile.running import Profile, Side
 from harness.report.profile import lines_of
@@ -222,7 +222,7 @@ def test_without_a_gpu_it_says_what_it_needs(capsys: pytest.CaptureFixture[str])
 def test_counters_need_the_tool_and_the_message_says_which(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("harness.environment.cuda_unusable", lambda found: None)  # as on a machine with a GPU
+    monkeypatch.setattr("harness.core.environment.cuda_unusable", lambda found: None)  # as on a machine with a GPU
     monkeypatch.setattr("harness.profile.ncu.find_ncu", lambda nvcc: None)
     assert main(["profile", SOLUTION, "--ncu"]) == 3
     said = capsys.readouterr().err

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.cli import main
+from harness.core.executables import find_nvcc
 from harness.profile.ncu import find_ncu
-from harness.programs import find_nvcc
 
 pytestmark = pytest.mark.gpu
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness import programs
-from harness.programs import git_state
+from harness.core import executables
+from harness.core.executables import git_state
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -55,7 +55,7 @@ def test_a_program_that_was_killed_or_could_not_be_started_for_the_moment_is_ask
     program, tried = tmp_path / "program", tmp_path / "tried"
     program.write_text(f"#!/bin/sh\nif [ ! -e {tried} ]; then touch {tried}; kill -9 $$; fi\necho it\n")
     program.chmod(0o755)
-    assert programs.output_of([str(program)]) == "it\n"
+    assert executables.output_of([str(program)]) == "it\n"
     real, failures = subprocess.run, [errno.EAGAIN, errno.ENOMEM]
 
     def run(*arguments: Any, **options: Any) -> Any:
@@ -64,18 +64,18 @@ def test_a_program_that_was_killed_or_could_not_be_started_for_the_moment_is_ask
         return real(*arguments, **options)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert programs.output_of([str(program)]) == "it\n"
+    assert executables.output_of([str(program)]) == "it\n"
     failures = [errno.ENOMEM] * 3
-    assert programs.output_of([str(program)]) is None
+    assert executables.output_of([str(program)]) is None
     failures = [errno.ENOENT]
-    assert programs.output_of([str(program)]) is None
+    assert executables.output_of([str(program)]) is None
     assert not failures
-    monkeypatch.setattr(programs, "_COMMAND_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(executables, "_COMMAND_TIMEOUT_S", 0.5)
     tried.unlink()
     program.write_text(f"#!/bin/sh\nif [ ! -e {tried} ]; then touch {tried}; exec sleep 60; fi\necho it\n")
-    assert programs.output_of([str(program)]) == "it\n"
+    assert executables.output_of([str(program)]) == "it\n"
     program.write_text("#!/bin/sh\nkill -9 $$\n")
-    assert programs.output_of([str(program)]) is None
+    assert executables.output_of([str(program)]) is None
 
 
 def test_nvcc_is_looked_for_where_torch_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +87,12 @@ def test_nvcc_is_looked_for_where_torch_looks(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(path), prepend=":")
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setenv("CUDA_HOME", str(home))
-    assert programs.nvcc_version(programs.find_nvcc()) == "12.4.131"
+    assert executables.nvcc_version(executables.find_nvcc()) == "12.4.131"
     monkeypatch.delenv("CUDA_HOME")
-    assert programs.nvcc_version(programs.find_nvcc()) == "11.8.89"
+    assert executables.nvcc_version(executables.find_nvcc()) == "11.8.89"
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
-    assert programs.find_nvcc() is None
-    assert programs.nvcc_version(None) is None
+    assert executables.find_nvcc() is None
+    assert executables.nvcc_version(None) is None
 
 
 def test_the_compiler_behind_ccache_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +101,6 @@ def test_the_compiler_behind_ccache_is_taken(tmp_path: Path, monkeypatch: pytest
     compiler.chmod(0o755)
     for named in (str(compiler), f"ccache {compiler}", f"/usr/bin/ccache  {compiler}"):
         monkeypatch.setenv("CXX", named)
-        assert programs.find_gxx() == compiler
+        assert executables.find_gxx() == compiler
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert programs.find_gxx() is None
+    assert executables.find_gxx() is None

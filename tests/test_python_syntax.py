@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from harness import python_syntax
+from harness.core import python_ast
 
 
 def test_it_gives_what_ast_gives() -> None:
     source = "N = 4\n\n\ndef forward(x):\n    return x @ x.T\n"
-    assert ast.dump(python_syntax.parse(source)) == ast.dump(ast.parse(source))
-    assert ast.dump(python_syntax.parse("N + 1", mode="eval")) == ast.dump(ast.parse("N + 1", mode="eval"))
+    assert ast.dump(python_ast.parse(source)) == ast.dump(ast.parse(source))
+    assert ast.dump(python_ast.parse("N + 1", mode="eval")) == ast.dump(ast.parse("N + 1", mode="eval"))
     with pytest.raises(SyntaxError) as error:
-        python_syntax.parse("N =", "held.py")
+        python_ast.parse("N =", "held.py")
     assert error.value.filename == "held.py"
 
 
@@ -37,15 +37,15 @@ def test_no_two_threads_make_a_tree_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ast, "parse", slowly)
     with ThreadPoolExecutor(4) as pool:
-        assert len(list(pool.map(python_syntax.parse, ["N = 1"] * 8))) == 8
+        assert len(list(pool.map(python_ast.parse, ["N = 1"] * 8))) == 8
     assert most == 1
 
 
 def test_a_source_that_is_none_does_not_stop_the_next() -> None:
     for _ in range(2):
         with pytest.raises(SyntaxError):
-            python_syntax.parse("class")
-    assert python_syntax.parse("").body == []
+            python_ast.parse("class")
+    assert python_ast.parse("").body == []
 
 
 @pytest.mark.parametrize("part", ["a.", "a . ", "a.\\\n", "\u00e4.", "b" * 90 + "."], ids=ascii)
@@ -54,7 +54,7 @@ def test_a_name_of_too_many_parts_is_refused_before_the_parser_keeps_each_beginn
     text = f"def never():\n    {word}{part * 40_000}a"
     for source in (text, text.encode()):
         with pytest.raises(SyntaxError, match="a dotted name of more than 200 parts"):
-            python_syntax.parse(source)
+            python_ast.parse(source)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_a_name_of_too_many_parts_is_refused_before_the_parser_keeps_each_beginn
     ids=lambda text: text[:12],
 )
 def test_what_only_looks_like_one_is_parsed(text: str) -> None:
-    assert isinstance(python_syntax.parse(text), ast.Module)
+    assert isinstance(python_ast.parse(text), ast.Module)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.queues import ONE_QUEUE, VARIABLE, queues_for
+from harness.devices.hardware_queues import ONE_QUEUE, VARIABLE, queues_for
 
 ROOT = Path(__file__).parent.parent
 

@@ -13,10 +13,10 @@ from typing import cast
 import pytest
 
 from harness.bench import Bench
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import CallTime, DeviceError, open_device
 from harness.measure import ReferenceRunner
-from harness.problem import Problem, Workload, digest_text
 from harness.protocol.messages import Manner
 from harness.quiet import (
     FEW_NONSTOP_SETS,

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from test_referee import PROBLEM, config, model, problem
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.status import Status
+from harness.core.task import Task
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.problem import Problem, Workload, digest_text
 from harness.quiet import Known
 from harness.recall import MOST_RECALLED, RECALLED_S, Recall
 from harness.referee import Referee
-from harness.status import Status
-from harness.tasks import Task
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
 
 OTHER = PROBLEM.replace("ROWS = 37", "ROWS = 12")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from test_store import record
 
-from harness.recency import CLOCKS_DIFFER, finished, recency
+from harness.results.latest import CLOCKS_DIFFER, finished, recency
 
 
 def at(when: str) -> datetime | None:

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.breakage import explained
+from harness.core.status import Failure, Status
 from harness.protocol.messages import MAX_REPORTS
 from harness.recorder import BYTES, Entry, Recorder, Recording, parsed
-from harness.status import Failure, Status
 
 LAUNCHES_AT, END_AT, LOG_AT = 1024, 3072, 4096
 RACE = {"kind": "data_race", "kernel": "relu", "message": "a race", "thread": [1, 0, 0]}

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from harness import session
-from harness.build import default_root
-from harness.choices import Baseline, DeviceKind, PrecisionClass
-from harness.empty import MOST_APART_S, MOST_S
+from harness.core.choices import Baseline, DeviceKind, PrecisionClass
+from harness.core.problem import InputRules, Problem, Workload, digest_text
+from harness.core.status import Status
+from harness.devices.empty_kernel import MOST_APART_S, MOST_S
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.hostcuda.build import prepare_headers
+from harness.hostcuda.translate.build import prepare_headers
 from harness.measure import Limits
-from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import Outcome, Referee, RefereeConfig, Task
-from harness.status import Status
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import default_root
 from tests.neighbours import labels_but_neighbours
 
 PROBLEM = """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.problem import Problem, Workload
+from harness.core.problem import Problem, Workload
 from harness.reference import ProblemError, load_reference
 
 SOURCE = """\

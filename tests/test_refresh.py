@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from harness.bench import Bench
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import InputRules, Problem, Workload
+from harness.core.status import Status
 from harness.devices import open_device
-from harness.problem import InputRules, Problem, Workload
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.protocol.tensor_tree import flatten
 from harness.refresh import ATTEMPTS, Refresh
-from harness.status import Status
 from harness.turns import Turn
 from harness.verify import Verifier
 

@@ -11,14 +11,14 @@ import pytest
 
 from harness import rehearsal
 from harness.api import Harness
-from harness.build import default_root
-from harness.choices import DeviceKind
 from harness.cli import main
-from harness.config import RunConfig, resolve
-from harness.environment import collect, machine
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig, resolve
+from harness.core.environment import collect, machine
+from harness.core.status import Status
 from harness.executors import ExecutorError
 from harness.rehearsal import Rehearsal, once, rehearse
-from harness.status import Status
+from harness.toolchain import default_root
 
 
 def settings(device: DeviceKind) -> RunConfig:

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.build import BuildCache, BuilderZygotes, build_solution
-from harness.build.host import HostToolchain
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import InputRules, Problem, Workload, digest_text
+from harness.core.status import Status
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
-from harness.hostcuda.build import default_cache, prepare_headers
-from harness.problem import InputRules, Problem, Workload, digest_text
+from harness.hostcuda.toolchain import HostToolchain
+from harness.hostcuda.translate.build import default_cache, prepare_headers
 from harness.referee import Outcome, Referee, RefereeConfig, Task
 from harness.reordering import UNSET_SHARED, VARIES, difference_of, uses_atomics
-from harness.status import Status
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import BuildCache, BuilderZygotes, build_solution
 
 PROBLEM = """
 import torch

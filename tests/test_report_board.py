@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.choices import DeviceKind
-from harness.record import Record
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.report import board
 from harness.report import csv as report_csv
-from harness.scoring import THRESHOLDS, By, leaderboard
-from harness.status import Status
+from harness.results.scoring import THRESHOLDS, By, leaderboard
 
 
 def record(author: str, problem: str, speedup: float | None, **changes: Any) -> Record:

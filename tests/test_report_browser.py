@@ -15,12 +15,12 @@ import browser
 import pytest
 from test_report_page import HOSTILE, attacking
 
-from harness.comparing import compare_runs
+from harness.core.record import Record
 from harness.feedback import feedback
-from harness.record import Record
 from harness.report import figures
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
+from harness.results.compare import compare_runs
 
 FOUND = browser.find()
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.status import Status
 from harness.report import format as show
-from harness.status import Status
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.core.status import Status
 from harness.report.pace import WINDOW, Pace
-from harness.status import Status
 
 
 def test_the_line_counts_rate_time_left_and_each_device() -> None:

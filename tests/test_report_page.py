@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 
 from harness.census import Sources, conclude
-from harness.choices import DeviceKind
 from harness.cli import main
 from harness.cli.reports import Form
-from harness.comparing import compare_runs
+from harness.core.choices import DeviceKind
+from harness.core.problem import digest_text
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.devices.occupancy import Limits
 from harness.feedback import feedback
-from harness.occupancy import Limits
-from harness.problem import digest_text
 from harness.protocol.kernel_rows import KernelRow
-from harness.record import Record
 from harness.report import figures
 from harness.report.html import Item, inline, render, strip
 from harness.report.html.page import Changes
 from harness.report.points import points_of
-from harness.scoring import entries_of
-from harness.status import Status
-from harness.store import RunStore
+from harness.results.compare import compare_runs
+from harness.results.scoring import entries_of
+from harness.results.writer import RunStore
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"

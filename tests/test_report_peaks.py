@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment, peaks
 from harness.cli import main
-from harness.datasheets import Peaks, datasheet
-from harness.environment import Gpu, collect
-from harness.peaks import PeaksKey
+from harness.core import environment
+from harness.core.environment import Gpu, collect
+from harness.devices import measured_peaks
+from harness.devices.gpu_specs import Peaks, datasheet
+from harness.devices.measured_peaks import PeaksKey
 from harness.report.peaks import peaks_facts
 
 MEASURED = Peaks(
@@ -46,8 +47,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     listed = ((GPU,), "580.1", "13.0", None)
     monkeypatch.setattr(environment, "query_gpus", lambda: listed)
-    monkeypatch.setattr(peaks, "query_gpus", lambda: listed)
-    peaks._keep(PeaksKey(gpu_uuid="12", driver="580.1", torch=str(collect().torch)), MEASURED, tmp_path)
+    monkeypatch.setattr(measured_peaks, "query_gpus", lambda: listed)
+    measured_peaks._keep(PeaksKey(gpu_uuid="12", driver="580.1", torch=str(collect().torch)), MEASURED, tmp_path)
     return tmp_path
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from harness.choices import PrecisionClass
-from harness.problem import Problem, Workload
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem, Workload
 from harness.report import problems as pages
 from harness.roofline import SpeedOfLight
 from harness.sketch import Leaf, Sketch

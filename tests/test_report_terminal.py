@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.doctor import Check, Diagnosis, State
-from harness.record import Record
 from harness.report import terminal
 from harness.report.details import details
-from harness.status import Status
 
 
 def text_of(*parts: RenderableType, width: int = 200, color: bool = False) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.choices import DeviceKind
 from harness.cli import main
-from harness.record import Record
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.report import timeline
-from harness.status import Status
-from harness.store import RunStore
+from harness.results.writer import RunStore
 
 
 def record(name: str, slot: str | None, begin_s: float = 0.0, end_s: float = 0.0) -> Record:

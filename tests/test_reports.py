@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.status import Status
 from harness.reports import STATUS_OF_KIND, failure_of_reports
-from harness.status import Status
 
 RACE = {
     "kind": "data_race",

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.choices import DeviceKind
-from harness.record import Record
-from harness.rewards import RewardPolicy, SpeedShape, reward_of
-from harness.status import VERDICT_FREE, Status
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import VERDICT_FREE, Status
+from harness.results.reward import RewardPolicy, SpeedShape, reward_of
 
 
 def record(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness.choices import PrecisionClass
-from harness.datasheets import Peaks
+from harness.core.choices import PrecisionClass
+from harness.devices.gpu_specs import Peaks
 from harness.roofline import DeclaredLeast, speed_of_light, trust_floor
 from harness.work import Traffic
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from harness.bench import Bench
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload
+from harness.core.status import Status
 from harness.devices import open_device
 from harness.numerics import LIMITS, Sensitivity, limits_for
 from harness.oracle import Answer, Oracle
 from harness.precision import MOST_RMS
-from harness.problem import Problem, Workload
 from harness.protocol.messages import CallClaim, Leaf
 from harness.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
 from harness.slicing import TEMPORARY_BYTES
-from harness.status import Status
 from harness.values import Answered, Finding, Values
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.runs import StoreError, find_runs, is_run, latest_run, log_name, new_run_id, read_head, read_records
+from harness.results.reader import (
+    StoreError,
+    find_runs,
+    is_run,
+    latest_run,
+    log_name,
+    new_run_id,
+    read_head,
+    read_records,
+)
 
 RECORD: dict[str, Any] = {
     "format": 1,

@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 import torch
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import open_device
-from harness.gpustate import GpuMonitor
+from harness.devices.nvml import GpuMonitor
 from harness.protocol.channel import FrameMalformed
-from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, leftovers, limits, probe, seccomp, view
+from harness.sandbox import ExitReport, SandboxPolicy, SandboxUnavailable, cleanup, limits, mounts, probe, seccomp
 from harness.sandbox.cgroup import CgroupUnavailable, ChildCgroup, find_base
 from harness.sandbox.environment import inside, only_visible, scrub
 from harness.sandbox.filesystem import arrange, give_folders
 from harness.sandbox.policy import Findings
 from harness.sandbox.supervisor import BoundedLog
-from harness.zygote import Child, Zygote, ZygoteError
+from harness.sandbox.zygote import Child, Zygote, ZygoteError
 
 TARGETS = Path(__file__).parent / "sandboxed"
 ROOT = Path(__file__).parent.parent
@@ -500,11 +500,11 @@ def test_folders_in_one_another_without_end_are_removed(tmp_path: Path) -> None:
     (folder / "closed").mkdir()
     (folder / "closed" / "inner").mkdir(mode=0o000)
     (folder / "closed").chmod(0o000)
-    leftovers.remove(folder)
+    cleanup.remove(folder)
     assert not folder.exists()
     assert kept.read_text() == "kept"
-    leftovers.remove(folder)
-    leftovers.remove(kept)
+    cleanup.remove(folder)
+    cleanup.remove(kept)
     assert kept.exists(), "no folder"
 
 
@@ -517,8 +517,8 @@ def test_folders_in_one_another_without_end_count_as_full(tmp_path: Path) -> Non
     nest(folder, 3000)
     assert limits.folder_bytes([str(tmp_path)], 10**9) > 10**9
     give_folders(policy(writable=(folder,)), (os.geteuid(), os.getegid()))
-    leftovers.remove(tmp_path / "d")
-    leftovers.remove(folder)
+    cleanup.remove(tmp_path / "d")
+    cleanup.remove(folder)
 
 
 def test_one_file_is_bounded(run: Run) -> None:
@@ -815,10 +815,10 @@ def test_who_is_killed_for_the_machine_s_memory_did_not_take_too_much(
 
 def test_nodes_of_other_gpus_are_left_out() -> None:
     nodes = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia10", "/dev/nvidiactl")
-    machine = replace(view.discover(), gpu_devices=nodes)
-    assert view.gpu_devices(machine, SandboxPolicy(gpu=True)) == nodes
-    assert view.gpu_devices(machine, SandboxPolicy(gpu=True, gpu_minor=1)) == (nodes[0], nodes[2], nodes[4])
-    assert view.gpu_devices(machine, SandboxPolicy(gpu_minor=1)) == ()
+    machine = replace(mounts.discover(), gpu_devices=nodes)
+    assert mounts.gpu_devices(machine, SandboxPolicy(gpu=True)) == nodes
+    assert mounts.gpu_devices(machine, SandboxPolicy(gpu=True, gpu_minor=1)) == (nodes[0], nodes[2], nodes[4])
+    assert mounts.gpu_devices(machine, SandboxPolicy(gpu_minor=1)) == ()
 
 
 @pytest.mark.parametrize("minor", [None, 3])
@@ -896,11 +896,11 @@ def test_covers_and_binds_are_arranged_outside_in() -> None:
 
 
 def test_paths_are_compared_by_component() -> None:
-    assert view.is_below("/usr/lib", "/usr")
-    assert view.is_below("/usr", "/usr")
-    assert view.is_below("/usr", "/")
-    assert not view.is_below("/usrlocal", "/usr")
-    assert view.outermost(["/b/c", "/a", "/a/b", "/b"]) == ("/a", "/b")
+    assert mounts.is_below("/usr/lib", "/usr")
+    assert mounts.is_below("/usr", "/usr")
+    assert mounts.is_below("/usr", "/")
+    assert not mounts.is_below("/usrlocal", "/usr")
+    assert mounts.outermost(["/b/c", "/a", "/a/b", "/b"]) == ("/a", "/b")
 
 
 def test_the_filter_is_known_for_both_architectures_and_no_other() -> None:

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.choices import DeviceKind
-from harness.config import Machine, resolve
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, resolve
+from harness.core.problem import Problem, Solution, Workload
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.core.task import Outcome
 from harness.judging import record_of
 from harness.planning import Job
-from harness.problem import Problem, Solution, Workload
-from harness.record import Record
-from harness.scoring import (
+from harness.results.scoring import (
     By,
     Metric,
     Selection,
@@ -31,8 +33,6 @@ from harness.scoring import (
     score,
     select,
 )
-from harness.status import Status
-from harness.tasks import Outcome
 
 
 def record(

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.choices import DeviceKind
+from harness.catalog.screen import RULES, Weight, screen, screen_cuda
+from harness.catalog.screen.findings import MAX_FINDINGS
 from harness.cli import main
-from harness.problem import digest_text
-from harness.record import Record
-from harness.runs import timestamp
-from harness.screen import RULES, Weight, screen, screen_cuda
-from harness.screen.findings import MAX_FINDINGS
-from harness.status import Status
-from harness.store import RunStore
+from harness.core.choices import DeviceKind
+from harness.core.problem import digest_text
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.reader import timestamp
+from harness.results.writer import RunStore
 
 ROOT = Path(__file__).parent.parent
 

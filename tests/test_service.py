@@ -21,22 +21,22 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import load_problems
-from harness.choices import DeviceKind, PrecisionClass
 from harness.conducting import Work
-from harness.config import Machine, RunConfig, resolve
-from harness.environment import MachineError
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import MachineError
+from harness.core.problem import Solution, Workload
+from harness.core.status import Failure, Status
 from harness.executors import ExecutorError
 from harness.planning import Job
-from harness.problem import Solution, Workload
 from harness.protocol.channel import Channel
-from harness.runs import StoreUnavailable
+from harness.results.reader import StoreUnavailable
+from harness.results.writer import RunStore
 from harness.service import ServiceError
 from harness.service.client import conducted_by
 from harness.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
 from harness.service.surroundings import differing, surroundings
 from harness.service.words import OF_ONE_RUN, config_of, error_json, error_of, shared_settings, work_json, work_of
-from harness.status import Failure, Status
-from harness.store import RunStore
 
 pytestmark = pytest.mark.xdist_group("service")
 """One server for all that leave it alive."""

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from harness.choices import DeviceKind
 from harness.conducting import Kind, Work
-from harness.config import Machine, resolve
-from harness.environment import Environment, collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, resolve
+from harness.core.environment import Environment, collect
+from harness.core.problem import Problem, Solution, Workload, digest_text
+from harness.core.record import Record
 from harness.executors import Built, ExecutorError, Slot, SlotLost
 from harness.planning import Job
-from harness.problem import Problem, Solution, Workload, digest_text
-from harness.record import Record
 from harness.service import ServiceError
 from harness.service.kept import Kept
 from harness.sharing import Share, Shared

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import open_device
+from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.reference import ProblemError
-from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 
 ROOT = Path(__file__).parent.parent
 SOLUTION = "solutions/examples/optimised/level1/4_wide_loads_shuffle.py"

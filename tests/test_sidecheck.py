@@ -24,21 +24,21 @@ import pytest
 from harness import patience, sidecheck
 from harness.auditor import Auditor
 from harness.bench import Bench, NoRoom
-from harness.build import default_root
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.policy import parse_policy, refusal
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.status import Status
+from harness.core.task import RefereeConfig, SourcePart, Task
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.guest import Guest
-from harness.hostcuda.build import prepare_headers
-from harness.policies import parse_policy, refusal
-from harness.problem import Problem, Workload, digest_text
+from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach
 from harness.referee import Referee
 from harness.reference import ProblemError
+from harness.sandbox.zygote import Zygote
 from harness.sanitizers import Tool
 from harness.sidebench import KEPT, SideBenches
-from harness.status import Status
-from harness.tasks import RefereeConfig, SourcePart, Task
-from harness.zygote import Zygote
+from harness.toolchain import default_root
 
 PROBLEM = textwrap.dedent(
     """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.sizes import UNKNOWN, SizeError, apply_sizes, check_size, constants, evaluate
+from harness.catalog.sizes import UNKNOWN, SizeError, apply_sizes, check_size, constants, evaluate
 
 FILE = """\
 import math

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.choices import PrecisionClass
-from harness.datasheets import datasheet
-from harness.problem import Costs, Problem, Workload
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Costs, Problem, Workload
+from harness.devices.gpu_specs import datasheet
 from harness.reference import ProblemError
 from harness.sketch import Leaf, sketch
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.programs import find_nvcc
-from harness.split import flags, symbols
-from harness.split.parts import split
-from harness.split.stubs import Unsplittable
+from harness.core.executables import find_nvcc
+from harness.toolchain.split import flags, symbols
+from harness.toolchain.split.parts import split
+from harness.toolchain.split.stubs import Unsplittable
 
 sys.path.insert(0, str(Path(__file__).parent))
 

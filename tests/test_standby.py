@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import pytest
 from test_referee import PROBLEM, config, model, problem
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.task import Task
 from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.learning import BURSTS, SPARING_BURSTS, learn, learn_again
-from harness.problem import Problem, Workload, digest_text
 from harness.quiet import Known
 from harness.referee import Referee
 from harness.sandbox import probe
+from harness.sandbox.zygote import Zygote
 from harness.standby import Standby
-from harness.tasks import Task
 from harness.turns import FEW_SETS
-from harness.zygote import Zygote
 
 MACHINE = probe()
 pytestmark = pytest.mark.skipif(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stats import (
+from harness.core.stats import (
     NoiseFloor,
     SpeedupEstimate,
     burst_time,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.stats import SpeedupEstimate
+from harness.core.stats import SpeedupEstimate
 from harness.stopping import Budget, NarrowInterval, Stagnation, Stopping
 
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.choices import DeviceKind
-from harness.record import Record
-from harness.runs import StoreError, StoreUnavailable
-from harness.status import Status
-from harness.store import RunStore, write_whole
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.reader import StoreError, StoreUnavailable
+from harness.results.writer import RunStore, write_whole
 
 
 def record(solution: str = "a/level1/16_x.py", **changes: Any) -> Record:
@@ -259,7 +259,7 @@ def test_what_does_not_fit_leaves_what_was_there_and_no_part(tmp_path: Path) -> 
 
 def test_a_run_that_can_not_be_begun_leaves_the_folder_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "deep" / "r"
-    monkeypatch.setattr("harness.store._sync_folder", lambda _: os.stat("/proc/no/such/place"))
+    monkeypatch.setattr("harness.results.writer._sync_folder", lambda _: os.stat("/proc/no/such/place"))
     with pytest.raises(StoreError, match="choose another folder"):
         create(folder)
     assert not folder.exists()

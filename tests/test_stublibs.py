@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import stublibs
+from harness.toolchain.headers import stub_libs
 
 GXX = shutil.which("g++")
 pytestmark = pytest.mark.skipif(GXX is None or shutil.which("readelf") is None, reason="needs g++ and readelf")
@@ -42,9 +42,9 @@ def originals(tmp_path: Path) -> Path:
 
 
 def test_a_module_needs_the_same_libraries_by_the_names_that_they_have(originals: Path, tmp_path: Path) -> None:
-    assert stublibs.flags(tmp_path / "stubs", ["one", "two"]) is None
-    assert stublibs.make(run, str(GXX), originals, tmp_path / "stubs", ["one", "two"])
-    flags = stublibs.flags(tmp_path / "stubs", ["one", "two"])
+    assert stub_libs.flags(tmp_path / "stubs", ["one", "two"]) is None
+    assert stub_libs.make(run, str(GXX), originals, tmp_path / "stubs", ["one", "two"])
+    flags = stub_libs.flags(tmp_path / "stubs", ["one", "two"])
     assert flags is not None
     program = 'extern int one(), two(); extern "C" int both() { return 10 * one() + two(); }'
     real = [f"-L{originals}", "-Wl,--no-as-needed", "-lone", "-ltwo", "-Wl,--as-needed"]
@@ -62,7 +62,7 @@ def test_a_module_needs_the_same_libraries_by_the_names_that_they_have(originals
 
 def test_a_library_without_a_name_or_that_is_not_there_has_no_stub(originals: Path, tmp_path: Path) -> None:
     for names in (["one", "nameless"], ["one", "nowhere"]):
-        assert not stublibs.make(run, str(GXX), originals, tmp_path / "stubs", names)
+        assert not stub_libs.make(run, str(GXX), originals, tmp_path / "stubs", names)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["originals"]
 
 
@@ -70,13 +70,13 @@ def test_without_the_tools_there_are_no_stubs(originals: Path, tmp_path: Path) -
     def nothing(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         raise FileNotFoundError(command[0])
 
-    assert not stublibs.make(nothing, str(GXX), originals, tmp_path / "stubs", ["one"])
-    assert not stublibs.make(run, "/bin/false", originals, tmp_path / "stubs", ["one"])
+    assert not stub_libs.make(nothing, str(GXX), originals, tmp_path / "stubs", ["one"])
+    assert not stub_libs.make(run, "/bin/false", originals, tmp_path / "stubs", ["one"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["originals"]
 
 
 def test_whoever_comes_second_takes_what_is_there(originals: Path, tmp_path: Path) -> None:
-    assert stublibs.make(run, str(GXX), originals, tmp_path / "stubs", ["one"])
+    assert stub_libs.make(run, str(GXX), originals, tmp_path / "stubs", ["one"])
     before = (tmp_path / "stubs" / "libone.so").stat().st_mtime_ns
-    assert stublibs.make(run, str(GXX), originals, tmp_path / "stubs", ["one"])
+    assert stub_libs.make(run, str(GXX), originals, tmp_path / "stubs", ["one"])
     assert (tmp_path / "stubs" / "libone.so").stat().st_mtime_ns == before

@@ -22,17 +22,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import default_root
-from harness.choices import DeviceKind
-from harness.config import Machine, RunConfig, resolve
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import Machine, RunConfig, resolve
+from harness.core.environment import collect
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.events import Event, Noted
 from harness.executors import ExecutorError
 from harness.executors.local import LocalExecutor
 from harness.pipeline import evaluate_run
-from harness.record import Record
-from harness.status import Status
-from harness.store import MIN_FREE_BYTES, RunStore
+from harness.results.writer import MIN_FREE_BYTES, RunStore
+from harness.toolchain import default_root
 
 PROBLEM = """
 import torch
@@ -196,7 +196,7 @@ def newest_fork_of(part: str) -> int | None:
     Its supervisor is its parent and has the same command line; the youngest of three generations is meant.
     """
     for pid in sorted(descendants(os.getpid())):
-        if "harness.zygote" in command_line(pid) and part in command_line(pid):
+        if "harness.sandbox.zygote" in command_line(pid) and part in command_line(pid):
             under = descendants(pid) - {pid}
             if len(under) > 2:
                 return max(under)

@@ -11,16 +11,16 @@ import pytest
 
 from harness.asker import NO_MEMORY, WAITS, Refusal, Why
 from harness.calibration import Calibration
-from harness.choices import DeviceKind
 from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
+from harness.core.choices import DeviceKind
+from harness.core.stats import NoiseFloor
+from harness.core.status import Status
 from harness.devices import CallTime
-from harness.empty import Compared
+from harness.devices.empty_kernel import Compared
 from harness.measure import ReferenceBurst, Round, Rounds
 from harness.nonstop import Figures
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
 from harness.quiet import Known, Quiet, halves
-from harness.stats import NoiseFloor
-from harness.status import Status
 from harness.timing import (
     BUSY_HOST,
     DISTURBED_FACTOR,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness.sandbox import SandboxPolicy, tool
-from harness.zygote import Zygote
+from harness.sandbox import SandboxPolicy, wrapped_tool
+from harness.sandbox.zygote import Zygote
 
 TARGETS = Path(__file__).parent / "sandboxed"
 
@@ -16,7 +16,7 @@ def test_what_the_harness_passes_on_is_not_the_tools() -> None:
         "PATH": "/usr/bin", "LC_ALL": "C", "CUDA_VISIBLE_DEVICES": "0", "HOME": "/root", "OPENBLAS_NUM_THREADS": "1",
         "LD_PRELOAD": "/opt/injection.so", "NV_COMPUTE_PROFILER_DIR": "/opt/x", "CUDA_INJECTION64_PATH": "/opt/y",
     }  # fmt: skip
-    assert set(tool.variables(held)) == {"LD_PRELOAD", "NV_COMPUTE_PROFILER_DIR", "CUDA_INJECTION64_PATH"}
+    assert set(wrapped_tool.variables(held)) == {"LD_PRELOAD", "NV_COMPUTE_PROFILER_DIR", "CUDA_INJECTION64_PATH"}
 
 
 def test_a_child_has_the_variables_of_the_tool_around_its_zygote(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
-from harness.transcripts import Placed, place
+from harness.catalog.transcripts import Placed, place
 
 PROBLEM = "class Model: ...\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n"
 

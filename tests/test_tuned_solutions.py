@@ -19,11 +19,11 @@ from benchmarks import apart, reached, readme_tables
 
 from harness.api import Harness
 from harness.catalog import find_authors, find_solutions, load_problems
-from harness.choices import Baseline
-from harness.problem import Solution, digest_text
-from harness.record import Record
+from harness.core.choices import Baseline
+from harness.core.problem import Solution, digest_text
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.reference import load_reference
-from harness.status import Status
 
 HERE = Path(__file__).parents[1]
 CATALOG = load_problems(HERE / "problems")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
-from harness.build import default_root
 from harness.catalog import CatalogError
 from harness.cli import main
-from harness.record import Record
-from harness.status import Status
-from harness.store import RunStore
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.writer import RunStore
+from harness.toolchain import default_root
 
 PROBLEM = """
 import torch

@@ -26,8 +26,8 @@ from answers import (
 )
 
 from harness.bench import Bench
-from harness.choices import DeviceKind, PrecisionClass
 from harness.comparison import compare, enqueue
+from harness.core.choices import DeviceKind, PrecisionClass
 from harness.precision import LIMITS
 from harness.protocol.messages import BurstDone
 from harness.readings import Readings

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from harness.bench import Bench
-from harness.choices import DeviceKind, PrecisionClass
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload
+from harness.core.status import Status
 from harness.devices import open_device
 from harness.oracle import Answer, Truth
-from harness.problem import Problem, Workload
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.protocol.tensor_tree import flatten
-from harness.status import Status
 from harness.turns import Turn
 from harness.verify import Verifier
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from harness.protocol.channel import ChannelClosed, FrameMalformed, FrameTimeout, FrameTooLarge, WireError
-from harness.sandbox import SandboxPolicy, freeze, probe
+from harness.sandbox import SandboxPolicy, probe, suspend
 from harness.sandbox.limits import descendants
-from harness.zygote import Child, Zygote, ZygoteError
+from harness.sandbox.zygote import Child, Zygote, ZygoteError
 
 TARGETS = Path(__file__).parent / "sandboxed"
 POLICY = SandboxPolicy(readable=(TARGETS,))
@@ -413,16 +413,16 @@ def test_all_are_told_to_stop_before_any_is_waited_for(
     zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is in a call that no stop interrupts: those that are waited for later must not begin another meanwhile."""
-    stop, first = freeze.stop, threading.Event()
+    stop, first = suspend.stop, threading.Event()
     with busy(zygote, "in_long_calls", tmp_path / "log", 3) as supervisors:
 
-        def stop_alone(root: int, known: Sequence[int] = ()) -> freeze.Stopped:
+        def stop_alone(root: int, known: Sequence[int] = ()) -> suspend.Stopped:
             if not first.is_set():
                 first.set()
                 assert stand(supervisors)
             return stop(root, known)
 
-        monkeypatch.setattr(freeze, "stop", stop_alone)
+        monkeypatch.setattr(suspend, "stop", stop_alone)
         zygote.hold()
         assert first.is_set()
         assert all(set(states_below(pid).values()) == {"T"} for pid in supervisors)

@@ -8,14 +8,14 @@
         print(result.feedback())
 
 Outside layer; trusted side. `session` holds `Harness`, `given` checks what it is handed, `flow` has the threads behind
-it, `keeper` the folders, `result` is what comes back; the rewards are `harness.rewards`. No state outside a `Harness`,
-which is safe to use from several threads.
+it, `keeper` the folders, `result` is what comes back; the rewards are `harness.results.reward`. No state outside a
+`Harness`, which is safe to use from several threads.
 """
 
 from concurrent.futures import as_completed
 
 from harness.api.result import Result, reward
 from harness.api.session import Harness, HarnessClosed
-from harness.rewards import RewardPolicy, SpeedShape
+from harness.results.reward import RewardPolicy, SpeedShape
 
 __all__ = ["Harness", "HarnessClosed", "Result", "RewardPolicy", "SpeedShape", "as_completed", "reward"]

@@ -13,10 +13,10 @@ from contextlib import suppress
 from harness.api.result import Result
 from harness.conducting import Kind, Work
 from harness.conductor import AHEAD, Conductor
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.record import Record
 from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
-from harness.record import Record
 from harness.schedule import Schedule
 
 _CLOSED = "the Harness was closed before this solution was judged"

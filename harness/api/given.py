@@ -13,13 +13,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import python_syntax
 from harness.catalog import CatalogError, UnreadableProblem, bounded_source, load_problems
 from harness.catalog.problems import PROBLEM_FILE
+from harness.catalog.sizes import SizeError, check_size, constants
 from harness.catalog.solutions import MAX_SOURCE_BYTES
-from harness.choices import PrecisionClass
-from harness.problem import InputRules, Problem, Solution, Workload, digest_text
-from harness.sizes import SizeError, check_size, constants
+from harness.core import python_ast
+from harness.core.choices import PrecisionClass
+from harness.core.problem import InputRules, Problem, Solution, Workload, digest_text
 
 MAX_NAME_CHARS = 80
 """So much of a solution's name is seen in its file's."""
@@ -135,7 +135,7 @@ def given_workload(problem: Problem, workload: Workload) -> Workload:
     if declared is not None and declared != workload:
         raise _unusable(workload, f"{problem.id} means other sizes by that name, or another precision; take another")
     try:
-        held = constants(python_syntax.parse(problem.source)) if declared is None else None
+        held = constants(python_ast.parse(problem.source)) if declared is None else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         held = None  # a verdict on the problem is to come
     for size, value in sizes.items():

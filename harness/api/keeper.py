@@ -17,16 +17,16 @@ from typing import Any
 
 from harness.api.result import Result
 from harness.catalog import CatalogError, find_authors
-from harness.choices import PrecisionClass
 from harness.conducting import Work
-from harness.config import RunConfig
-from harness.disk import replace_whole
-from harness.environment import Environment
+from harness.core.atomic_file import replace_whole
+from harness.core.choices import PrecisionClass
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.problem import Solution
+from harness.core.record import Record
 from harness.planning import Job
-from harness.problem import Solution
-from harness.record import Record
-from harness.runs import StoreError, StoreUnavailable, is_run
-from harness.store import RunStore
+from harness.results.reader import StoreError, StoreUnavailable, is_run
+from harness.results.writer import RunStore
 
 MAX_LOG_BYTES = 2**20
 """Of a longer log the end is kept."""

@@ -9,11 +9,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback import feedback
-from harness.record import Record
-from harness.rewards import DEFAULT_POLICY, RewardPolicy, reward_of
-from harness.scoring import EAGER, baselines_of, entries_of, main_baseline
-from harness.status import Status
+from harness.results.reward import DEFAULT_POLICY, RewardPolicy, reward_of
+from harness.results.scoring import EAGER, baselines_of, entries_of, main_baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

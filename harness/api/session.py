@@ -23,15 +23,15 @@ from harness.api.given import given_problem, given_solution, given_workload
 from harness.api.keeper import Keeper
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, load_problems
-from harness.choices import AuditMode, Baseline, DeviceKind, DevicePolicy, PrecisionClass, SandboxMode
-from harness.config import ConfigError, RunConfig, TimingConfig, resolve
-from harness.environment import MachineError, collect, cuda_unusable, machine
+from harness.core.cache_dir import ready_cache
+from harness.core.choices import AuditMode, Baseline, DeviceKind, DevicePolicy, PrecisionClass, SandboxMode
+from harness.core.config import ConfigError, RunConfig, TimingConfig, resolve
+from harness.core.config_values import parse_path
+from harness.core.environment import MachineError, collect, cuda_unusable, machine
+from harness.core.problem import Problem, Workload
 from harness.executors.local import LocalExecutor
-from harness.parsing import parse_path
 from harness.planning import Job
-from harness.problem import Problem, Workload
-from harness.runs import new_run_id
-from harness.writable import ready_cache
+from harness.results.reader import new_run_id
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from harness.choices import Baseline
-from harness.problem import Problem
-from harness.stats import SpeedupEstimate, quotient
-from harness.status import one_line
+from harness.core.choices import Baseline
+from harness.core.problem import Problem
+from harness.core.stats import SpeedupEstimate, quotient
+from harness.core.status import one_line
 
 FORMAT = 1
 """Version of the entries and of the method that they were measured by; others are measured anew."""

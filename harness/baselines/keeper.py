@@ -17,9 +17,9 @@ from harness.baselines.measuring import eager_now_s
 from harness.baselines.starting import LONGEST_S, BaselineProcess, BaselinesLost, Request
 from harness.baselines.store import BaselineStore, key_for
 from harness.bench import Bench
-from harness.choices import Baseline, DeviceKind
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.environment import cpu_count
 from harness.devices import Device
-from harness.environment import cpu_count
 
 DRIFT = 0.02
 """How far eager may be from its kept time before entries are measured again."""

@@ -18,16 +18,16 @@ import torch
 from harness.baselines.entry import Entry, Outcome
 from harness.baselines.subject import Subject, Turnstile, forget_compiled
 from harness.bench import Bench
-from harness.choices import Baseline
+from harness.core.choices import Baseline
+from harness.core.stats import SpeedupEstimate, speedup_interval, summarise
+from harness.core.status import one_line
 from harness.measure import ReferenceRunner
 from harness.numerics import UNLIMITED, compare, judge, limits_for, sensitivity_of
 from harness.oracle import Answer, Traits
 from harness.protocol.messages import CallMode
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import state_of
-from harness.runs import timestamp
-from harness.stats import SpeedupEstimate, speedup_interval, summarise
-from harness.status import one_line
+from harness.results.reader import timestamp
 from harness.stopping import Stopping
 from harness.turns import plan_turns
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from harness.baselines.entry import Entry, failed_entry
 from harness.baselines.starting import BaselineProcess, BaselinesLost, Request
-from harness.choices import DeviceKind
-from harness.datasheets import Peaks
-from harness.environment import cpu_count
+from harness.core.choices import DeviceKind
+from harness.core.environment import cpu_count
+from harness.devices.gpu_specs import Peaks
 
 GRACE_S = 45.0
 """How long after the budget what has begun may take; then it is killed."""

@@ -26,24 +26,23 @@ from typing import Any
 
 import torch
 
-from harness import nvrtc, peaks
 from harness.baselines.entry import Entry
 from harness.baselines.keeper import spot_check
 from harness.baselines.measuring import eager_now_s, measure, sets_for
 from harness.baselines.store import BaselineStore, key_for
 from harness.baselines.subject import Turnstile
 from harness.bench import Bench
-from harness.choices import Baseline, DeviceKind
-from harness.devices import Device, DeviceError
-from harness.images import KeptImages
-from harness.interpreter import end_with
-from harness.problem import Problem, Workload
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.problem import Problem, Workload
+from harness.core.status import one_line
+from harness.core.subprocesses import end_with
+from harness.core.task import problem_of
+from harness.devices import Device, DeviceError, measured_peaks, nvrtc
+from harness.devices.nvrtc import KeptImages
+from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.reference import ProblemError
-from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.sketch import sketch
-from harness.status import one_line
-from harness.tasks import problem_of
 
 TRUTH_SETS = 4
 """Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""
@@ -66,7 +65,7 @@ def main(fd: int) -> None:
     cache_dir = Path(start["cache_dir"])
     nvrtc.keep_images(KeptImages(cache_dir))
     with turnstile:
-        found = peaks.ensure(device, cache_dir)
+        found = measured_peaks.ensure(device, cache_dir)
     channel.send({"type": "ready", "peaks": None if found is None else found.to_json()})
     trust = _Trust()
     while True:

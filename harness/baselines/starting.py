@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.baselines.entry import Entry
-from harness.choices import Baseline, DeviceKind
-from harness.datasheets import Peaks
-from harness.interpreter import python, search_path
-from harness.problem import Problem, Workload
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.problem import Problem, Workload
+from harness.core.subprocesses import python, search_path
+from harness.core.task import problem_json
+from harness.devices.gpu_specs import Peaks
 from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
-from harness.tasks import problem_json
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context, on a cold disk."""

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 
 from harness.baselines.entry import FORMAT, Entry, Key
-from harness.choices import Baseline
+from harness.core.choices import Baseline
+from harness.core.environment import cpu_name, query_gpus
+from harness.core.problem import Problem, Workload
 from harness.devices import Device
-from harness.environment import cpu_name, query_gpus
-from harness.problem import Problem, Workload
 
 
 class BaselineStore:

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from harness.bench import Bench
-from harness.choices import Baseline, PrecisionClass
-from harness.peaks import tf32_allowed
+from harness.core.choices import Baseline, PrecisionClass
+from harness.devices.measured_peaks import tf32_allowed
 
 WARM_CALLS = 3
 """Calls after compiling: inductor's CUDA graphs are recorded by the second."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from harness.build.host import HostToolchain
-from harness.build.native import NvccToolchain
-from harness.build.toolchain import Toolchain
-from harness.choices import DeviceKind
-from harness.environment import MachineError, query_gpus
-from harness.gpus import Capability, capabilities_of
+from harness.core.choices import DeviceKind
+from harness.core.environment import MachineError, query_gpus
+from harness.core.visible_gpus import Capability, capabilities_of
+from harness.hostcuda.toolchain import HostToolchain
+from harness.toolchain.nvcc_toolchain import NvccToolchain
+from harness.toolchain.toolchain import Toolchain
 
 
 def open_toolchain(

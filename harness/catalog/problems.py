@@ -35,12 +35,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness import python_syntax
-from harness.choices import PrecisionClass
-from harness.problem import Costs, InputRules, Problem, Workload, digest_text
-from harness.sizes import SizeError, check_size, constants, evaluate
-from harness.status import Failure, Status, one_line
-from harness.texts import NotText, as_text, read_yaml, reason_of
+from harness.catalog.sizes import SizeError, check_size, constants, evaluate
+from harness.core import python_ast
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
+from harness.core.status import Failure, Status, one_line
+from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
 
 WORKLOADS_FORMAT = 1
 """Version of `workloads.yaml`; a reader accepts this and every smaller one."""
@@ -215,7 +215,7 @@ def _problem(key: str, path: Path, entry: Any) -> Problem:
     found = replace(found, digest=digest)
     try:
         source = as_text(data)
-        known = constants(python_syntax.parse(source))
+        known = constants(python_ast.parse(source))
     except (NotText, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         return _failed(found, f"{file}, {_parsing(error)}")
     reader = _Entry(entry, known)

@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.authors import AUTHOR_TEXTS, Author, author_of
+from harness.catalog.authors import AUTHOR_TEXTS, Author, author_of
 from harness.catalog.problems import PROBLEM_FILE, Catalog, CatalogError
-from harness.problem import Solution
-from harness.status import Failure, Status, one_line
-from harness.texts import NotText, as_text, read_yaml, reason_of
+from harness.core.problem import Solution
+from harness.core.status import Failure, Status, one_line
+from harness.core.yaml_file import NotText, as_text, read_yaml, reason_of
 
 MAX_SOURCE_BYTES = 4 * 2**20
 """Largest file taken for a solution; real ones have a few kilobytes."""

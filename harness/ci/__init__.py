@@ -6,10 +6,10 @@ gates and the results to compare with come from the base revision; the harness t
 starts it sees to (`.github/workflows/score.yml`), and the command refuses to run where it is the branch's own.
 """
 
-from harness.ci.gates import GateResult, Gates, read_gates
 from harness.ci.pages import broken_rules, github_annotations, junit, summary
-from harness.ci.revision import Change, Repository, RevisionError
 from harness.ci.verdict import Rejected, Scored, Verdict, give_verdict
+from harness.core.git import Change, Repository, RevisionError
+from harness.results.gates import GateResult, Gates, read_gates
 
 __all__ = [
     "Change",

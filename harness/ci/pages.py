@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from harness.ci.gates import FAILED, PASSED, SKIPPED
 from harness.ci.verdict import Scored, Verdict
+from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.board import escape_markdown
-from harness.scoring import entries_of
-from harness.status import VERDICT_FREE, Status
+from harness.results.gates import FAILED, PASSED, SKIPPED
+from harness.results.scoring import entries_of
 
 MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
 MAX_ROWS = 500

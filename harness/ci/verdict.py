@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ci.gates import FAILED, GateResult, Gates, weigh
-from harness.comparing import Difference
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback.evidence import mapping, rows, text, whole
-from harness.recency import recency
-from harness.record import Record
-from harness.status import Status
+from harness.results.compare import Difference
+from harness.results.gates import FAILED, GateResult, Gates, weigh
+from harness.results.latest import recency
 
 VERDICT_FORMAT = 1
 PASSED, GATE_FAILED, INFRASTRUCTURE = 0, 1, 3

@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness import environment
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, find_solutions, load_problems
-from harness.choices import Baseline, DeviceKind
 from harness.cli.output import UNABLE, Json, ProblemsRoot, fail, option, print_json, put, results_alone, say, writable
-from harness.config import ConfigError, cache_folder
-from harness.environment import Environment, MachineError
-from harness.gpus import visible_gpus
-from harness.parsing import parse_baselines
-from harness.problem import Problem, Workload
+from harness.core import environment
+from harness.core.cache_dir import ready_cache
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.config import ConfigError, cache_folder
+from harness.core.config_values import parse_baselines
+from harness.core.environment import Environment, MachineError
+from harness.core.problem import Problem, Workload
+from harness.core.visible_gpus import visible_gpus
 from harness.report import baselines as pages
 from harness.report import format as show
 from harness.report.narrow import Fitting
-from harness.runs import timestamp
-from harness.store import write_whole
-from harness.writable import ready_cache
+from harness.results.reader import timestamp
+from harness.results.writer import write_whole
 
 if TYPE_CHECKING:
     from harness.baselines import Request
-    from harness.datasheets import Peaks
+    from harness.devices.gpu_specs import Peaks
     from harness.roofline import SpeedOfLight
 
 ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"

@@ -17,24 +17,25 @@ from typing import Annotated
 
 import typer
 
-from harness import ci, environment
+from harness import ci
 from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
 from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
-from harness.choices import Baseline, DeviceKind
-from harness.ci.revision import REGULAR, Entry
 from harness.cli.evaluate import Evaluate, carry_out
 from harness.cli.output import Json, in_actions, no_commands_in_output, option, print_json, put, say
 from harness.cli.results import known_authors
-from harness.config import ConfigError, RunConfig, resolve
-from harness.environment import MachineError
-from harness.problem import Solution
-from harness.record import Record
+from harness.core import environment
+from harness.core.cache_dir import ready_cache
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.config import ConfigError, RunConfig, resolve
+from harness.core.environment import MachineError
+from harness.core.git import REGULAR, Entry
+from harness.core.problem import Solution
+from harness.core.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
-from harness.runs import StoreError, find_runs, new_run_id
-from harness.scoring import By, LeaderboardRow, leaderboard
-from harness.store import RunStore, write_whole
-from harness.writable import ready_cache
+from harness.results.reader import StoreError, find_runs, new_run_id
+from harness.results.scoring import By, LeaderboardRow, leaderboard
+from harness.results.writer import RunStore, write_whole
 
 GATES = ".ci/gates.yaml"
 SOLUTIONS, RESULTS = "solutions", "results"

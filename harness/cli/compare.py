@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from harness import environment
 from harness.catalog import CatalogError, find_solutions, load_problems
 from harness.cli.evaluate import Evaluate, carry_out, settle
 from harness.cli.output import (
@@ -29,13 +28,14 @@ from harness.cli.output import (
     put,
     say,
 )
-from harness.comparing import TOLERANCE, Differences, Outcome, compare_records, compare_runs
-from harness.config import ConfigError
-from harness.record import Record
+from harness.core import environment
+from harness.core.config import ConfigError
+from harness.core.record import Record
 from harness.report import differences
 from harness.report import format as show
-from harness.runs import StoreError, is_run
-from harness.store import RunStore
+from harness.results.compare import TOLERANCE, Differences, Outcome, compare_records, compare_runs
+from harness.results.reader import StoreError, is_run
+from harness.results.writer import RunStore
 
 
 def compare_command(

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from harness import environment
-from harness.authors import authors_in
-from harness.choices import DeviceKind
+from harness.catalog.authors import authors_in
 from harness.cli.later import Later
 from harness.cli.output import (
     INTERRUPTED,
@@ -34,15 +32,17 @@ from harness.cli.output import (
     put,
     say,
 )
-from harness.config import ConfigError, RunConfig, resolve
-from harness.environment import Environment, MachineError
+from harness.core import environment
+from harness.core.cache_dir import ready_cache
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError, RunConfig, resolve
+from harness.core.environment import Environment, MachineError
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.executors.ahead import Ahead, start_ahead
-from harness.record import Record
-from harness.runs import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
+from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
+from harness.results.writer import RunStore, other_settings
 from harness.service import ServiceError
-from harness.status import Status
-from harness.store import RunStore, other_settings
-from harness.writable import ready_cache
 
 if TYPE_CHECKING:
     from harness.events import Event
@@ -82,9 +82,9 @@ def _evaluate_here(
 ) -> RunSummary:
     """With builders and referees of the run's own. The machine's faults are `MachineError`, or as `evaluate_run` raises
     them."""
-    from harness.build import CacheError
     from harness.pipeline import evaluate_run
     from harness.sandbox import SandboxUnavailable
+    from harness.toolchain import CacheError
 
     try:
         return evaluate_run(config, environment=found, on_event=tell, ahead=ahead)
@@ -286,7 +286,7 @@ def _show_json(settled: RunConfig, done: Ran) -> None:
 def _show_summary(settled: RunConfig, done: Ran) -> None:
     # Not at the top: tables take numpy, which nothing before needs.
     from harness.report import board, terminal
-    from harness.scoring import By, leaderboard
+    from harness.results.scoring import By, leaderboard
 
     put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
     store = RunStore.open(settled.run_dir)

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from harness import kernelbench
 from harness.catalog import CatalogError, load_problems
 from harness.cli.output import Json, ProblemsRoot, opened, option, print_json, put, say
-from harness.config import ConfigError
-from harness.record import Record
+from harness.core.config import ConfigError
+from harness.core.record import Record
 from harness.report import format as show
-from harness.store import RunStore
+from harness.results import kernelbench
+from harness.results.writer import RunStore
 
 EVAL_RESULTS = "eval_results.json"
 PASS_AT_K = "pass_at_k_results.json"

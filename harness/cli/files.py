@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
-from harness import transcripts
-from harness.catalog import load_problems
+from harness.catalog import load_problems, transcripts
 from harness.cli.output import NOT_FOUND, Json, ProblemsRoot, fail, option, print_json, put
+from harness.core.cache_dir import kind_of
 from harness.report import terminal
-from harness.writable import kind_of
 
 
 def extract_command(

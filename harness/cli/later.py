@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.output import say
-from harness.record import Record
+from harness.core.record import Record
 
 if TYPE_CHECKING:
     from harness.cli.shown import Shown

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import environment
 from harness.catalog import Catalog, load_problems
-from harness.choices import DeviceKind
 from harness.cli.output import (
     NOT_FOUND,
     UNABLE,
@@ -33,13 +31,15 @@ from harness.cli.output import (
     writable,
 )
 from harness.cli.watched import looking_at
-from harness.config import ConfigError
-from harness.environment import MachineError
-from harness.parsing import parse_shard
-from harness.problem import Problem, Workload
+from harness.core import environment
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError
+from harness.core.config_values import parse_shard
+from harness.core.environment import MachineError
+from harness.core.problem import Problem, Workload
+from harness.core.status import one_line
 from harness.report import lint as report_lint
-from harness.status import one_line
-from harness.store import write_whole
+from harness.results.writer import write_whole
 
 if TYPE_CHECKING:
     from harness.devices import Device
@@ -167,8 +167,8 @@ def _checked(
     tasks: Sequence[_Task], kind: DeviceKind, out: Path | None, budget: float | None, *, quiet: bool
 ) -> tuple[list[ProblemReport], int]:
     """The findings on all tasks, and how many are left undone. What `out` holds already is not done again."""
+    from harness.devices.out_of_memory import advice, held_elsewhere_bytes
     from harness.lint import append_to_ledger, read_ledger
-    from harness.shortage import advice, held_elsewhere_bytes
 
     begin = time.monotonic()
     known = read_ledger(out) if out is not None else {}
@@ -261,7 +261,7 @@ def _share(tasks: list[_Task], wanted: str | None) -> list[_Task]:
 
 def _opened(kind: DeviceKind) -> Device:
     from harness.devices import DeviceError
-    from harness.shortage import opened
+    from harness.devices.out_of_memory import opened
 
     why = environment.cuda_unusable(environment.collect()) if kind is DeviceKind.CUDA else None
     if why:
@@ -276,8 +276,8 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
     """The findings; None where memory ran out."""
     import torch
 
+    from harness.devices.out_of_memory import is_shortage
     from harness.lint import lint_problem, too_large_for_host
-    from harness.shortage import is_shortage
 
     on_host = device.kind is DeviceKind.HOST
     if task.problem.failure is not None:

@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import doctor, environment, rehearsal
+from harness import doctor, rehearsal
 from harness.build.opening import open_toolchain
-from harness.choices import DeviceKind
 from harness.cli.output import UNABLE, Json, console, ended_by_signals, fail, option, print_json, put, say
-from harness.config import cache_folder, resolve
-from harness.environment import Environment, MachineError
-from harness.gpus import visible_gpus
-from harness.programs import find_gxx
+from harness.core import environment
+from harness.core.cache_dir import cache_fault, ready_cache
+from harness.core.choices import DeviceKind
+from harness.core.config import cache_folder, resolve
+from harness.core.environment import Environment, MachineError
+from harness.core.executables import find_gxx
+from harness.core.status import Status
+from harness.core.visible_gpus import visible_gpus
 from harness.report import format as show
 from harness.report import terminal
 from harness.report.details import details
 from harness.report.peaks import peaks_facts
-from harness.runs import new_run_id
+from harness.results.reader import new_run_id
 from harness.sandbox import probe
-from harness.status import Status
-from harness.writable import cache_fault, ready_cache
 
 if TYPE_CHECKING:
-    from harness.datasheets import Peaks
+    from harness.devices.gpu_specs import Peaks
 
 PACKAGE = Path(__file__).parent.parent
 """The harness itself."""
@@ -89,9 +90,9 @@ def _peaks(found: Environment, cache_dir: Path, *, measure: bool) -> dict[str, t
     if not (measure or (cache_dir / "peaks").is_dir()):
         return {}
     # Not at the top: these import torch, for which nobody should wait who asks for help.
-    from harness import peaks
-    from harness.datasheets import datasheet
+    from harness.devices import measured_peaks as peaks
     from harness.devices import open_device
+    from harness.devices.gpu_specs import datasheet
 
     if measure:
         for index in range(len(visible_gpus(found))):

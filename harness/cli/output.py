@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TextIO
 import typer
 
 from harness.catalog import CatalogError, UnreadableProblem
-from harness.config import ConfigError
-from harness.disk import FULL_OR_BROKEN
-from harness.environment import MachineError
+from harness.core.atomic_file import FULL_OR_BROKEN
+from harness.core.cache_dir import kind_of
+from harness.core.config import ConfigError
+from harness.core.environment import MachineError
 from harness.report.format import block
-from harness.runs import StoreError, StoreUnavailable
-from harness.store import RunStore
-from harness.writable import kind_of
+from harness.results.reader import StoreError, StoreUnavailable
+from harness.results.writer import RunStore
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

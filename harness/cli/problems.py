@@ -13,14 +13,14 @@ import typer
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone
 from harness.cli.watched import looking_at
-from harness.config import ConfigError, cache_root
-from harness.environment import query_gpus
-from harness.problem import Problem, Workload
+from harness.core.config import ConfigError, cache_root
+from harness.core.environment import query_gpus
+from harness.core.problem import Problem, Workload
 from harness.report import problems as pages
 from harness.report.narrow import Fitting
 
 if TYPE_CHECKING:
-    from harness.datasheets import Peaks
+    from harness.devices.gpu_specs import Peaks
 
 ASSUMED_GPU = "H200"
 """Whose datasheet counts on a machine without a GPU that has one here."""
@@ -103,8 +103,8 @@ def problems_show(
 def _peaks(wanted: str | None) -> Peaks:
     """The datasheet of the GPU asked for; where none is, the peaks measured on this machine's first GPU, its datasheet,
     or that of the assumed one."""
-    from harness.datasheets import DATASHEETS, datasheet
-    from harness.peaks import held, keys_of_machine
+    from harness.devices.gpu_specs import DATASHEETS, datasheet
+    from harness.devices.measured_peaks import held, keys_of_machine
 
     if wanted is not None:
         found = datasheet(wanted)

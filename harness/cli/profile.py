@@ -10,15 +10,15 @@ from typing import Annotated
 
 import typer
 
-from harness import environment
-from harness.choices import DeviceKind
 from harness.cli.output import NOT_FOUND, UNABLE, Json, ProblemsRoot, fail, option, print_json, put, say
-from harness.config import ConfigError, resolve
-from harness.environment import MachineError
+from harness.core import environment
+from harness.core.cache_dir import ready_cache
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError, resolve
+from harness.core.environment import MachineError
+from harness.core.executables import find_nvcc
 from harness.planning import plan
-from harness.programs import find_nvcc
-from harness.runs import new_run_id
-from harness.writable import ready_cache
+from harness.results.reader import new_run_id
 
 
 def profile_command(
@@ -43,7 +43,6 @@ def profile_command(
       harness profile solutions/someone/level1/16_fast.py
       harness profile my_kernel.py --problem level1/16 --ncu
     """
-    from harness.build import BuildCache, CacheError
     from harness.build.opening import open_toolchain
     from harness.executors import Order
     from harness.executors.building import LocalBuilders
@@ -51,6 +50,7 @@ def profile_command(
     from harness.profile.running import ProfileError, profile
     from harness.report.profile import lines_of
     from harness.signature import Signatures
+    from harness.toolchain import BuildCache, CacheError
 
     if not solution.exists():
         raise ConfigError(f"{solution}: there is no such file")

@@ -13,18 +13,18 @@ from typing import Annotated
 
 import typer
 
+from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
 from harness.cli.results import find, known_authors, log_of, recorded_baseline, source_roots
-from harness.comparing import compare_runs
 from harness.feedback import feedback
 from harness.report import figures
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
 from harness.report.points import points_of
-from harness.runs import StoreError, timestamp
-from harness.scoring import EAGER, Entry, LikeGroup, entries_of
-from harness.sources import SourceFinder
-from harness.store import write_whole
+from harness.results.compare import compare_runs
+from harness.results.reader import StoreError, timestamp
+from harness.results.scoring import EAGER, Entry, LikeGroup, entries_of
+from harness.results.writer import write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
 Baseline = Annotated[str, typer.Option("--baseline", help="Speedups against what: eager, compile, …")]

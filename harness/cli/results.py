@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from harness.authors import Author, authors_of_runs
+from harness.catalog.authors import Author, authors_of_runs
+from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import (
     Json,
     in_actions,
@@ -26,16 +27,15 @@ from harness.cli.output import (
     put,
     say,
 )
+from harness.core.config_values import parse_baselines
+from harness.core.record import Record
 from harness.feedback import feedback as feedback_text
-from harness.merging import merge
-from harness.parsing import parse_baselines
-from harness.record import Record
 from harness.report import board, terminal
 from harness.report import csv as report_csv
-from harness.runs import StoreError, find_runs
-from harness.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
-from harness.sources import SourceFinder
-from harness.store import RunStore, write_whole
+from harness.results.merge import merge
+from harness.results.reader import StoreError, find_runs
+from harness.results.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard
+from harness.results.writer import RunStore, write_whole
 
 
 def show_command(

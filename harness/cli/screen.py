@@ -12,16 +12,16 @@ from typing import Annotated
 
 import typer
 
+from harness.catalog.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
+from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import NOT_FOUND, Json, fail, opened, option, print_json, put, say
-from harness.config import ConfigError
-from harness.record import Record
+from harness.core.config import ConfigError
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.core.yaml_file import read_source
 from harness.report.format import block
 from harness.report.terminal import speedup_of
-from harness.runs import is_run
-from harness.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
-from harness.sources import SourceFinder
-from harness.status import Status
-from harness.texts import read_source
+from harness.results.reader import is_run
 
 ADVICE = "advice for reviewers: honest code has such constructs too, and no verdict rests on them"
 

@@ -12,11 +12,11 @@ from typing import Annotated
 
 import typer
 
-from harness import environment
 from harness.cli.evaluate import server_at, settle
 from harness.cli.output import INTERRUPTED, Json, ended_by_signals, flush_results, option, print_json, say
-from harness.config import ConfigError
-from harness.environment import MachineError
+from harness.core import environment
+from harness.core.config import ConfigError
+from harness.core.environment import MachineError
 from harness.service import ServiceError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.cli.output import console, say, to_standard_output
-from harness.record import Record
+from harness.core.record import Record
 from harness.report import terminal
 from harness.report.pace import Pace
 

@@ -12,7 +12,7 @@ import typer
 
 from harness.cli.output import Json, opened, print_json, put
 from harness.report import timeline
-from harness.runs import StoreError
+from harness.results.reader import StoreError
 
 
 def timeline_command(

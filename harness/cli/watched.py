@@ -53,7 +53,7 @@ def watched(body: Callable[[], int], *, broken: int = UNABLE, again: bool = Fals
 def _once(body: Callable[[], int], broken: int) -> tuple[int, str | None]:
     """The exit code, and the problem that ended the child, if one did, which is then known to be at fault."""
     global _shared
-    from harness.sandbox import system  # not at the top: of all commands only these need it
+    from harness.sandbox import syscalls  # not at the top: of all commands only these need it
 
     _shared = mmap.mmap(-1, _BYTES)
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the child's, which says so and ends
@@ -61,7 +61,7 @@ def _once(body: Callable[[], int], broken: int) -> tuple[int, str | None]:
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGINT, interrupt)
-        system.prctl(system.PR_SET_PDEATHSIG, signal.SIGTERM)
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(UNABLE)
         code = body()

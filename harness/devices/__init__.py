@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from harness.choices import DeviceKind
-from harness.gate import OwnGate, StreamGate
+from harness.core.choices import DeviceKind
+from harness.devices.stream_gate import OwnGate, StreamGate
 
 ALIGNMENT_BYTES = 512
 """Alignment of every tensor in an arena: what the caching allocator of torch gives, so kernels see no difference."""

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
-from harness.gate import DONE_WORD, OPEN_WORD, PAGE_BYTES, Gate, OwnGate, StreamGate
+from harness.devices.stream_gate import DONE_WORD, OPEN_WORD, PAGE_BYTES, Gate, OwnGate, StreamGate
 
 FLUSH_FACTOR = 4
 """The flush writes this many times the L2, so that no line of an earlier call survives."""
@@ -129,7 +129,8 @@ def _unregister(held: mmap.mmap, page: int) -> None:
 
 
 class CudaGate:
-    """The device's end of a `harness.gate.Gate`: memory operations of streams on its page, made visible to the GPU."""
+    """The device's end of a `harness.devices.stream_gate.Gate`: memory operations of streams on its page, made visible
+    to the GPU."""
 
     def __init__(self, index: int, fd: int) -> None:
         driver = _driver()

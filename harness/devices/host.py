@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import CallTime, DeviceError, check_extent, seed_generators, tensor_bytes
-from harness.gate import OwnGate, StreamGate
+from harness.devices.stream_gate import OwnGate, StreamGate
 
 _FALLBACK_CACHE_BYTES = 32 * 2**20
 """Last-level cache assumed where the kernel does not tell: a usual size for a server's share of L3."""

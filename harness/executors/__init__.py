@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.problem import Problem
-from harness.status import Failure
-from harness.tasks import Outcome, Task
+from harness.core.problem import Problem
+from harness.core.status import Failure
+from harness.core.task import Outcome, Task
 
 
 class ExecutorError(Exception):
@@ -48,7 +48,7 @@ class Order:
 
 
 class Built(Protocol):
-    """What came of a build: `harness.build.BuildOutcome` on this machine, a reference to it elsewhere."""
+    """What came of a build: `harness.toolchain.BuildOutcome` on this machine, a reference to it elsewhere."""
 
     @property
     def failure(self) -> Failure | None: ...
@@ -89,7 +89,7 @@ class Executor(Protocol):
         ...
 
     def build(self, order: Order) -> Built:
-        """Everything that can be built ahead. Raises what `harness.build.build_solution` raises."""
+        """Everything that can be built ahead. Raises what `harness.toolchain.build_solution` raises."""
         ...
 
     def at_fault(self, problem: Problem) -> Outcome | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
 from harness.executors import ExecutorError
 from harness.executors.process import WORKER, RefereeProcess, StartedProcess
 from harness.executors.seats import seats

@@ -12,11 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildCache, BuilderZygotes, BuildOutcome, Compilations, Toolchain, begin_ahead, build_solution
-from harness.choices import SandboxMode
+from harness.core.choices import SandboxMode
+from harness.core.status import Status
 from harness.executors import Order
-from harness.status import Status
-from harness.zygote import ZygoteError
+from harness.sandbox.zygote import ZygoteError
+from harness.toolchain import (
+    BuildCache,
+    BuilderZygotes,
+    BuildOutcome,
+    Compilations,
+    Toolchain,
+    begin_ahead,
+    build_solution,
+)
 
 TRIES = 2
 """Builds of one solution; a builder that was killed, or whose zygote was, says nothing about it."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.executors import ExecutorError
 
 BUILD_CPUS = {DeviceKind.CUDA: 2.0, DeviceKind.HOST: 0.5}

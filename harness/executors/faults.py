@@ -15,9 +15,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from harness.problem import Problem
-from harness.status import Status, one_line
-from harness.tasks import Outcome, RefereeConfig
+from harness.core.problem import Problem
+from harness.core.status import Status, one_line
+from harness.core.task import Outcome, RefereeConfig
 from harness.whereabouts import Place, Step
 
 LEAST_STEP_S = 30.0

@@ -15,22 +15,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.auditor import find_sanitizer
-from harness.build import BuildCache, BuildOutcome
 from harness.build.opening import open_toolchain
-from harness.choices import DeviceKind
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.executables import find_nvcc
+from harness.core.problem import Problem
+from harness.core.status import Status, one_line
+from harness.core.task import DEVICE_INDEX, Outcome, RefereeConfig, Task
+from harness.core.visible_gpus import capabilities_in_use
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.ahead import Ahead
 from harness.executors.building import LocalBuilders, was_killed
 from harness.executors.faults import Faults
 from harness.executors.process import WORKER, RefereeLost, RefereeProcess, StartedProcess
 from harness.executors.seats import seats
-from harness.gpus import capabilities_in_use
-from harness.problem import Problem
-from harness.programs import find_nvcc
-from harness.status import Status, one_line
-from harness.tasks import DEVICE_INDEX, Outcome, RefereeConfig, Task
+from harness.toolchain import BuildCache, BuildOutcome
 
 TRIES = 2
 

@@ -15,15 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildCache, BuildOutcome
 from harness.build.opening import open_toolchain
-from harness.config import RunConfig, cache_root
-from harness.environment import collect
+from harness.core.config import RunConfig, cache_root
+from harness.core.environment import collect
+from harness.core.task import Task
+from harness.core.visible_gpus import Capability, capability_of
 from harness.executors import Order, SlotLost
 from harness.executors.building import LocalBuilders
 from harness.executors.local import LocalExecutor
-from harness.gpus import Capability, capability_of
-from harness.tasks import Task
+from harness.toolchain import BuildCache, BuildOutcome
 
 Modules = dict[str, tuple[bytes, dict[str, Any]]]
 """The files of a build by their key, with the cache's metadata."""

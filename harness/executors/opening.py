@@ -9,8 +9,8 @@ import importlib.util
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
 from harness.executors import Executor, ExecutorError
 from harness.executors.ahead import Ahead
 from harness.executors.local import LocalExecutor

@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.subprocesses import python, search_path
+from harness.core.task import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.executors import SlotLost
 from harness.executors.faults import Loss, limit_s
-from harness.interpreter import python, search_path
 from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
-from harness.tasks import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.whereabouts import Board, Place, Step
 
 START_TIMEOUT_S = 180.0

@@ -24,17 +24,17 @@ from typing import Any
 import ray
 from ray import exceptions as ray_exceptions
 
-from harness.build import BuildOutcome
-from harness.choices import DeviceKind
-from harness.config import RunConfig, cache_root
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig, cache_root
+from harness.core.problem import Problem
+from harness.core.status import Failure, Status, one_line
+from harness.core.task import Outcome, Task
+from harness.core.visible_gpus import Capability
 from harness.executors import Built, ExecutorError, Order, Slot, SlotLost
 from harness.executors.cluster import check_answers, demand, nodes_of
 from harness.executors.faults import Faults
 from harness.executors.node import Judge, build
-from harness.gpus import Capability
-from harness.problem import Problem
-from harness.status import Failure, Status, one_line
-from harness.tasks import Outcome, Task
+from harness.toolchain import BuildOutcome
 
 TRIES = 4
 """How often one solution is begun. A cluster that loses its nodes faster than that is no place to measure."""

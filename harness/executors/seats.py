@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from harness.choices import DeviceKind
-from harness.config import RunConfig
-from harness.environment import Environment
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import Environment
+from harness.core.visible_gpus import visible_gpus
 from harness.executors import ExecutorError, Slot
-from harness.gpus import visible_gpus
 
 
 def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[str, str]]]:

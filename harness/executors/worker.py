@@ -22,14 +22,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.choices import DeviceKind
-from harness.interpreter import end_with
+from harness.core.choices import DeviceKind
+from harness.core.status import Status
+from harness.core.subprocesses import end_with
+from harness.core.task import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.sandbox import SandboxUnavailable
-from harness.status import Status
-from harness.tasks import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
+from harness.sandbox.zygote import Zygote, ZygoteError
 from harness.whereabouts import Whereabouts
-from harness.zygote import Zygote, ZygoteError
 
 if TYPE_CHECKING:
     from harness.auditor import Auditor
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 PRELOADED = (
     "torch",
-    "harness.build.quiet",
+    "harness.toolchain.import_cpp_extension",
     "harness.untrusted.contestant.main",
     "harness.untrusted.contestant.load_inline",
 )

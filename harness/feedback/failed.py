@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback import evidence as read
 from harness.feedback.log import log_end
 from harness.feedback.reports import reports, stood_in
 from harness.feedback.source import quoted
-from harness.record import Record
 from harness.report import format as show
-from harness.status import Status
 
 Section = tuple[str, Sequence[str]]
 

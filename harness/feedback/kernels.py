@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.core.record import Record
 from harness.feedback import evidence as read
 from harness.protocol.kernel_names import short_name
-from harness.record import Record
 from harness.report import format as show
 
 DOMINANT = 0.9

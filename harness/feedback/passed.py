@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.stats import same_within
 from harness.feedback import evidence as read
 from harness.feedback import kernels
-from harness.record import Record
 from harness.report import format as show
-from harness.scoring import EAGER, Entry, entries_of, main_baseline
-from harness.stats import same_within
+from harness.results.scoring import EAGER, Entry, entries_of, main_baseline
 
 Section = tuple[str, Sequence[str]]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness import labels
+from harness.core import labels
+from harness.core.problem import digest_text
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.feedback import failed, passed
 from harness.feedback.evidence import mapping, text
 from harness.feedback.reports import reports
-from harness.problem import digest_text
-from harness.record import Record
 from harness.report import format as show
-from harness.status import Status
 
 Section = tuple[str, Sequence[str]]
 """A heading and its lines."""

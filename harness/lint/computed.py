@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
 from harness.devices import Device
+from harness.devices.out_of_memory import is_shortage
 from harness.lint.blind import tile_of
 from harness.lint.samples import Drawer, Leaves, Sample
 from harness.lint.wrong import Wrong
 from harness.oracle import Oracle
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.shortage import is_shortage
 
 COARSER = {
     PrecisionClass.FP32: (torch.float16, torch.bfloat16),

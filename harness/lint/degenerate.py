@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import torch
 
 from harness.bench import Bench
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
 from harness.lint.blind import blind
 from harness.lint.samples import Leaves, Sample, make_sample, variants_of
 from harness.lint.wrong import run_trials

@@ -14,14 +14,14 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
+from harness.core.status import one_line
 from harness.devices import Device
+from harness.devices.out_of_memory import is_shortage
 from harness.lint.computed import run_model
 from harness.lint.samples import Leaves, Sample
 from harness.lint.wrong import Wrong
 from harness.oracle import Oracle
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.shortage import is_shortage
-from harness.status import one_line
 
 MAX_MUTANTS = 1000
 """Most mutants of one problem; a graph with more is a loop unrolled, and the notes say how many were left out."""

@@ -16,8 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from harness.choices import PrecisionClass
+from harness.catalog.sizes import SizeError, evaluate
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem, Workload
+from harness.core.status import one_line
 from harness.devices import Device
+from harness.devices.out_of_memory import is_shortage
 from harness.lint.blind import blind, blind_thorough
 from harness.lint.computed import coarser, run_model, unread_tiles, unused_inputs, unused_parameters
 from harness.lint.findings import Check, ProblemReport, Verdict
@@ -26,12 +30,8 @@ from harness.lint.samples import Drawer, Leaves, Sample, make_sample
 from harness.lint.wrong import Fate, Trial, Wrong, run_trials
 from harness.oracle import Oracle, all_finite
 from harness.precision import LIMITS
-from harness.problem import Problem, Workload
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import ProblemError, ReferenceModule, load_reference, state_of
-from harness.shortage import is_shortage
-from harness.sizes import SizeError, evaluate
-from harness.status import one_line
 from harness.work import count_flops
 
 FLOPS_TOLERANCE = 0.1

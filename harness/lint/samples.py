@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem
 from harness.devices import Device
 from harness.inputs import draw
 from harness.numerics import UNLIMITED, Limits, TensorComparison, compare, limits_for, roundable, sensitivities
 from harness.oracle import Answer, Oracle
-from harness.problem import Problem
 from harness.protocol.tensor_tree import TreeSpec, flatten
 from harness.reference import ReferenceModule
 

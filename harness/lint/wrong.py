@@ -11,8 +11,8 @@ from enum import StrEnum
 
 import torch
 
+from harness.devices.out_of_memory import is_shortage
 from harness.lint.samples import Leaves, Sample
-from harness.shortage import is_shortage
 
 Answering = Callable[[Sample, Leaves], "Sequence[torch.Tensor] | None"]
 """From a call, and the reference's outputs on other inputs of the same variant, to the outputs that the wrong solution

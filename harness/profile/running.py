@@ -15,29 +15,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness import peaks, python_syntax
 from harness.bench import Bench
-from harness.build import BuildOutcome
+from harness.catalog.sizes import apply_sizes
 from harness.census import Sources, conclude
-from harness.config import RunConfig
 from harness.conversation import attach_request
-from harness.datasheets import datasheet
-from harness.devices import Device, DeviceError
+from harness.core import python_ast
+from harness.core.config import RunConfig
+from harness.core.problem import Problem, Workload
+from harness.core.task import RefereeConfig, Task
+from harness.devices import Device, DeviceError, measured_peaks
+from harness.devices.gpu_specs import datasheet
+from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.executors.local import referee_config
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
 from harness.guest import Guest, GuestFailed
 from harness.planning import Job
-from harness.problem import Problem, Workload
 from harness.profile import ncu
 from harness.reference import ProblemError
 from harness.roofline import speed_of_light
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
-from harness.shortage import advice, held_elsewhere_bytes, is_shortage, opened
+from harness.sandbox.zygote import Zygote, ZygoteError
 from harness.sidecheck import subject_of
-from harness.sizes import apply_sizes
 from harness.tally import request_of, take_census
-from harness.tasks import RefereeConfig, Task
-from harness.zygote import Zygote, ZygoteError
+from harness.toolchain import BuildOutcome
 
 WARM_UP_CALLS = 3
 """Calls before the one that counts: code is loaded, libraries are opened and autotuners try what they try."""
@@ -154,7 +154,7 @@ def _profiled(config: RunConfig, job: Job, built: BuildOutcome, device: Device, 
             )
         ]
         flops, traffic = bench.costs
-        rates = peaks.ensure(device, config.cache_dir) or datasheet(device.name or "")
+        rates = measured_peaks.ensure(device, config.cache_dir) or datasheet(device.name or "")
         light = None
         if rates is not None:
             light = speed_of_light(flops.total, traffic.total_bytes, rates, job.problem.precision).to_json()
@@ -187,7 +187,7 @@ def _task(job: Job, built: BuildOutcome, logs: Path) -> Task:
 
 def _reference_task(problem: Problem, workload: Workload, logs: Path) -> Task:
     """The reference in the shape of a solution, at the workload's sizes."""
-    tree = apply_sizes(python_syntax.parse(problem.source), workload.sizes)
+    tree = apply_sizes(python_ast.parse(problem.source), workload.sizes)
     return Task(
         problem=problem,
         workload=workload,

@@ -31,11 +31,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from harness.choices import Baseline
-from harness.comparing import WITHIN_RUN
-from harness.problem import Problem, Workload
+from harness.core.choices import Baseline
+from harness.core.problem import Problem, Workload
+from harness.core.stats import same_within
 from harness.report import format as show
-from harness.stats import same_within
+from harness.results.compare import WITHIN_RUN
 
 if TYPE_CHECKING:
     from harness.baselines import Entry

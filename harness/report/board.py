@@ -19,11 +19,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.status import Status
 from harness.report import format as show
 from harness.report.narrow import Fitting
-from harness.scoring import DECLARED, By, LeaderboardRow, LikeGroup
-from harness.status import Status
+from harness.results.scoring import DECLARED, By, LeaderboardRow, LikeGroup
 
 MAX_ROWS = 200
 """Rows of one group on the terminal; CSV and JSON have them all."""

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.report import format as show
-from harness.scoring import LeaderboardRow
+from harness.results.scoring import LeaderboardRow
 
 COLUMNS = (
     "device",

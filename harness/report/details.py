@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.disturbance import reasons_in_words
+from harness.devices.interference import reasons_in_words
 from harness.report import format as show
 
 MAX_DEPTH = 6

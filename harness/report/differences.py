@@ -13,11 +13,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.comparing import WORDS, Difference, Differences, Outcome
+from harness.core.stats import SAME_AT_MOST
 from harness.report import format as show
 from harness.report.board import escape_markdown, markdown_row
 from harness.report.narrow import Fitting
-from harness.stats import SAME_AT_MOST
+from harness.results.compare import WORDS, Difference, Differences, Outcome
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
 """Speedups are against eager; one inside its session's noise floor is `same`."""

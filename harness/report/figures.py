@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.report import format as show
-from harness.scoring import Entry, LikeGroup, Selection, select
+from harness.results.scoring import Entry, LikeGroup, Selection, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

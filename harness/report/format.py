@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from harness import python_syntax
-from harness.status import Status
+from harness.core import python_ast
+from harness.core.status import Status
 
 ABSENT = "-"
 """Shown where there is no value."""
@@ -182,7 +182,7 @@ def value(name: str, held: Any) -> str:
 @cache
 def explain(status: Status) -> str:
     """What a status means and what the solution's author can do: its docstring, as one line."""
-    body = python_syntax.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
+    body = python_ast.parse(textwrap.dedent(inspect.getsource(Status))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, following in zip(body.body, body.body[1:], strict=False):
         if (

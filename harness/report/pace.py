@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
+from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
-from harness.status import VERDICT_FREE, Status
 
 WINDOW = 64
 """Solutions that the rate is of: the latest ones, since cached ones and slow problems come in stretches."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.report import format as show
 
 if TYPE_CHECKING:
-    from harness.datasheets import Peaks
+    from harness.devices.gpu_specs import Peaks
 
 
 def peaks_facts(peaks: Peaks, sheet: Peaks | None) -> dict[str, str]:

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.recency import recency
-from harness.record import Record
+from harness.core.record import Record
 from harness.report.figures import Point
-from harness.scoring import EAGER, entries_of
+from harness.results.latest import recency
+from harness.results.scoring import EAGER, entries_of
 
 BOUNDS = ("memory", "compute", "launch")
 

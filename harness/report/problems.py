@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.problem import Problem, Workload
+from harness.core.problem import Problem, Workload
 from harness.report import format as show
 from harness.report.details import details
 

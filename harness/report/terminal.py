@@ -17,14 +17,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.authors import Author, authors_in
-from harness.choices import DeviceKind
-from harness.record import Record
+from harness.catalog.authors import Author, authors_in
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.details import details
 from harness.report.narrow import Fitting
-from harness.scoring import EAGER, entries_of, main_baseline
-from harness.status import VERDICT_FREE, Status
+from harness.results.scoring import EAGER, entries_of, main_baseline
 
 if TYPE_CHECKING:
     from harness.doctor import Diagnosis

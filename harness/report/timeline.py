@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from harness.record import Record
+from harness.core.record import Record
 from harness.report import format as show
 
 _END_OF_TIME_S = 1e11

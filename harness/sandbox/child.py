@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.protocol.channel import Channel
-from harness.sandbox import freeze
+from harness.sandbox import suspend
 from harness.sandbox.policy import ExitReport, SandboxReport
 
 KILL_TIMEOUT_S = 30.0
@@ -47,7 +47,7 @@ class Child:
         """The supervisor's process id in the owner's pid namespace; None where it was gone before it was asked for."""
         self._ended = threading.Event()
         self._exit: ExitReport | None = None
-        self._below = None if pid is None else freeze.Below(pid)
+        self._below = None if pid is None else suspend.Below(pid)
         self._paused = False
         self._held = False
         self.ran_away = False
@@ -129,7 +129,7 @@ class Child:
 
     def is_ending(self) -> bool:
         """Whether the confined process is ending, or gone: how it ended is to be known soon."""
-        return (target := self.target_pid()) is None or freeze.is_ending(target)
+        return (target := self.target_pid()) is None or suspend.is_ending(target)
 
     def target_pid(self) -> int | None:
         """The confined process's id in the owner's pid namespace, as NVML names it; None when it is gone."""

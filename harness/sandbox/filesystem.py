@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 
-from harness.sandbox import system
+from harness.sandbox import syscalls
+from harness.sandbox.mounts import HOME, SystemView, gpu_devices, is_below, outermost
 from harness.sandbox.policy import Findings, SandboxPolicy
-from harness.sandbox.view import HOME, SystemView, gpu_devices, is_below, outermost
 
 _STAGE = "/tmp"
 """An existing folder to build under; whatever lies there stays reachable through the old root."""
@@ -61,18 +61,18 @@ def build_root(
     for asked in (*policy.readable, *policy.writable):
         if not asked.exists():
             raise PathMissing(f"the sandbox policy names {asked}, which does not exist")
-    system.mount(None, "/", None, system.MS_REC | system.MS_PRIVATE)
-    system.mount("tmpfs", _STAGE, "tmpfs", system.MS_NOSUID | system.MS_NODEV, "mode=755,size=1m,nr_inodes=4k")
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", _STAGE, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m,nr_inodes=4k")
     os.mkdir(f"{_STAGE}/new")
     os.mkdir(f"{_STAGE}/old")
-    system.pivot_root(_STAGE, f"{_STAGE}/old")
+    syscalls.pivot_root(_STAGE, f"{_STAGE}/old")
     os.chdir("/")
-    system.mount("tmpfs", "/new", "tmpfs", system.MS_NOSUID | system.MS_NODEV, "mode=755,size=4m,nr_inodes=16k")
+    syscalls.mount("tmpfs", "/new", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=4m,nr_inodes=16k")
     for folder in SCRATCH:  # first: folders of the policy may lie below the machine's /tmp
-        flags = system.MS_NOSUID | system.MS_NODEV
+        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
         size = f"mode=700,uid={owner[0]},gid={owner[1]},size={policy.max_scratch_bytes},nr_inodes=1m"
         os.makedirs(f"/new{folder}", exist_ok=True)
-        system.mount("tmpfs", f"/new{folder}", "tmpfs", flags, size)
+        syscalls.mount("tmpfs", f"/new{folder}", "tmpfs", flags, size)
     for path, shown in arrange([*view.readable, *sources], view.private):
         if not shown:
             _cover(f"/new{path}")
@@ -91,8 +91,8 @@ def build_root(
         _alias(name, real)
     _lock_read_only("/new", only_top=True)
     os.chdir("/new")
-    system.pivot_root(".", ".")
-    system.unmount(".", system.MNT_DETACH)
+    syscalls.pivot_root(".", ".")
+    syscalls.unmount(".", syscalls.MNT_DETACH)
     os.chdir(HOME)
 
 
@@ -138,21 +138,21 @@ def _bind(path: str, *, read_only: bool, devices: bool = False) -> None:
     elif not os.path.lexists(target):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    system.mount(source, target, None, system.MS_BIND | system.MS_REC)
-    attributes = system.MOUNT_ATTR_NOSUID | (0 if devices else system.MOUNT_ATTR_NODEV)
-    attributes |= system.MOUNT_ATTR_RDONLY if read_only else 0
+    syscalls.mount(source, target, None, syscalls.MS_BIND | syscalls.MS_REC)
+    attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if devices else syscalls.MOUNT_ATTR_NODEV)
+    attributes |= syscalls.MOUNT_ATTR_RDONLY if read_only else 0
     try:
-        system.mount_setattr(target, attributes)
+        syscalls.mount_setattr(target, attributes)
     except OSError:
         _restrict_each(target, attributes)
 
 
 def _restrict_each(target: str, attributes: int) -> None:
     """What `mount_setattr` does, for kernels before 5.12: remount every mount at or below `target`."""
-    flags = system.MS_REMOUNT | system.MS_BIND | system.MS_NOSUID
-    flags |= system.MS_NODEV if attributes & system.MOUNT_ATTR_NODEV else 0
-    flags |= system.MS_RDONLY if attributes & system.MOUNT_ATTR_RDONLY else 0
-    kept = {"ro": system.MS_RDONLY, "nodev": system.MS_NODEV, "noexec": system.MS_NOEXEC}
+    flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_NOSUID
+    flags |= syscalls.MS_NODEV if attributes & syscalls.MOUNT_ATTR_NODEV else 0
+    flags |= syscalls.MS_RDONLY if attributes & syscalls.MOUNT_ATTR_RDONLY else 0
+    kept = {"ro": syscalls.MS_RDONLY, "nodev": syscalls.MS_NODEV, "noexec": syscalls.MS_NOEXEC}
     with open("/old/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mounts = [line.split() for line in file]
     for fields in mounts:
@@ -162,7 +162,7 @@ def _restrict_each(target: str, attributes: int) -> None:
             combined = flags
             for flag in own:
                 combined |= flag
-            system.mount(None, point, None, combined)
+            syscalls.mount(None, point, None, combined)
 
 
 def _make_etc(view: SystemView, ids: tuple[int, ...]) -> None:
@@ -202,33 +202,33 @@ def _make_proc(findings: Findings) -> None:
     """A /proc of this pid namespace, or where the kernel refuses one (a masked container) an empty folder."""
     os.makedirs("/new/proc", exist_ok=True)
     try:
-        system.mount("proc", "/new/proc", "proc", system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC)
+        syscalls.mount("proc", "/new/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     except OSError as error:
         findings.lack("private_proc", f"{error}; the machine's own /proc is shown instead")
-        system.mount("/old/proc", "/new/proc", None, system.MS_BIND | system.MS_REC)
+        syscalls.mount("/old/proc", "/new/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
     else:
         findings.have("private_proc")
     for name in _MASKED_FILES:
         if os.path.exists(f"/new/proc/{name}"):
             with suppress(OSError):  # what can't be masked is guarded by the ids and capabilities dropped later
-                system.mount("/old/dev/null", f"/new/proc/{name}", None, system.MS_BIND)
+                syscalls.mount("/old/dev/null", f"/new/proc/{name}", None, syscalls.MS_BIND)
     for name in _MASKED_FOLDERS:
         if os.path.isdir(f"/new/proc/{name}"):
             with suppress(OSError):
                 _empty(f"/new/proc/{name}")
-    system.mount("/new/proc/sys", "/new/proc/sys", None, system.MS_BIND | system.MS_REC)
+    syscalls.mount("/new/proc/sys", "/new/proc/sys", None, syscalls.MS_BIND | syscalls.MS_REC)
     _lock_read_only("/new/proc/sys")
 
 
 def _cover(target: str) -> None:
     """Hide what lies at `target`, leaving a folder in which mount points can be made."""
-    flags = system.MS_NOSUID | system.MS_NODEV
-    system.mount("tmpfs", target, "tmpfs", flags, "mode=755,size=1m,nr_inodes=4k")
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.mount("tmpfs", target, "tmpfs", flags, "mode=755,size=1m,nr_inodes=4k")
 
 
 def _empty(target: str) -> None:
-    flags = system.MS_RDONLY | system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC
-    system.mount("tmpfs", target, "tmpfs", flags, "mode=000,size=4k,nr_inodes=2")
+    flags = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount("tmpfs", target, "tmpfs", flags, "mode=000,size=4k,nr_inodes=2")
 
 
 def _blank(path: str) -> None:
@@ -236,7 +236,7 @@ def _blank(path: str) -> None:
     if os.path.isdir(target):
         _empty(target)
     elif os.path.exists(target):
-        system.mount("/old/dev/null", target, None, system.MS_BIND)
+        syscalls.mount("/old/dev/null", target, None, syscalls.MS_BIND)
 
 
 def _alias(name: str, real: str) -> None:
@@ -251,10 +251,10 @@ def _alias(name: str, real: str) -> None:
 
 def _lock_read_only(target: str, *, only_top: bool = False) -> None:
     if only_top:
-        flags = system.MS_REMOUNT | system.MS_BIND | system.MS_RDONLY | system.MS_NOSUID | system.MS_NODEV
-        system.mount(None, target, None, flags)
+        flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV
+        syscalls.mount(None, target, None, flags)
         return
     try:
-        system.mount_setattr(target, system.MOUNT_ATTR_RDONLY)
+        syscalls.mount_setattr(target, syscalls.MOUNT_ATTR_RDONLY)
     except OSError:
-        _restrict_each(target, system.MOUNT_ATTR_RDONLY | system.MOUNT_ATTR_NODEV)
+        _restrict_each(target, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV)

@@ -12,7 +12,7 @@ import stat
 import struct
 from collections.abc import Iterable
 
-from harness.sandbox import system
+from harness.sandbox import syscalls
 
 _SYS_CREATE_RULESET = 444
 _SYS_ADD_RULE = 445
@@ -40,7 +40,7 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 def abi() -> int:
     """The kernel's Landlock version. Raises `OSError` where there is none."""
-    return system.syscall(_SYS_CREATE_RULESET, "landlock", None, 0, _CREATE_RULESET_VERSION)
+    return syscalls.syscall(_SYS_CREATE_RULESET, "landlock", None, 0, _CREATE_RULESET_VERSION)
 
 
 def restrict(
@@ -68,7 +68,7 @@ def restrict(
     if version >= 6:
         attributes += struct.pack("=Q", _SCOPE_SIGNALS | (0 if network else _SCOPE_ABSTRACT_SOCKETS))
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    ruleset = system.syscall(_SYS_CREATE_RULESET, "landlock_create_ruleset", buffer, len(attributes), 0)
+    ruleset = syscalls.syscall(_SYS_CREATE_RULESET, "landlock_create_ruleset", buffer, len(attributes), 0)
     try:
         for path in readable:
             _allow(ruleset, path, _READ & every)
@@ -78,7 +78,7 @@ def restrict(
             _allow(ruleset, path, _READ_DIR)
         for path in devices:
             _allow(ruleset, path, every & (_READ_FILE | _READ_DIR | _WRITE_FILE | _IOCTL_DEV | _TRUNCATE))
-        system.syscall(_SYS_RESTRICT_SELF, "landlock_restrict_self", ruleset, 0)
+        syscalls.syscall(_SYS_RESTRICT_SELF, "landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
     return version
@@ -93,6 +93,6 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= _ON_FILES
         rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, fd), 12)
-        system.syscall(_SYS_ADD_RULE, f"landlock_add_rule {path}", ruleset, _RULE_PATH_BENEATH, rule, 0)
+        syscalls.syscall(_SYS_ADD_RULE, f"landlock_add_rule {path}", ruleset, _RULE_PATH_BENEATH, rule, 0)
     finally:
         os.close(fd)

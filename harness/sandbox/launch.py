@@ -17,9 +17,9 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.sandbox import filesystem, system, tool
+from harness.sandbox import filesystem, syscalls, wrapped_tool
 from harness.sandbox.cgroup import ChildCgroup
-from harness.sandbox.entry import Confined, Ground, Job, answer
+from harness.sandbox.confine import Confined, Ground, Job, answer
 from harness.sandbox.policy import Findings, SandboxPolicy
 from harness.sandbox.supervisor import AccountPage
 
@@ -62,7 +62,7 @@ def launch(
     own = (ready_child, alive_child, log_read, log_write)
     try:
         if ground.pid_namespace is not None:
-            system.unshare(system.CLONE_NEWPID)
+            syscalls.unshare(syscalls.CLONE_NEWPID)
         pid = os.fork()
     except OSError:
         _restore(ground)
@@ -76,8 +76,8 @@ def launch(
         return Launched(pid=pid, ready=ready, alive=alive, page=page, cgroup=cgroup)
     try:
         forget()
-        kept = tool.descriptors() if ground.enclosed else set()
-        system.close_descriptors({channel, *fds, log_file, *own, *kept})
+        kept = wrapped_tool.descriptors() if ground.enclosed else set()
+        syscalls.close_descriptors({channel, *fds, log_file, *own, *kept})
         job = Job(
             target=target,
             policy=policy,
@@ -106,4 +106,4 @@ def launch(
 def _restore(ground: Ground) -> None:
     """Make the zygote's next forks land in its own pid namespace again."""
     if ground.pid_namespace is not None:
-        system.setns(ground.pid_namespace, system.CLONE_NEWPID)
+        syscalls.setns(ground.pid_namespace, syscalls.CLONE_NEWPID)

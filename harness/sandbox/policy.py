@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from harness.choices import SandboxMode
+from harness.core.choices import SandboxMode
 
 Strength = Literal["full", "partial", "none"]
 

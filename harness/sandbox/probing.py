@@ -10,7 +10,7 @@ import subprocess
 from typing import Any
 
 from harness.protocol.channel import Channel, WireError, pair
-from harness.sandbox import process
+from harness.sandbox import zygote_process
 from harness.sandbox.policy import SandboxPolicy, SandboxReport
 
 _TIMEOUT_S = 60.0
@@ -26,7 +26,7 @@ def probe(*, gpu: bool = False) -> SandboxReport:
     channel = Channel(ours)
     started: subprocess.Popen[bytes] | None = None
     try:
-        started = process.start(theirs, process.Start())
+        started = zygote_process.start(theirs, zygote_process.Start())
         theirs.close()
         report = _converse(channel, SandboxPolicy(gpu=gpu))
     except (WireError, OSError, KeyError) as error:

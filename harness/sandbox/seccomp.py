@@ -17,7 +17,7 @@ import errno
 import platform
 import struct
 
-from harness.sandbox import system
+from harness.sandbox import syscalls
 
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
@@ -40,13 +40,13 @@ _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 _NAMESPACE_FLAGS = (
-    system.CLONE_NEWNS
-    | system.CLONE_NEWCGROUP
-    | system.CLONE_NEWUTS
-    | system.CLONE_NEWIPC
-    | system.CLONE_NEWUSER
-    | system.CLONE_NEWPID
-    | system.CLONE_NEWNET
+    syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWCGROUP
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWPID
+    | syscalls.CLONE_NEWNET
 )
 
 # name: (x86_64, aarch64); None where an architecture lacks the call.
@@ -212,4 +212,4 @@ def install(*, network: bool = False) -> None:
     argument = ctypes.create_string_buffer(header, len(header))
     number = _SYS_SECCOMP[platform.machine()]
     flags = _SECCOMP_FILTER_FLAG_SPEC_ALLOW
-    system.syscall(number, "seccomp", _SECCOMP_SET_MODE_FILTER, flags, argument)
+    syscalls.syscall(number, "seccomp", _SECCOMP_SET_MODE_FILTER, flags, argument)

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.conducting import Conduct, Conducting, Kind, Listener, Work
-from harness.config import RunConfig
+from harness.core.config import RunConfig
+from harness.core.record import Record
+from harness.core.status import Failure
+from harness.core.task import MAX_TASK_BYTES
 from harness.executors import ExecutorError, Slot, SlotLost
 from harness.protocol.channel import Channel, WireError
-from harness.record import Record
 from harness.service import ServiceError
 from harness.service.place import checked, read_token, stamp
 from harness.service.surroundings import surroundings
 from harness.service.words import error_of, shared_settings, work_json
-from harness.status import Failure
-from harness.tasks import MAX_TASK_BYTES
 
 ANSWER_S = 30.0
 """How long a server may take to answer what it answers at once."""

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.choices import DeviceKind
-from harness.environment import MachineError, collect, cuda_unusable, machine
+from harness.core.choices import DeviceKind
+from harness.core.environment import MachineError, collect, cuda_unusable, machine
 from harness.executors.local import LocalExecutor
 from harness.service import ServiceError
 from harness.service.words import config_of

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import harness
-from harness.config import cache_root
+from harness.core.config import cache_root
 from harness.service import ServiceError
 
 MAX_ADDRESS_BYTES = 107

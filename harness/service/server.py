@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.conducting import Kind, Work
+from harness.core.record import Record
+from harness.core.task import MAX_TASK_BYTES
 from harness.executors import Built, Slot, SlotLost
 from harness.protocol.channel import Channel, WireError
-from harness.record import Record
 from harness.service import ServiceError
 from harness.service.kept import Kept
 from harness.service.place import checked, stamp, token_file, write_token
 from harness.service.surroundings import differing, surroundings
 from harness.service.words import error_json, work_of
 from harness.sharing import Share
-from harness.tasks import MAX_TASK_BYTES
 
 HELLO_S = 10.0
 """How long who connects may take to say who it is."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.programs import find_gxx, find_nvcc
+from harness.core.executables import find_gxx, find_nvcc
 from harness.sandbox.environment import scrub
 
 _OTHERWISE_TOLD = frozenset({"PATH", "PYTHONPATH"})

@@ -11,18 +11,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.choices import PrecisionClass
 from harness.conducting import Work
-from harness.config import Machine, RunConfig, TimingConfig, resolve
-from harness.environment import MachineError
+from harness.core.choices import PrecisionClass
+from harness.core.config import Machine, RunConfig, TimingConfig, resolve
+from harness.core.environment import MachineError
+from harness.core.policy import Policy
+from harness.core.problem import Problem, Solution, Workload
+from harness.core.status import Failure
+from harness.core.task import problem_json, problem_of
 from harness.executors import ExecutorError
 from harness.planning import Job
-from harness.policies import Policy
-from harness.problem import Problem, Solution, Workload
-from harness.runs import StoreUnavailable
+from harness.results.reader import StoreUnavailable
 from harness.service import ServiceError
-from harness.status import Failure
-from harness.tasks import problem_json, problem_of
 
 OF_ONE_RUN: Mapping[str, Any] = {
     "paths": (Path(),),

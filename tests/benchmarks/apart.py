@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.choices import Baseline
-from harness.record import Record
+from harness.core.choices import Baseline
+from harness.core.record import Record
 from harness.report.baselines import Row, from_csv, number
 
 MARGIN = 0.03

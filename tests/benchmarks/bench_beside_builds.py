@@ -29,11 +29,11 @@ from pathlib import Path
 
 from harness import Harness
 from harness.catalog import CatalogError, find_solutions, load_problems
-from harness.config import cache_root
-from harness.gpus import Capability
-from harness.problem import Solution
-from harness.programs import find_nvcc
-from harness.record import Record
+from harness.core.config import cache_root
+from harness.core.executables import find_nvcc
+from harness.core.problem import Solution
+from harness.core.record import Record
+from harness.core.visible_gpus import Capability
 from harness.timing import UNEXPLAINED
 from tests.benchmarks.bench_builds import Builders, solutions
 

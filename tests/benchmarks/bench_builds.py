@@ -30,11 +30,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.build import BuildCache, BuildOutcome, NvccToolchain
+from harness.core.executables import find_nvcc
+from harness.core.visible_gpus import Capability
 from harness.executors import Order
 from harness.executors.building import LocalBuilders
-from harness.gpus import Capability
-from harness.programs import find_nvcc
+from harness.toolchain import BuildCache, BuildOutcome, NvccToolchain
 
 ROOT = Path(__file__).parent.parent.parent
 

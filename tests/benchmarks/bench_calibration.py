@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
-from harness.environment import query_gpus
-from harness.problem import Problem
+from harness.core.environment import query_gpus
+from harness.core.problem import Problem
+from harness.core.task import Outcome
 from harness.referee import Referee
-from harness.tasks import Outcome
 from tests.benchmarks.calibration_tables import Row, document
 from tests.benchmarks.spinning import AS_EVALUATED, SPIN, judge, problem_of, rate_hz, referee, twin, zygote
 

@@ -25,16 +25,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import environment
-from harness.build import Compilations
 from harness.build.opening import open_toolchain
-from harness.choices import DeviceKind
-from harness.config import RunConfig, resolve
+from harness.core import environment
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig, resolve
+from harness.core.subprocesses import search_path
 from harness.events import BuildFinished, Event, SolutionFinished
 from harness.executors.ahead import start_ahead
-from harness.interpreter import search_path
 from harness.pipeline import evaluate_run
-from harness.runs import new_run_id
+from harness.results.reader import new_run_id
+from harness.toolchain import Compilations
 
 WAYS = ("harvest", "text", "warm")
 MARKS = ("first_built_s", "all_built_s", "first_judged_s", "total_s")

@@ -32,10 +32,10 @@ from typing import Any
 import torch
 
 from harness.auditor import find_sanitizer
-from harness.environment import collect
-from harness.gpus import visible_gpus
+from harness.core.environment import collect
+from harness.core.visible_gpus import visible_gpus
+from harness.devices.hardware_queues import ONE_QUEUE
 from harness.largepages import LargePages
-from harness.queues import ONE_QUEUE
 from harness.sanitizers import Tool
 
 OPENED = "OPENED "

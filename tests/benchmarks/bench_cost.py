@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.record import Record
-from harness.runs import StoreError
-from harness.store import RunStore
+from harness.core.record import Record
+from harness.results.reader import StoreError
+from harness.results.writer import RunStore
 
 STAGES = ("prepare", "open", "load", "verify", "audit", "measure", "census")
 """In order; together with `other` they are the total. `refresh` is a part of `verify`, `back_to_back` of `measure`."""

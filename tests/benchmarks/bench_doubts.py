@@ -13,8 +13,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.record import Record
-from harness.store import RunStore
+from harness.core.record import Record
+from harness.results.writer import RunStore
 from harness.timing import UNEXPLAINED
 
 HEAD = (

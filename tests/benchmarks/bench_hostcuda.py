@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from harness.hostcuda import build
+from harness.hostcuda.translate import build
 from harness.untrusted.contestant.hostcuda import shim
 from harness.untrusted.contestant.hostcuda.loader import load
 from harness.untrusted.contestant.hostcuda.shim import _need

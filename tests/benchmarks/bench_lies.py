@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
+from harness.core.task import Outcome
 from harness.referee import Referee
-from harness.tasks import Outcome
 from harness.timing import UNEXPLAINED
 from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee, twin
 

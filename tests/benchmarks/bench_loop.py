@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness import Harness, as_completed
 from harness.catalog import CatalogError, find_solutions, load_problems
-from harness.problem import Solution
+from harness.core.problem import Solution
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
+from harness.core.environment import collect
 from harness.devices.cuda import CudaDevice
-from harness.environment import collect
 from tests.benchmarks.place_tables import Series, document, series_of
 from tests.benchmarks.spinning import rate_hz
 

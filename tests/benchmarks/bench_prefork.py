@@ -20,16 +20,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.build import default_root
 from harness.catalog import load_problems
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.problem import Problem
+from harness.core.status import Status
+from harness.core.task import Outcome, RefereeConfig, Task
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.hostcuda.build import prepare_headers
-from harness.problem import Problem
+from harness.hostcuda.translate.build import prepare_headers
 from harness.referee import Referee
-from harness.status import Status
-from harness.tasks import Outcome, RefereeConfig, Task
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import default_root
 
 ROOT = Path(__file__).parent.parent.parent
 

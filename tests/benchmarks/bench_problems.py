@@ -28,10 +28,10 @@ from typing import Any
 import torch
 
 from harness.catalog import load_problems
-from harness.choices import PrecisionClass
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem, Workload
 from harness.inputs import draw
 from harness.numerics import LIMITS, compare
-from harness.problem import Problem, Workload
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.reference import ReferenceModule, load_reference
 from harness.report.baselines import LONGEST_S, SHORTEST_S, from_csv, outside

@@ -6,8 +6,8 @@
 Needs a GPU; some 25 s. Processes are forked from one that has torch and no context, as contestants are, some at a time
 side by side; each makes the same calls with a cold cache, by turns, in rounds. For each kind of call the table has the
 spread (standard deviation) of the processes' means, and how much of it is left over by their empty calls of many
-launches (`harness.empty`: one series, made first, as in an evaluation): about the straight line over these. Then the
-empty calls of each process by lane (`Device.lanes`).
+launches (`harness.devices.empty_kernel`: one series, made first, as in an evaluation): about the straight line over
+these. Then the empty calls of each process by lane (`Device.lanes`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 
 import torch
 
+from harness.core.environment import collect
+from harness.core.stats import burst_time
 from harness.devices.cuda import CudaDevice
-from harness.empty import FEW, MANY, empty_calls
-from harness.environment import collect
-from harness.stats import burst_time
+from harness.devices.empty_kernel import FEW, MANY, empty_calls
 
 CALLS = 24
 """Calls of a series, after `LEFT_OUT`."""

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.record import Record
-from harness.store import RunStore
+from harness.core.record import Record
+from harness.results.writer import RunStore
 from tests.benchmarks.repeat_tables import Row, document
 
 ROOT = Path(__file__).parent.parent.parent

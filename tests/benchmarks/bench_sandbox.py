@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.sandbox import SandboxPolicy, filesystem, landlock, limits, seccomp, system, view
+from harness.sandbox import SandboxPolicy, filesystem, landlock, limits, mounts, seccomp, syscalls
 from harness.sandbox.policy import Findings
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
 
 LIMIT_MS = 100.0
 _IDS = 0x40000000
@@ -67,15 +67,15 @@ def one(zygote: Zygote, policy: SandboxPolicy, log: Path) -> tuple[float, float]
 
 def steps() -> list[tuple[str, Callable[[], object]]]:
     """The steps on the way in, in their order."""
-    policy, shown = SandboxPolicy(), view.discover()
+    policy, shown = SandboxPolicy(), mounts.discover()
 
     def root() -> None:
-        system.unshare(system.CLONE_NEWNS)
+        syscalls.unshare(syscalls.CLONE_NEWNS)
         owner = (_IDS, _IDS)
         filesystem.build_root(policy, shown, owner=owner, ids=(1000,), findings=Findings())
 
     def user() -> None:
-        system.drop_bounding_set()
+        syscalls.drop_bounding_set()
         os.setgroups([])
         os.setresgid(_IDS, _IDS, _IDS)
         os.setresuid(_IDS, _IDS, _IDS)
@@ -84,13 +84,13 @@ def steps() -> list[tuple[str, Callable[[], object]]]:
         landlock.restrict(readable=[*shown.readable, "/etc"], writable=["/tmp"], devices=["/proc"], listed=["/"])
 
     return [
-        ("ipc, uts and cgroup namespaces", lambda: system.unshare(0x0E000000)),
-        ("network namespace", lambda: system.unshare(system.CLONE_NEWNET)),
+        ("ipc, uts and cgroup namespaces", lambda: syscalls.unshare(0x0E000000)),
+        ("network namespace", lambda: syscalls.unshare(syscalls.CLONE_NEWNET)),
         ("mount namespace and private root", root),
         ("another user", user),
-        ("user namespace", lambda: system.enter_user_namespace(1000, 1000)),
-        ("no capabilities", system.drop_capabilities),
-        ("no new privileges", lambda: system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)),
+        ("user namespace", lambda: syscalls.enter_user_namespace(1000, 1000)),
+        ("no capabilities", syscalls.drop_capabilities),
+        ("no new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
         ("second fork", second_fork),
         ("limits", lambda: limits.set_rlimits(policy)),
         ("Landlock", fence),
@@ -121,7 +121,7 @@ def forks(repeats: int) -> dict[str, float]:
         bare.append(time.perf_counter() - began)
     for _ in range(repeats if os.geteuid() == 0 else 0):
         reading, writing = os.pipe()
-        system.unshare(system.CLONE_NEWPID)
+        syscalls.unshare(syscalls.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
             timed = {}
@@ -137,7 +137,7 @@ def forks(repeats: int) -> dict[str, float]:
                 costs.setdefault(name, []).append(cost)
         os.waitpid(pid, 0)
         own = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        system.setns(own, system.CLONE_NEWPID)
+        syscalls.setns(own, syscalls.CLONE_NEWPID)
         os.close(own)
     medians = {"fork": statistics.median(bare)} | {name: statistics.median(each) for name, each in costs.items()}
     return {name: value * 1e3 for name, value in medians.items()}

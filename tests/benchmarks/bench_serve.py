@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import CatalogError, find_solutions, load_problems
-from harness.store import RunStore
+from harness.results.writer import RunStore
 
 ROOT = Path(__file__).parent.parent.parent
 READY_S = 60.0

@@ -22,18 +22,18 @@ from pathlib import Path
 
 from harness import idle
 from harness.bench import Bench
-from harness.build import default_root
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
+from harness.core.environment import collect
+from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.environment import collect
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.guest import Guest
-from harness.hostcuda.build import prepare_headers
-from harness.problem import Problem, Workload, digest_text
+from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
 from harness.sandbox import SandboxPolicy
+from harness.sandbox.zygote import Zygote
+from harness.toolchain import default_root
 from harness.turns import Turn, calls_of
-from harness.zygote import Zygote
 
 SOURCE = """
 import torch

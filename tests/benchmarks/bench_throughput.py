@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness.report import timeline
-from harness.store import RunStore
+from harness.results.writer import RunStore
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true", help="all is built: no run of one copy each before")
     parser.add_argument("--keep", type=Path, help="a folder for the runs' records")
     given = parser.parse_args()
-    from harness.config import cache_root
+    from harness.core.config import cache_root
 
     os.environ["HARNESS_CACHE"] = str(cache_root())
     folder = Path(tempfile.mkdtemp(prefix="throughput-"))

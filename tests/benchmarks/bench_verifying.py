@@ -20,7 +20,7 @@ import torch
 from harness import values
 from harness.bench import Bench
 from harness.catalog import load_problems
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import open_device
 from harness.protocol.messages import BurstDone
 from harness.turns import Turn

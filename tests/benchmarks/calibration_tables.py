@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.stats import burst_time, interval_of_logs, same_within
+from harness.core.stats import burst_time, interval_of_logs, same_within
 
 LONG_S = 20e-6
 """Length that divides short calls from long ones: below it, what two processes launch alike is off by more than 1 % of
@@ -212,8 +212,8 @@ def known_off_s(length_s: float, rows: Sequence[Row], zero: Sequence[Row]) -> fl
 
 
 def _off_s(length_s: float, rows: Sequence[Row], zero: Sequence[Row], side: str) -> float:
-    """The mean over rows, each beside calls that spin for none by way of the same lane (`harness.empty`), where some
-    were made: launches take longer by one than by another."""
+    """The mean over rows, each beside calls that spin for none by way of the same lane
+    (`harness.devices.empty_kernel`), where some were made: launches take longer by one than by another."""
     offs = []
     for lane in sorted({lane_of(row) for row in rows}):
         mine, beside = ([row for row in held if lane_of(row) == lane] for held in (rows, zero))

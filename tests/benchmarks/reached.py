@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.problem import digest_text
-from harness.record import Record
+from harness.core.problem import digest_text
+from harness.core.record import Record
 
 BEGINNING = "Reached on an H200: "
 LINE = re.compile(rf"^{BEGINNING}[^\"\\\n]+$", re.M)

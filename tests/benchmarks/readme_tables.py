@@ -23,11 +23,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.choices import Baseline
-from harness.record import Record
+from harness.core.choices import Baseline
+from harness.core.record import Record
 from harness.report import csv
-from harness.scoring import By, Entry, entries_of, geometric_mean, leaderboard
-from harness.store import RunStore
+from harness.results.scoring import By, Entry, entries_of, geometric_mean, leaderboard
+from harness.results.writer import RunStore
 
 from . import apart, reached
 from .apart import Lead
@@ -49,7 +49,7 @@ AUTOTUNED_COLUMNS = ("over max-autotune", "without graphs")
 
 LEGEND = (
     "SoL is the least time that this GPU needs for the reference's work, over the solution's: bytes at the rate that a "
-    "copy of 1 GiB reached on it, fp32 flops at that of cuBLAS without tensor cores (`harness/peaks.py`). "
+    "copy of 1 GiB reached on it, fp32 flops at that of cuBLAS without tensor cores (harness/devices/measured_peaks). "
     "Above 100 % is a solution that leaves out work of the reference (a factor that is diagonal or triangular, masked "
     "scores, experts that were not chosen), one whose products have float32's accuracy from several on tensor cores, "
     "or one that mostly reads, which can be faster than that copy."

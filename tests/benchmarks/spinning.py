@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-from harness.choices import DeviceKind
-from harness.config import KEYS, TIMING_KEYS
-from harness.environment import collect
+from harness.core.choices import DeviceKind
+from harness.core.config import KEYS, TIMING_KEYS
+from harness.core.environment import collect
+from harness.core.problem import InputRules, Problem, Workload, digest_text
+from harness.core.task import Outcome, RefereeConfig, Task
+from harness.core.visible_gpus import visible_gpus
 from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.gpus import visible_gpus
-from harness.problem import InputRules, Problem, Workload, digest_text
 from harness.referee import Referee
-from harness.tasks import Outcome, RefereeConfig, Task
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
 
 SPIN = """
 import torch

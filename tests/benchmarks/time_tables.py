@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.record import Record
-from harness.store import RunStore
+from harness.core.record import Record
+from harness.results.writer import RunStore
 
 from . import bench_cost, calibration_tables, repeat_tables
 

@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 import corpus_entries as entries  # noqa: E402
 
-from harness.hostcuda import build as host_build  # noqa: E402
+from harness.hostcuda.translate import build as host_build  # noqa: E402
 from results import Finding, Result  # noqa: E402
 
 BATCH = 48

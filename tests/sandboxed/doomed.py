@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from harness.sandbox import SandboxPolicy
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
 
 TARGETS = Path(__file__).parent
 

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from harness.sandbox import SandboxPolicy, filesystem, system, view
+from harness.sandbox import SandboxPolicy, filesystem, mounts, syscalls
 from harness.sandbox.policy import Findings
 
 
@@ -26,9 +26,9 @@ def writable(path: str) -> str:
 
 if __name__ == "__main__":
     shown, kept = sys.argv[1:]
-    system.mount_setattr = refuse
-    system.unshare(system.CLONE_NEWNS)
+    syscalls.mount_setattr = refuse
+    syscalls.unshare(syscalls.CLONE_NEWNS)
     policy = SandboxPolicy(readable=(Path(shown),), writable=(Path(kept),))
-    filesystem.build_root(policy, view.discover(), owner=(0, 0), ids=(0,), findings=Findings())
-    paths = ["/", "/usr", shown, kept, "/tmp", view.package_folder()]
+    filesystem.build_root(policy, mounts.discover(), owner=(0, 0), ids=(0,), findings=Findings())
+    paths = ["/", "/usr", shown, kept, "/tmp", mounts.package_folder()]
     sys.stdout.write(json.dumps({path: writable(path) for path in paths}))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
-from harness.zygote import Zygote
+from harness.sandbox.zygote import Zygote
 
 TARGETS = Path(__file__).parent
 WAIT_S = 30.0

@@ -114,7 +114,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyTimed:
-    """Device seconds of calls that do next to nothing, in few launches and in many (`harness.empty`)."""
+    """Device seconds of calls that do next to nothing, in few launches and in many (`harness.devices.empty_kernel`)."""
 
     few_s: float
     many_s: float

@@ -17,10 +17,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.authors import Author
-from harness.comparing import Differences
-from harness.recency import recency
-from harness.record import Record
+from harness.catalog.authors import Author
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.report import differences as report_differences
 from harness.report import figures
 from harness.report import format as show
@@ -29,8 +28,9 @@ from harness.report.html.solution import section
 from harness.report.html.svg import inline
 from harness.report.html.tables import Table, boards, differences_table
 from harness.report.points import points_of
-from harness.scoring import EAGER, LikeGroup, entries_of
-from harness.status import Status
+from harness.results.compare import Differences
+from harness.results.latest import recency
+from harness.results.scoring import EAGER, LikeGroup, entries_of
 
 TEMPLATES = "templates"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.authors import Author
-from harness.record import Record
+from harness.catalog.authors import Author
+from harness.core.record import Record
 from harness.report import format as show
 from harness.report.details import shown, unit_inside
 from harness.report.html.svg import strip

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.authors import Author
-from harness.comparing import Difference, Differences
-from harness.record import Record
+from harness.catalog.authors import Author
+from harness.core.record import Record
+from harness.core.status import Status
 from harness.report import differences as report_differences
 from harness.report import format as show
 from harness.report.board import Cell as Shown
 from harness.report.board import columns
-from harness.scoring import By, LeaderboardRow, LikeGroup, leaderboard
-from harness.status import Status
+from harness.results.compare import Difference, Differences
+from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.build.diagnostics import NOTE
 from harness.protocol.channel import Channel
+from harness.toolchain.diagnostics import NOTE
 
 
 def main(channel: Channel, fds: tuple[int, ...]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.build.spec import MAX_SOURCE_BYTES
+from harness.toolchain.spec import MAX_SOURCE_BYTES
 
 _MAX_CHARS = MAX_SOURCE_BYTES
 """Longest text that is put together: no extension may have more."""

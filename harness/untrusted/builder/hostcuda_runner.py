@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils import cpp_extension
 
-from harness.hostcuda import build
+from harness.hostcuda.translate import build
 from harness.untrusted.contestant.hostcuda import shim
 from harness.untrusted.contestant.hostcuda.loader import load
 

@@ -33,11 +33,11 @@ from typing import Any
 import torch
 import torch.utils.cpp_extension
 
-from harness.build.arguments import restore
-from harness.build.packages import FOR_KERNELS
-from harness.build.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec
+from harness.core.status import Failure, Status, one_line
 from harness.protocol.channel import Channel
-from harness.status import Failure, Status, one_line
+from harness.toolchain.arguments import restore
+from harness.toolchain.packages import FOR_KERNELS
+from harness.toolchain.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec
 from harness.untrusted.builder.fake_cuda import Kind, Pretence, pretended_cuda
 from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.build.spec import MAX_FILES, ExtensionSpec, SourceFile, SpecError
+from harness.toolchain.spec import MAX_FILES, ExtensionSpec, SourceFile, SpecError
 
 KEYWORDS_OF_SOME_TORCH = frozenset(
     {

@@ -20,9 +20,9 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[:] = [str(Path(__file__).resolve().parents[3]), *sys.path[1:]]
 
-from harness.split import flags, symbols
-from harness.split.parts import Parts, split
-from harness.split.stubs import Unsplittable
+from harness.toolchain.split import flags, symbols
+from harness.toolchain.split.parts import Parts, split
+from harness.toolchain.split.stubs import Unsplittable
 
 _INCLUDE = Path(flags.__file__).resolve().parent / "include"
 _PRELUDE = "#include <cstdint>\n#include <cmath>\n#include <algorithm>\n#include <limits>\n#include <type_traits>\n"

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import python_syntax
-from harness.build.spec import ExtensionSpec
+from harness.core import python_ast
 from harness.protocol.channel import Channel
+from harness.toolchain.spec import ExtensionSpec
 from harness.untrusted.builder.constant_eval import NotPlain, Reader
 from harness.untrusted.builder.load_inline_calls import ARCH_VARIABLE, Unforeseen, bind, read_inline
 
@@ -47,7 +47,7 @@ def foreseen(source: str, parameters: Sequence[Sequence[Any]]) -> Iterator[Exten
     function = _stand_in(parameters)
     seen: set[str] = set()
     try:
-        tree = python_syntax.parse(source)
+        tree = python_ast.parse(source)
         reader = Reader(tree)
         arches = _arches(reader, tree)
         names = _names(tree)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 from harness.devices import Device, open_device
 from harness.protocol.withheld_words import writers
 from harness.untrusted.contestant.outputs import Snapshot
@@ -61,7 +61,7 @@ def _call_nothing(device: Device) -> None:
 
 def _host_shim(runtime: Path, *, checked: bool) -> Any:
     """Make "cuda" tensors exist on the CPU, with the libraries that were prepared in `runtime`."""
-    from harness.hostcuda.build import PreparedHeaders
+    from harness.hostcuda.translate.build import PreparedHeaders
     from harness.untrusted.contestant.hostcuda import shim
 
     prepared = PreparedHeaders(

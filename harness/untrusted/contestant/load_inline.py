@@ -25,9 +25,9 @@ from typing import Any
 import torch
 import torch.utils.cpp_extension
 
-from harness.build.host import HostToolchain
-from harness.build.spec import ExtensionSpec
-from harness.build.toolchain import Toolchain
+from harness.hostcuda.toolchain import HostToolchain
+from harness.toolchain.spec import ExtensionSpec
+from harness.toolchain.toolchain import Toolchain
 from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 
 _Read = Callable[[Mapping[str, Any]], ExtensionSpec]

@@ -17,10 +17,11 @@ from typing import Any
 
 import torch
 
-from harness.backtoback import BackToBack, Step
+from harness.core.status import one_line
 from harness.devices import Arena, CallTime, Device
-from harness.empty import empty_calls
-from harness.gate import StreamGate
+from harness.devices.back_to_back import BackToBack, Step
+from harness.devices.empty_kernel import empty_calls
+from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.protocol.kernel_rows import MAX_NAME, CensusTaken
 from harness.protocol.messages import (
@@ -41,7 +42,6 @@ from harness.protocol.messages import (
 from harness.protocol.module_state import misplaced, refuse_lazy
 from harness.protocol.tensor_tree import TreeSpec, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, writers
-from harness.status import one_line
 from harness.untrusted.contestant.device import Opened, open_ahead, open_now
 from harness.untrusted.contestant.model_state import HeldState
 from harness.untrusted.contestant.outputs import Snapshot
@@ -307,9 +307,7 @@ class Contestant:
 
     def _census(self, burst: Burst, *, marked: bool) -> CensusTaken:
         """One call more, with what it runs on the GPU recorded, or marked for a tool around this process."""
-        from harness.untrusted.contestant import (
-            cupti,  # only now: whatever profiles is no part of a process whose calls are timed
-        )
+        from harness.untrusted.contestant import cupti
 
         if self._shim is not None:
             return CensusTaken(rows=cupti.counted(self._shim.launches()), complete=True)

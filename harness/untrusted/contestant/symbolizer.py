@@ -6,7 +6,7 @@ the modules were made by commands of a submission and reading them is left to a 
 
 from __future__ import annotations
 
-from harness.hostcuda.runtime_library import source_lines
+from harness.hostcuda.translate.runtime_library import source_lines
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.protocol.messages import Located
 

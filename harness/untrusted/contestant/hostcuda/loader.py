@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.hostcuda import build
+from harness.hostcuda.translate import build
 
 __all__ = ["CompileError", "load"]
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from harness.hostcuda.build import PreparedHeaders, prepare_headers
-from harness.hostcuda.runtime_library import RuntimeLibrary
+from harness.hostcuda.translate.build import PreparedHeaders, prepare_headers
+from harness.hostcuda.translate.runtime_library import RuntimeLibrary
 from harness.untrusted.contestant.hostcuda.torch_cuda import patch
 from harness.untrusted.contestant.hostcuda.triton_interpreter import triton_launches
 

@@ -1,0 +1,278 @@
+"""A solution out of a model's raw answer: the last complete fenced Python block that defines `ModelNew`.
+
+Pure: text in, text out; nothing is imported or executed. The text is untrusted. Imports `python_syntax` only.
+
+Rules, in order:
+
+1. What follows the last `</think>` is the answer, what precedes it reasoning. Reasoning is looked at only where
+   the answer has no block that defines `ModelNew`, and the reason says so.
+2. A block runs from a line of three or more backticks or tildes to the next line of at least as many of the same
+   and nothing else. An opening line may end a line of prose if it names Python. A fence that carries a language
+   inside an open block starts over: the block before it was never finished. Blocks that are not closed don't count.
+3. A fence inside a triple-quoted string belongs to the string. Since a broken draft may leave a string open, blocks
+   are cut both with and without this rule, and both cuts are candidates.
+4. Of the candidates tagged as Python or not at all, the last one that parses is taken; where none parses, the last.
+
+Time is linear in the text; candidates above `MAX_SOURCE_CHARS` are refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from harness.core import python_ast
+
+MAX_SOURCE_CHARS = 2**20
+"""Largest block taken for a solution. Real ones have a few kilobytes; the parser is slow on megabytes."""
+
+MAX_PARSED_CHARS = 2 * MAX_SOURCE_CHARS
+"""Of all blocks of one answer together, from the last one on: the parser takes up to 6 s for a megabyte."""
+
+PYTHON_TAGS = frozenset({"", "python", "py", "python3", "py3"})
+"""Languages after an opening fence that may hold a solution; the empty one is a fence without a language."""
+
+_REASONING_END = "</think>"
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\r\n]*)")
+# Possessive and anchored behind the run of fence characters, so that a megabyte of backticks is searched once.
+_FENCE_IN_PROSE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)[ \t]*+(python3?|py3?)[ \t]*+\Z", re.IGNORECASE)
+_DEFINITION = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=[^=])", re.MULTILINE)
+_QUOTES = re.compile(r"\\.|'''|\"\"\"|'|\"|#")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One fenced block that mentions `ModelNew`.
+
+    Lines are numbered from 1 and are those of the fences; `last_line` is None where the block is never closed.
+    `verdict` says in words why it was taken or passed over.
+    """
+
+    first_line: int
+    last_line: int | None
+    language: str
+    in_reasoning: bool
+    verdict: str
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """What was found. `source` ends in one newline and has none but `\\n` line ends; None where there is nothing."""
+
+    source: str | None
+    reason: str
+    considered: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A fenced block: `lines[start:stop]` between the fences, which stand at `start - 1` and `stop`."""
+
+    start: int
+    stop: int
+    language: str
+    indent: int
+    closed: bool
+
+
+def extract(text: str) -> Extraction:
+    """The solution in `text`, why this one, and what else was considered. Never raises on any string."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    marks = [i for i, line in enumerate(lines) if _REASONING_END in line]
+    if not marks:
+        return _describe(_choose(lines, 0, len(lines), in_reasoning=False), lines, "")
+    # What stands before the mark on its own line belongs to the reasoning, what stands behind it to the answer.
+    boundary = marks[-1]
+    last, _, lines[boundary] = lines[boundary].rpartition(_REASONING_END)
+    answer = _choose(lines, boundary, len(lines), in_reasoning=False)
+    if answer.source is not None:
+        return _describe(answer, lines, f", after the reasoning that ends on line {boundary + 1}")
+    reasoning = _choose([*lines[:boundary], last], 0, boundary + 1, in_reasoning=True)
+    considered = (*reasoning.considered, *answer.considered)
+    if reasoning.source is None:
+        return replace(answer, considered=considered)
+    note = f"; it stands in the reasoning, since nothing after line {boundary + 1} defines ModelNew"
+    return _describe(replace(reasoning, considered=considered), lines, note)
+
+
+def _describe(found: Extraction, lines: list[str], note: str) -> Extraction:
+    return found if found.source is None else replace(found, reason=found.reason + note)
+
+
+def _choose(lines: list[str], first: int, stop: int, *, in_reasoning: bool) -> Extraction:
+    """The best block of `lines[first:stop]`."""
+    plain = list(_blocks(lines, first, stop, aware_of_strings=False))
+    blocks = {(b.start, b.stop): b for b in (*_blocks(lines, first, stop, aware_of_strings=True), *plain)}
+    considered: list[Candidate] = []
+    usable: list[tuple[int, str]] = []
+    for block in sorted(blocks.values(), key=lambda b: (b.stop, -b.start)):
+        source = _source(lines, block)
+        if _DEFINITION.search(source) is None:
+            continue
+        verdict = _objection(block, source)
+        if verdict is None:
+            usable.append((len(considered), source))
+        considered.append(
+            Candidate(
+                first_line=block.start,
+                last_line=block.stop + 1 if block.closed else None,
+                language=block.language,
+                in_reasoning=in_reasoning,
+                verdict=verdict or "an earlier draft",
+            )
+        )
+    chosen: tuple[int, str] | None = None
+    broken = ""
+    drafts: list[tuple[int, str]] = []
+    left_chars = MAX_PARSED_CHARS
+    for index, source in reversed(usable):
+        left_chars -= len(source)
+        if left_chars < 0:
+            considered[index] = replace(considered[index], verdict="not read: what follows it is too long already")
+            continue
+        tree = _parse(source)
+        if isinstance(tree, ast.Module) and _defines(tree.body):
+            chosen = (index, source)
+            break
+        if isinstance(tree, str):
+            drafts.append((index, source))
+        verdict = tree if isinstance(tree, str) else "has ModelNew only inside a string or a function"
+        considered[index] = replace(considered[index], verdict=verdict)
+    if chosen is None and drafts:
+        chosen = drafts[0]
+        broken = f", although it is broken ({considered[chosen[0]].verdict})"
+    if chosen is None:
+        return Extraction(source=None, reason=_nothing(plain, considered), considered=tuple(considered))
+    index, source = chosen
+    taken = considered[index]
+    span = f"lines {taken.first_line} to {taken.last_line}"
+    what = "the only block that defines" if len(considered) == 1 else f"the last of {len(considered)} that define"
+    if not broken and index != len(considered) - 1:
+        what = f"the last usable of {len(considered)} blocks that define"
+    considered[index] = replace(taken, verdict="taken" + broken, chosen=True)
+    return Extraction(source=source, reason=f"{span}: {what} ModelNew{broken}", considered=tuple(considered))
+
+
+def _nothing(blocks: list[_Block], considered: list[Candidate]) -> str:
+    """Why there is no solution, in words."""
+    if considered:
+        last = considered[-1]
+        return f"no complete Python block defines ModelNew; the one from line {last.first_line}: {last.verdict}"
+    if not blocks:
+        return "no fenced code block (``` or ~~~); is the answer cut off, or bare code that needs no extraction?"
+    what = (
+        "the only fenced block does not define"
+        if len(blocks) == 1
+        else f"none of the {len(blocks)} fenced blocks defines"
+    )
+    return f"{what} ModelNew"
+
+
+def _objection(block: _Block, source: str) -> str | None:
+    """Why a block is no candidate, or None."""
+    if not block.closed:
+        return "never closed: cut off, or started over"
+    if block.language not in PYTHON_TAGS:
+        return f"tagged {block.language[:40]!r}, not Python"
+    if len(source) > MAX_SOURCE_CHARS:
+        return f"larger than {MAX_SOURCE_CHARS} characters"
+    return None
+
+
+def _parse(source: str) -> ast.Module | str:
+    """The syntax tree, or in words why `source` is not Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return python_ast.parse(source)
+    except SyntaxError as error:
+        return f"does not parse: {error.msg}, line {error.lineno} of the block"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"does not parse: {type(error).__name__}"
+
+
+def _defines(body: list[ast.stmt]) -> bool:
+    """Whether these statements, run at the top level, bind `ModelNew`. Each `elif` is one level more, and a file may
+    have as many as the parser takes: so this calls nothing again."""
+    pending = [*body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
+            return True
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "ModelNew" for target in node.targets
+        ):
+            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            pending += getattr(node, name, [])
+        for handler in getattr(node, "handlers", []):
+            pending += handler.body
+    return False
+
+
+def _source(lines: list[str], block: _Block) -> str:
+    """The text between the fences, without the indentation that the opening fence has."""
+    held = lines[block.start : block.stop]
+    if block.indent:
+        held = [line[min(block.indent, len(line) - len(line.lstrip(" \t"))) :] for line in held]
+    return "\n".join(held).strip("\n") + "\n"
+
+
+def _blocks(lines: list[str], first: int, stop: int, *, aware_of_strings: bool) -> Iterator[_Block]:
+    """The fenced blocks of `lines[first:stop]` in order, unfinished ones included."""
+    fence, language, indent, start, quote = "", "", 0, 0, ""
+    for i in range(first, stop):
+        line = lines[i]
+        match = _FENCE.match(line) if "```" in line or "~~~" in line else None
+        if not fence:
+            opened = match or _FENCE_IN_PROSE.search(line)
+            if opened and not (opened[1][0] == "`" and "`" in opened[2]):
+                fence, language, start, quote = opened[1], _language(opened[2]), i + 1, ""
+                indent = opened.start(1) if match else 0
+            continue
+        if match and match[1][0] == fence[0] and not (aware_of_strings and quote):
+            info = match[2].strip()
+            if not info and len(match[1]) >= len(fence):
+                yield _Block(start, i, language, indent, closed=True)
+                fence = ""
+                continue
+            if info and "`" not in info and " " not in info:
+                yield _Block(start, i, language, indent, closed=False)
+                fence, language, start, quote = match[1], _language(info), i + 1, ""
+                indent = match.start(1)
+                continue
+        if aware_of_strings:
+            quote = _quote_after(line, quote)
+    if fence:
+        yield _Block(start, stop, language, indent, closed=False)
+
+
+def _language(info: str) -> str:
+    """The language of an opening fence: its first word, bare of `{.python}` decoration, in lower case."""
+    words = info.strip().strip("{}").split()
+    return words[0].lstrip(".").rstrip(",").lower() if words else ""
+
+
+def _quote_after(line: str, quote: str) -> str:
+    """Which triple quote is open after `line`, if `quote` was open before it; empty for none."""
+    single = ""
+    for match in _QUOTES.finditer(line):
+        token = match[0]
+        if quote:
+            quote = "" if token == quote else quote
+        elif single:
+            if token[0] == single:
+                single = ""
+        elif token == "#":
+            break
+        elif len(token) == 3:
+            quote = token
+        elif token[0] in "'\"":
+            single = token
+    return quote

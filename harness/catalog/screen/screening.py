@@ -1,0 +1,76 @@
+"""One solution's text through all passes of the screen.
+
+Pure. Advice only: no status, label or score rests on it (DESIGN section 4, rule 5).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from harness.catalog.screen.cuda import CudaFindings, cuda_findings
+from harness.catalog.screen.findings import Screening, settle
+from harness.catalog.screen.python import Found, python_findings
+from harness.catalog.screen.sources import Embedded, embedded
+from harness.core import python_ast
+from harness.core.status import one_line
+
+MAX_CHARS = 2**20
+"""Largest file looked at. Real solutions have some kilobytes."""
+
+CUDA_SUFFIXES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
+"""Files that are read as C++ as a whole."""
+
+
+def screen(source: str) -> Screening:
+    """Everything suspicious in a Python file and in the C++ and CUDA of its strings. Never raises on any string."""
+    if len(source) > MAX_CHARS:
+        return Screening(findings=(), unreadable=f"larger than {MAX_CHARS} characters: not looked at")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = python_ast.parse(source)
+    except SyntaxError as error:
+        where = f"line {error.lineno}: " if error.lineno else ""
+        return Screening(findings=(), unreadable=one_line(f"{where}not valid Python: {error.msg}", limit=200))
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Screening(findings=(), unreadable=one_line(f"line 1: not valid Python: {error}", limit=200))
+    lines = source.split("\n")
+    parts = embedded(tree, lines)
+    found, notes, kernels = _embedded_findings(parts)
+    found += python_findings(tree, has_kernels=kernels)
+    return Screening(findings=settle(found, lines), notes=tuple(notes))
+
+
+def screen_cuda(source: str) -> Screening:
+    """The same for a file that is C++ or CUDA as a whole."""
+    if len(source) > MAX_CHARS:
+        return Screening(findings=(), unreadable=f"larger than {MAX_CHARS} characters: not looked at")
+    lines = source.split("\n")
+    found, notes, _ = _embedded_findings([Embedded(text=source, lines=range(1, len(lines) + 1))])
+    return Screening(findings=settle(found, lines), notes=tuple(notes))
+
+
+def _embedded_findings(parts: Sequence[Embedded]) -> tuple[Found, list[str], bool]:
+    """Findings in all texts of C++, notes on what was read in part, and whether any of them has a kernel."""
+    held: list[tuple[Embedded, CudaFindings]] = [(part, cuda_findings(part.text)) for part in parts]
+    found: Found = []
+    notes: list[str] = []
+    joined = any(item.joined for _, item in held)
+    kernels = any(item.kernels for _, item in held)
+    for part, item in held:
+        last = len(part.lines) - 1
+        placed = [(rule, part.lines[min(line, last)]) for rule, line in item.found]
+        if not joined:
+            placed += [("stream_not_joined", line) for rule, line in placed if rule == "stream"]
+        for name, line in item.kernels.items():
+            # A launch may stand in another text than its kernel.
+            if not any(other.mentioned.get(name, 0) > 0 for _, other in held):
+                placed.append(("decoy_kernel", part.lines[min(line, last)]))
+        if item.library_lines and not kernels:
+            placed.append(("library_only", part.lines[min(item.library_lines[0], last)]))
+        if item.broken_lines:
+            first = part.lines[min(item.broken_lines[0], last)]
+            notes.append(f"line {first}: the C++ here is not wholly understood; findings in it may be incomplete")
+        found += placed
+    return found, notes, kernels or any("__global__" not in part.text and "{" in part.text for part in parts)

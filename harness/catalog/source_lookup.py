@@ -1,0 +1,65 @@
+"""Finds the source that a record was made of again: by its digest, so that an edited file is never taken for it.
+
+Edges layer; trusted side. Reads regular files below the folders it is given; nothing is executed, and no name that a
+submission chose leads anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.core.problem import digest_text
+from harness.core.record import Record
+
+MAX_SOURCE_BYTES = 4 * 2**20
+MAX_FILES = 100_000
+
+
+class SourceFinder:
+    """Sources by digest, of the Python files below `roots` (files or folders; missing ones are passed over).
+
+    The files are read when the first source is asked for, each once.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = tuple(roots)
+        self._found: dict[str, Path] | None = None
+
+    def source_of(self, record: Record) -> str | None:
+        """The text of the file that was judged, or None where no file has its digest."""
+        if not record.solution_digest:
+            return None
+        if self._found is None:
+            self._found = self._index()
+        path = self._found.get(record.solution_digest)
+        source = _read(path) if path is not None else None
+        return source if source is not None and digest_text(source) == record.solution_digest else None
+
+    def _index(self) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for number, path in enumerate(self._files()):
+            if number >= MAX_FILES:
+                break
+            source = _read(path)
+            if source is not None:
+                found.setdefault(digest_text(source), path)
+        return found
+
+    def _files(self) -> Iterator[Path]:
+        for root in self._roots:
+            if root.is_file():
+                yield root
+            for folder, folders, names in os.walk(root):
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                yield from (Path(folder) / name for name in sorted(names) if name.endswith(".py"))
+
+
+def _read(path: Path) -> str | None:
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_SOURCE_BYTES:
+            return None
+        return path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None

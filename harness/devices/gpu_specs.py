@@ -1,0 +1,165 @@
+"""What a GPU can do: `Peaks` as a value, and those that datasheets state, by the device's name.
+
+Imports nothing of the harness, nor torch. Pure; trusted side. Nothing here measures peaks:
+`harness.devices.measured_peaks` does.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks:
+    """What one GPU can do. `source` is `measured` or `datasheet`; `reference` says by what or where.
+
+    `flops_per_s` is keyed by precision class (and `fp64`), dense; `copy_bytes_per_s` counts bytes read plus bytes
+    written, `read_bytes_per_s` is of reading alone. `launch_floor_s` is the device time of a call that launches one
+    empty kernel, `launch_latency_s` the host's time of such a call from an idle device. None where unknown.
+    """
+
+    name: str
+    copy_bytes_per_s: float
+    flops_per_s: Mapping[str, float]
+    l2_bytes: int
+    source: str
+    reference: str
+    launch_floor_s: float | None = None
+    read_bytes_per_s: float | None = None
+    launch_latency_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.source not in ("measured", "datasheet"):
+            raise ValueError(f"peaks are measured or from a datasheet, not {self.source!r}")
+        known = (self.read_bytes_per_s, self.launch_floor_s, self.launch_latency_s)
+        rates = (self.copy_bytes_per_s, *self.flops_per_s.values(), *(value for value in known if value is not None))
+        if not all(math.isfinite(rate) and rate > 0.0 for rate in rates) or self.l2_bytes < 0:
+            raise ValueError(f"the peaks of {self.name} are not all positive")
+
+    @property
+    def memory_bytes_per_s(self) -> float:
+        """The fastest that bytes move: most GPUs read faster than they copy, and a reduction hardly writes."""
+        return max(self.copy_bytes_per_s, self.read_bytes_per_s or 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "copy_bytes_per_s": self.copy_bytes_per_s,
+            "read_bytes_per_s": self.read_bytes_per_s,
+            "flops_per_s": dict(self.flops_per_s),
+            "l2_bytes": self.l2_bytes,
+            "source": self.source,
+            "reference": self.reference,
+            "launch_floor_s": self.launch_floor_s,
+            "launch_latency_s": self.launch_latency_s,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Peaks:
+        """The inverse of `to_json`. Raises `ValueError` where something is missing or impossible."""
+        try:
+            return cls(
+                name=str(value["name"]),
+                copy_bytes_per_s=float(value["copy_bytes_per_s"]),
+                flops_per_s={str(k): float(v) for k, v in value["flops_per_s"].items()},
+                l2_bytes=int(value["l2_bytes"]),
+                source=str(value["source"]),
+                reference=str(value["reference"]),
+                launch_floor_s=_optional(value["launch_floor_s"]),
+                read_bytes_per_s=_optional(value.get("read_bytes_per_s")),
+                launch_latency_s=_optional(value.get("launch_latency_s")),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the peaks of a GPU: {error!r}") from error
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _sheet(name: str, *, tb_per_s: float, l2_mib: int, tflops: Mapping[str, float], reference: str) -> Peaks:
+    return Peaks(
+        name=name,
+        copy_bytes_per_s=tb_per_s * 1e12,
+        flops_per_s={key: value * 1e12 for key, value in tflops.items()},
+        l2_bytes=l2_mib * 2**20,
+        source="datasheet",
+        reference=reference,
+    )
+
+
+_HOPPER = {"fp64": 66.9, "fp32": 66.9, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4, "fp8": 1978.9}
+_AMPERE = {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0}
+
+DATASHEETS: tuple[tuple[str, Peaks], ...] = (
+    (
+        r"\bH200\b",
+        _sheet("H200 SXM", tb_per_s=4.8, l2_mib=50, tflops=_HOPPER, reference="NVIDIA H200 datasheet (2024)"),
+    ),
+    (
+        r"\bH100 PCIe\b",
+        _sheet(
+            "H100 PCIe",
+            tb_per_s=2.04,
+            l2_mib=50,
+            tflops={"fp64": 51.2, "fp32": 51.2, "tf32": 378.0, "fp16": 756.0, "bf16": 756.0, "fp8": 1513.0},
+            reference="NVIDIA H100 datasheet (2023)",
+        ),
+    ),
+    (
+        r"\bH100 NVL\b",
+        _sheet("H100 NVL", tb_per_s=3.94, l2_mib=50, tflops=_HOPPER, reference="NVIDIA H100 NVL product brief (2024)"),
+    ),
+    (
+        r"\bH100\b",
+        _sheet("H100 SXM", tb_per_s=3.35, l2_mib=50, tflops=_HOPPER, reference="NVIDIA H100 datasheet (2023)"),
+    ),
+    (
+        r"\bA100\b.*80GB",
+        _sheet("A100 80GB", tb_per_s=2.039, l2_mib=40, tflops=_AMPERE, reference="NVIDIA A100 80GB datasheet (2021)"),
+    ),
+    (
+        r"\bA100\b",
+        _sheet("A100 40GB", tb_per_s=1.555, l2_mib=40, tflops=_AMPERE, reference="NVIDIA A100 datasheet (2020)"),
+    ),
+    (
+        r"\bL4\b",
+        _sheet(
+            "L4",
+            tb_per_s=0.3,
+            l2_mib=48,
+            tflops={"fp64": 0.49, "fp32": 31.3, "tf32": 62.7, "fp16": 125.3, "bf16": 125.3, "fp8": 250.7},
+            reference="NVIDIA L4 datasheet (2023) and Ada architecture whitepaper 2.01, at the 2,040 MHz boost clock",
+        ),
+    ),
+    (
+        r"\bRTX 4090$",
+        _sheet(
+            "RTX 4090",
+            tb_per_s=1.008,
+            l2_mib=72,
+            tflops={"fp64": 1.29, "fp32": 82.6, "tf32": 82.6, "fp16": 330.3, "bf16": 165.2, "fp8": 660.6},
+            reference="NVIDIA Ada architecture whitepaper 2.01, dense, fp16 and fp8 with 16-bit accumulation",
+        ),
+    ),
+    (
+        r"\bB200\b",
+        _sheet(
+            "B200",
+            tb_per_s=8.0,
+            l2_mib=126,
+            tflops={"fp64": 45.0, "fp32": 90.0, "tf32": 1250.0, "fp16": 2500.0, "bf16": 2500.0, "fp8": 5000.0},
+            reference="NVIDIA Blackwell architecture technical brief (2024), at 1,200 W, dense",
+        ),
+    ),
+)
+"""Upper bounds by a pattern of the device's name as the driver gives it, the first match counting. Dense rates."""
+
+
+def datasheet(device_name: str) -> Peaks | None:
+    """The datasheet's peaks of a GPU by its name (`NVIDIA H200`); None where it is not in the table."""
+    return next((peaks for pattern, peaks in DATASHEETS if re.search(pattern, device_name)), None)

@@ -1,0 +1,203 @@
+"""What the GPU is doing, by NVML: clocks, temperature, power, throttling, and who else is on it.
+
+Trusted side; reads only, changes nothing. Absent values are None: a driver may refuse any of them. What a reading means
+for a measurement is `disturbance`'s to say.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pynvml
+
+from harness.devices.interference import Neighbours, Reading, Repeats, disturbance, neighbours
+
+THROTTLE_COUNTERS: Mapping[str, str] = {
+    "temperature (software)": "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN",
+    "temperature (hardware)": "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN",
+    "power brake": "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN",
+    "temperature": "NVML_FI_DEV_PERF_POLICY_THERMAL",
+    "reliability": "NVML_FI_DEV_PERF_POLICY_RELIABILITY",
+}
+"""Reason -> NVML's field that counts the nanoseconds for which it held the clocks down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """One reading. Clocks in Hz, temperature in degrees Celsius, power in watts, reasons as NVML's bit mask.
+
+    `other_processes` are foreign ones with a context on the GPU; None where NVML's ids can't be told apart.
+    """
+
+    sm_clock_hz: int | None
+    memory_clock_hz: int | None
+    temperature_c: int | None
+    power_w: float | None
+    throttle_reasons: int | None
+    other_processes: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look showed: the state (None without NVML), the reading, and who else was there by it."""
+
+    state: GpuState | None
+    reading: Reading
+    around: Neighbours
+
+
+class GpuMonitor:
+    """Reads one GPU's state; does nothing where there is no NVML."""
+
+    def __init__(self, uuid: str | None) -> None:
+        self._handle: Any = None
+        if uuid is None:
+            return
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        except pynvml.NVMLError:
+            self._handle = None
+
+    def minor(self) -> int | None:
+        """The number of the GPU's device node (/dev/nvidia<number>); None where it is not known."""
+        handle = self._handle
+        return None if handle is None else _ask(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
+
+    def look(self, since_s: float | None = None) -> Look:
+        """All of it at once; `since_s` as in `reading`. Some questions take the driver milliseconds."""
+        reading = self.reading(since_s)
+        around = self.neighbours(reading)
+        return Look(state=self._state(reading, around), reading=reading, around=around)
+
+    def _state(self, reading: Reading, around: Neighbours) -> GpuState | None:
+        handle = self._handle
+        if handle is None:
+            return None
+        sm = _ask(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+        memory = _ask(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM))
+        power = _ask(lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
+        return GpuState(
+            sm_clock_hz=None if sm is None else sm * 10**6,
+            memory_clock_hz=None if memory is None else memory * 10**6,
+            temperature_c=_ask(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
+            power_w=None if power is None else power / 1000.0,
+            throttle_reasons=reading.reasons,
+            other_processes=around.foreign,
+        )
+
+    def reading(self, since_s: float | None = None) -> Reading:
+        """Who is on the GPU and what holds its clocks down; `since_s` (`time.time()`) is when busy samples begin."""
+        handle = self._handle
+        if handle is None:
+            return Reading(at_s=time.monotonic())
+        processes = _ask(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        return Reading(
+            at_s=time.monotonic(),
+            processes=None if processes is None else frozenset(held.pid for held in processes),
+            busy=None if since_s is None else _busy(handle, since_s),
+            reasons=_ask(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+            throttled_ns=_throttled_ns(handle),
+        )
+
+    @staticmethod
+    def neighbours(reading: Reading) -> Neighbours:
+        """Who else is on the GPU by a reading: whoever is not this process, nor was started below it."""
+        return neighbours(reading, os.getpid(), parents_of(reading.processes or ()))
+
+
+class Watch:
+    """Looks at the GPU between the rounds of one solution, and says which rounds count. Keeps what it saw."""
+
+    def __init__(self, monitor: GpuMonitor) -> None:
+        self._monitor = monitor
+        self._before = monitor.reading()
+        self._since_s = time.time()
+        self._around: Neighbours | None = None
+        self.states: list[GpuState] = []
+        self.repeats = Repeats()
+
+    def look(self) -> Callable[[], bool]:
+        """Begin to look at the GPU, beside whatever is done next, as a round's bursts are over.
+
+        What is returned waits for that, and says whether the round since the last look, or since the start, was left
+        alone, or counts all the same.
+        """
+        since_s, self._since_s = self._since_s, time.time()
+        looks: list[Look] = []
+        thread = threading.Thread(target=lambda: looks.append(self._monitor.look(since_s)), name="look", daemon=True)
+        thread.start()
+
+        def counts() -> bool:
+            thread.join()
+            (seen,) = looks
+            if seen.state is not None:
+                self.states.append(seen.state)
+            self._around = seen.around
+            found = disturbance(self._before, seen.reading, seen.around)
+            self._before = seen.reading
+            return self.repeats.keep(found)
+
+        return counts
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record's timing, under the name that it has there."""
+        around = None if self._around is None else self._around.to_json()
+        return {"disturbed": {**self.repeats.to_json(), "other_processes": around}}
+
+
+def parents_of(pids: Iterable[int]) -> dict[int, int]:
+    """The parents of these processes, and theirs in turn, as far as /proc shows them."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        while pid > 0 and pid not in found:
+            try:
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    # The name stands in brackets and may hold anything, brackets too.
+                    found[pid] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                break
+            pid = found[pid]
+    return found
+
+
+def _busy(handle: Any, since_s: float) -> dict[int, int] | None:
+    """Percent of the time in which each process had kernels running, at most, in samples taken since then."""
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int(since_s * 1e6))
+    except pynvml.NVMLError as error:
+        # No sample since then is an answer; a refusal is none.
+        return {} if error.value == pynvml.NVML_ERROR_NOT_FOUND else None
+    found: dict[int, int] = {}
+    for sample in samples:
+        if sample.timeStamp >= since_s * 1e6 and sample.smUtil <= 100:
+            found[sample.pid] = max(found.get(sample.pid, 0), sample.smUtil)
+    return found
+
+
+def _throttled_ns(handle: Any) -> dict[str, int]:
+    fields = {name: getattr(pynvml, field, None) for name, field in THROTTLE_COUNTERS.items()}
+    wanted = [(name, field) for name, field in fields.items() if field is not None]
+    values = _ask(lambda: pynvml.nvmlDeviceGetFieldValues(handle, [field for _, field in wanted]))
+    if values is None:
+        return {}
+    return {
+        name: int(value.value.ullVal)
+        for (name, _), value in zip(wanted, values, strict=True)
+        if value.nvmlReturn == pynvml.NVML_SUCCESS
+    }
+
+
+def _ask(question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    except (pynvml.NVMLError, AttributeError):
+        return None

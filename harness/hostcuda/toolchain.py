@@ -1,0 +1,138 @@
+"""Extensions for the host device: plain C++ as it is, CUDA sources compiled for the CPU.
+
+Trusted side. Imports `build.native` for the former and `hostcuda.build` for the latter, which writes command lines;
+the sources are rewritten and compiled in the sandbox.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.core.environment import MachineError
+from harness.core.status import Failure, Status, one_line
+from harness.core.subprocesses import Crew, CrewEnded
+from harness.hostcuda.translate import build as hostcuda
+from harness.toolchain.diagnostics import Diagnostics, first_error, not_emulated, own_fault
+from harness.toolchain.nvcc_toolchain import NvccToolchain
+from harness.toolchain.spec import ExtensionSpec, is_cuda_file
+from harness.toolchain.toolchain import EMULATED, Plan
+from harness.toolchain.units import texts_of
+
+MANY_FULL = 3
+"""From so many extensions on that need all of torch's headers these are precompiled: on two processors it takes 48 s,
+and each extension 16 s less, of 32 (torch 2.13, g++ 12.2)."""
+
+
+class HostToolchain:
+    """g++ for one CPU. `checked` compiles CUDA sources with the memory and race checks.
+
+    What `hostcuda` prepares lies below `cache` too; modules are linked against the libraries there, so that whoever
+    loads them must have activated these and no others.
+    """
+
+    def __init__(self, cache: Path, *, checked: bool = False, lean_headers: bool = True) -> None:
+        self._native = NvccToolchain((), cache, lean_headers=lean_headers)
+        self._cache = cache
+        self._checked = checked
+        self._crew = Crew(1)
+        self._counting = threading.Lock()
+        self._full = 0
+        """Extensions so far that need all of torch's headers."""
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return f"host checked {self._checked} {hostcuda.fingerprint()} {self._native.fingerprint}"
+
+    @property
+    def runtime(self) -> tuple[Path, ...]:
+        return (self._prepared.folder, self._prepared.headers)
+
+    def key(self, spec: ExtensionSpec) -> str:
+        return spec.key(self.fingerprint) if spec.uses_cuda else self._native.key(spec)
+
+    def refuse(self, spec: ExtensionSpec) -> Failure | None:
+        if spec.uses_cuda and re.fullmatch(r"[A-Za-z_]\w*", spec.name, re.ASCII) is None:
+            reason = one_line(
+                f"the name of extension {spec.name} is no identifier, so that no module can be made of it"
+            )
+            return Failure(status=Status.compile_error, reason=reason, evidence={"extension": spec.name})
+        return None
+
+    def prepare(self, spec: ExtensionSpec, folder: Path) -> Plan:
+        if not spec.uses_cuda:
+            return self._native.prepare(spec, folder)
+        for file in spec.files:
+            path = folder / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8", errors="surrogatepass")
+        inline = _inline(spec, folder)
+        own = [file.text for file in spec.files if file.path not in spec.compiled]
+        prepared = self._prepared
+        self._precompile_for(inline)
+        commands = hostcuda.prepare(inline, folder, checked=self._checked, headers=prepared, own_headers=own)
+        return Plan(
+            commands=tuple(commands),
+            product=hostcuda.module_path(inline, folder).name,
+            headers={"cuda.cu": EMULATED},
+            readable=self.runtime,
+        )
+
+    def _precompile_for(self, spec: ExtensionSpec) -> None:
+        """Have its headers precompiled, where that is worth while: else its units read them anew."""
+        kind = hostcuda.kind_of(spec)
+        if kind is hostcuda.Precompiled.FULL:
+            with self._counting:
+                self._full += 1
+                if self._full < MANY_FULL:
+                    return
+        with suppress(hostcuda.BuildError, CrewEnded):
+            hostcuda.precompile(self._crew, self._prepared, kind, checked=self._checked)
+
+    def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:
+        if not spec.uses_cuda:
+            return self._native.interpret(spec, log, solution=solution)
+        maps = texts_of(spec)
+        return Diagnostics(
+            error=first_error(log, maps, solution), not_emulated=not_emulated(log, maps, solution), fault=own_fault(log)
+        )
+
+    def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
+        """As for plain C++, and the host device's runtime and headers: most of a minute, once."""
+        done = dict(self._native.warm_up(wait=wait))
+        try:
+            prepared = hostcuda.prepare_headers(self._cache)
+        except hostcuda.BuildError as error:
+            raise MachineError(str(error)) from error
+        return done | {"hostcuda": str(prepared.folder)}
+
+    def close(self) -> None:
+        self._crew.end()
+        self._native.close()
+
+    @functools.cached_property
+    def _prepared(self) -> hostcuda.PreparedHeaders:
+        try:
+            return hostcuda.prepare_headers(self._cache)
+        except hostcuda.BuildError as error:
+            raise MachineError(str(error)) from error
+
+
+def _inline(spec: ExtensionSpec, folder: Path) -> ExtensionSpec:
+    """The same extension with its files as texts; its headers lie in `folder`."""
+    if not spec.compiled:
+        return spec
+    texts = {file.path: file.text for file in spec.files}
+    return replace(
+        spec,
+        cpp_sources=tuple(texts[name] for name in spec.compiled if not is_cuda_file(name)),
+        cuda_sources=tuple(texts[name] for name in spec.compiled if is_cuda_file(name)),
+        compiled=(),
+        extra_include_paths=(str(folder), *(str(folder / path) for path in spec.extra_include_paths)),
+    )

@@ -1,0 +1,192 @@
+"""The rules that a submission has to meet, read from YAML, and each record held against them.
+
+Outside layer, but pure; imports the vocabulary, `comparing` and the configuration's error. The file, every part of
+which is optional:
+
+    format: 1
+    require_passed: true            # status passed (default true)
+    minimum_speedup:                # none by default
+      baseline: eager               # or compile, max-autotune, ...: measured too, on a GPU
+      speedup: 1.0                  # the low end of the 95 % interval has to reach it
+    no_regression:                  # none by default
+      tolerance: 0.02               # a changed solution may take so much longer than its record at the base
+    refused_labels: [unexplained_time, coerced_device]
+
+Rules about speed are not applied on the host device: it times plain C++ and torch, on a CPU. That something passed at
+the base and no longer does is a regression there too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from harness.core.choices import DeviceKind
+from harness.core.config import ConfigError
+from harness.core.config_values import parse_baselines
+from harness.core.labels import expect_known
+from harness.core.record import Record
+from harness.core.status import VERDICT_FREE, Status
+from harness.core.yaml_file import fault_of_yaml, parse_yaml
+from harness.results.compare import Difference, Outcome, compare_records
+from harness.results.scoring import EAGER, entries_of
+
+GATES_FORMAT = 1
+PASSED, FAILED, SKIPPED = "passed", "failed", "not_applied"
+_ON_HOST = "speed is not judged on the host device"
+_KEYS = frozenset({"format", "require_passed", "minimum_speedup", "no_regression", "refused_labels"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """The rules. None and empty stand for a rule that is not there."""
+
+    require_passed: bool = True
+    baseline: str = EAGER
+    minimum_speedup: float | None = None
+    regression_tolerance: float | None = None
+    refused_labels: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": GATES_FORMAT,
+            "require_passed": self.require_passed,
+            "minimum_speedup": None
+            if self.minimum_speedup is None
+            else {"baseline": self.baseline, "speedup": self.minimum_speedup},
+            "no_regression": None if self.regression_tolerance is None else {"tolerance": self.regression_tolerance},
+            "refused_labels": list(self.refused_labels),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One rule for one record: `outcome` is `passed`, `failed` or `not_applied`, `detail` says why in a line."""
+
+    gate: str
+    outcome: str
+    detail: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"gate": self.gate, "outcome": self.outcome, "detail": self.detail}
+
+
+def read_gates(text: str, name: str) -> Gates:
+    """The rules in a file called `name`. Raises `ConfigError` that names what is wrong."""
+    try:
+        held = parse_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date like 2026-99-99; brackets without end
+        raise ConfigError(f"{name}: not valid YAML: {fault_of_yaml(error)}") from error
+    held = _mapping(name, {} if held is None else held, _KEYS)
+    version = held.get("format", GATES_FORMAT)
+    if type(version) is not int or not 1 <= version <= GATES_FORMAT:
+        raise ConfigError(f"{name}: format {version!r}; this harness reads 1 to {GATES_FORMAT}")
+    required = held.get("require_passed", True)
+    if not isinstance(required, bool):
+        raise ConfigError(f"{name}: require_passed is true or false, not {required!r}")
+    fast = held.get("minimum_speedup")
+    fast = None if fast is None else _mapping(f"{name}: minimum_speedup", fast, {"baseline", "speedup"})
+    slow = held.get("no_regression")
+    slow = None if slow is None else _mapping(f"{name}: no_regression", slow, {"tolerance"})
+    labels = held.get("refused_labels") or []
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise ConfigError(f"{name}: refused_labels is a list of names, not {labels!r:.80}")
+    try:
+        expect_known(labels)
+    except ValueError as error:
+        raise ConfigError(f"{name}: refused_labels: {error}") from error
+    baseline = EAGER if fast is None else fast.get("baseline", EAGER)
+    try:
+        (named,) = parse_baselines([baseline])
+    except ValueError as error:
+        raise ConfigError(f"{name}: minimum_speedup.baseline: {error}, not {baseline!r:.80}") from error
+    return Gates(
+        require_passed=required,
+        baseline=named.value,
+        minimum_speedup=None if fast is None else _number(f"{name}: minimum_speedup.speedup", fast.get("speedup")),
+        regression_tolerance=None
+        if slow is None
+        else _number(f"{name}: no_regression.tolerance", slow.get("tolerance", 0.02), below=1.0),
+        refused_labels=tuple(labels),
+    )
+
+
+def weigh(record: Record, before: Record | None, gates: Gates) -> tuple[tuple[GateResult, ...], Difference | None]:
+    """Every rule for one record, and how it compares with its record at the base, if there is one that is alike."""
+    results = []
+    if gates.require_passed:
+        results.append(_passed(record))
+    if gates.minimum_speedup is not None:
+        results.append(_fast_enough(record, gates.baseline, gates.minimum_speedup))
+    difference = compare_records(before, record, tolerance=gates.regression_tolerance or 0.0) if before else None
+    if gates.regression_tolerance is not None:
+        results.append(_no_slower(record, difference, gates.regression_tolerance))
+    if gates.refused_labels:
+        found = [label for label in record.labels if label in gates.refused_labels]
+        detail = f"has {', '.join(found)}" if found else "has none of the refused labels"
+        results.append(GateResult(gate="refused_labels", outcome=FAILED if found else PASSED, detail=detail))
+    return tuple(results), difference
+
+
+def _passed(record: Record) -> GateResult:
+    on_host = record.device is DeviceKind.HOST
+    if record.status is Status.passed:
+        outcome = PASSED
+    elif record.status is Status.harness_error or (record.status in VERDICT_FREE and on_host):
+        # No verdict: the one is the harness's fault and told as such, the other a matter for a GPU.
+        outcome = SKIPPED
+    else:
+        outcome = FAILED
+    return GateResult(gate="require_passed", outcome=outcome, detail=f"{record.status.value}: {record.reason}")
+
+
+def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
+    name = "minimum_speedup"
+    (entry,) = entries_of([record], baseline=baseline)
+    if record.status is not Status.passed:
+        return GateResult(gate=name, outcome=SKIPPED, detail="it did not pass, so there is no speed to judge")
+    if record.device is DeviceKind.HOST:
+        return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
+    if entry.speedup is None:
+        return GateResult(gate=name, outcome=FAILED, detail=f"it has no speedup against {baseline}")
+    reached = entry.low if entry.low is not None else entry.speedup
+    shown = f"{entry.speedup:.3g}x against {baseline}" + (f", at least {entry.low:.3g}x" if entry.low else "")
+    outcome = PASSED if reached >= least else FAILED
+    return GateResult(gate=name, outcome=outcome, detail=f"{shown}; {least:g}x is asked for")
+
+
+def _no_slower(record: Record, difference: Difference | None, tolerance: float) -> GateResult:
+    name = "no_regression"
+    if difference is None:
+        return GateResult(gate=name, outcome=SKIPPED, detail="the base has no record of it")
+    if difference.outcome in (Outcome.unlike, Outcome.untimed, Outcome.unjudged):
+        why = "; ".join(difference.unlike) or difference.outcome.value
+        return GateResult(gate=name, outcome=SKIPPED, detail=f"its record at the base can't be compared ({why})")
+    if record.device is DeviceKind.HOST and difference.ratio is not None:
+        return GateResult(gate=name, outcome=SKIPPED, detail=_ON_HOST)
+    if difference.regressed:
+        ratio = "" if difference.ratio is None else f" ({difference.ratio:.3g}x as fast as at the base)"
+        detail = f"{difference.outcome.value}: {difference.reason or 'slower beyond noise'}{ratio}"
+        return GateResult(gate=name, outcome=FAILED, detail=f"{detail}; {tolerance:.1%} is tolerated")
+    ratio = "" if difference.ratio is None else f", {difference.ratio:.3g}x as fast as at the base"
+    return GateResult(gate=name, outcome=PASSED, detail=f"{difference.outcome.value}{ratio}")
+
+
+def _mapping(where: str, value: Any, known: frozenset[str] | set[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must hold `key: value` lines, not {type(value).__name__}")
+    if unknown := sorted(str(key) for key in value if key not in known):
+        raise ConfigError(f"{where}: unknown key {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    return value
+
+
+def _number(where: str, value: Any, *, below: float = math.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < below:
+        raise ConfigError(
+            f"{where} is a number from 0{'' if below == math.inf else f' to below {below:g}'}, not {value!r}"
+        )
+    return float(value)

@@ -1,0 +1,43 @@
+"""Import and export of KernelBench's result files, and its metrics.
+
+Edges layer; trusted side. `formats` reads the files, `metrics` holds the figures that KernelBench reports,
+`importing` makes a run of them and `exporting` makes them of a run. Units there are milliseconds and absent times are
+-1; inside the harness both stop at this package.
+
+The three files, as the public benchmark (version 0.2) writes and reads them:
+
+    eval_results.json            "16" -> [{sample_id, compiled, correctness, metadata, runtime, runtime_stats}, …]
+                                 (older: one such object a problem instead of a list); one level, one author a file
+    baseline_time_torch.json     "level1" -> "16_name.py" -> {mean, std, min, max, num_trials, hardware, device}, or
+                                 null where the reference could not be timed
+    pass_at_k_results.json       averages ("avg_pass@1"), metadata (counts), problems (counts and "pass@1")
+"""
+
+from harness.results.kernelbench.exporting import Exported, export_run
+from harness.results.kernelbench.formats import (
+    Baseline,
+    KernelBenchError,
+    Sample,
+    read_baseline,
+    read_eval_results,
+    read_pass_at_k,
+)
+from harness.results.kernelbench.importing import Imported, import_results
+from harness.results.kernelbench.metrics import Metrics, metrics, metrics_of, pass_at_k_document
+
+__all__ = [
+    "Baseline",
+    "Exported",
+    "Imported",
+    "KernelBenchError",
+    "Metrics",
+    "Sample",
+    "export_run",
+    "import_results",
+    "metrics",
+    "metrics_of",
+    "pass_at_k_document",
+    "read_baseline",
+    "read_eval_results",
+    "read_pass_at_k",
+]

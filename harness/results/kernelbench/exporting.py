@@ -1,0 +1,254 @@
+"""A run into KernelBench's result files, so that its scripts and everything built on them go on working.
+
+Edges layer; trusted side; reads records and writes three JSON files for each author and level. Keys, units and odd
+values are theirs: milliseconds, -1 for absent, a list of samples for each problem, the problem's file name as key of
+the baseline. `correctness` is this harness's verdict (`passed`), which is stricter than theirs; `metadata` keeps the
+exact status and whether their own rule would have passed it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import VERDICT_FREE, Status
+from harness.results.kernelbench.formats import KernelBenchError, Sample, baseline_file, positive
+from harness.results.kernelbench.metrics import pass_at_k_document
+from harness.results.writer import write_whole
+
+ABSENT_MS = -1.0
+MS_PER_S = 1e3
+
+NOT_COMPILED = frozenset(
+    {
+        Status.syntax_error,
+        Status.no_model_new,
+        Status.import_error,
+        Status.compile_error,
+        Status.compile_timeout,
+    }
+)
+"""Statuses in which KernelBench's evaluation ends before `ModelNew` can be constructed: `compiled` is false there."""
+
+_ID = re.compile(r"level(\d+)/(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The files written, and notes on what could not be expressed in them."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def export_run(
+    records: Sequence[Record],
+    into: Path,
+    *,
+    file_names: Mapping[str, str],
+    author: str | None = None,
+    level: int | None = None,
+    ks: Sequence[int] = (1,),
+    overwrite: bool = False,
+) -> Exported:
+    """Write the records of `author` and `level` (None: all there are) as KernelBench's files below `into`.
+
+    One author and level go into `into` itself; several each into `into/<author>/level<n>`, since a file of theirs
+    holds one of each. `file_names` gives the file name of each problem id. Records without a verdict are left out, as
+    theirs would be. Raises `KernelBenchError` where nothing is left, a folder can't be written, or an author's name
+    would lead out of `into`, or, without `overwrite`, a file is there already: it may be KernelBench's own.
+    """
+    groups: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    notes = []
+    foreign = free = 0
+    for record in records:
+        match = _ID.fullmatch(record.problem)
+        if match is None:
+            foreign += 1
+        elif (author is None or record.author == author) and (level is None or int(match[1]) == level):
+            if record.status in VERDICT_FREE:
+                free += 1
+            else:
+                groups[record.author, int(match[1])].append(record)
+    if foreign:
+        notes.append(f"{foreign} left out: their problems are in no folder called level1, level2 and so on")
+    if free:
+        notes.append(f"{free} left out: they have no verdict on the solution (such as harness_error)")
+    if not groups:
+        raise KernelBenchError("nothing to export: no record with a verdict, of that author and level, in these runs")
+    several = {(record.device, record.workload) for held in groups.values() for record in held}
+    if len(several) > 1:
+        raise KernelBenchError(
+            "the records are of several devices or workloads, which KernelBench's files can't tell apart: "
+            "export one run at a time"
+        )
+    if len(groups) > 1:
+        for who, _ in sorted(groups):
+            # Whoever wrote the records may be anybody; Python callers may name authors as they like.
+            if Path(who).is_absolute() or ".." in Path(who).parts or not Path(who).parts:
+                raise KernelBenchError(f"author {who!r:.100} can't be a folder's name: export it alone, by --author")
+    if unknown := sorted({r.problem for held in groups.values() for r in held if r.problem not in file_names}):
+        notes.append(f"file names of {len(unknown)} problems are not known (name the folder by --problems): made up")
+    times = _reference_times(held for group in groups.values() for held in group)
+    documents: dict[Path, dict[str, Any]] = {}
+    for (who, number), held in sorted(groups.items()):
+        folder = into if len(groups) == 1 else into / who / f"level{number}"
+        made = _documents(held, number, file_names, times, ks)
+        documents |= {folder / name: document for name, document in made.items()}
+    if not overwrite and (there := [path for path in documents if path.exists()]):
+        raise KernelBenchError(f"{there[0]} exists: name another folder, or give --force to write over what is there")
+    for path, document in documents.items():
+        write_whole(path, (json.dumps(document, indent=4, allow_nan=False) + "\n").encode("utf-8"))
+    eager = times.get("eager", {})
+    if untimed := len({record.problem for held in groups.values() for record in held} - set(eager)):
+        notes.append(f"{untimed} problems have no baseline time: no solution of theirs passed and was timed")
+    return Exported(files=tuple(documents), notes=tuple(notes))
+
+
+def _reference_times(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Baseline -> problem id -> statistics; of several for one problem the first, since they are of one machine."""
+    found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for record in records:
+        for baseline, stats in _baselines(record).items():
+            found[baseline].setdefault(record.problem, stats)
+    return found
+
+
+def _documents(
+    records: Sequence[Record],
+    level: int,
+    file_names: Mapping[str, str],
+    reference_times: Mapping[str, Mapping[str, dict[str, Any]]],
+    ks: Sequence[int],
+) -> dict[str, dict[str, Any]]:
+    """The files of one author and level, by name."""
+    results: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    samples = []
+    for record, sample in _numbered(records):
+        problem = _number(record.problem)
+        entry = _entry(record, sample)
+        results[problem].append(entry)
+        samples.append(Sample(problem=problem, sample=sample, compiled=entry["compiled"], correct=entry["correctness"]))
+    documents: dict[str, Any] = {
+        "eval_results.json": {str(problem): results[problem] for problem in sorted(results)},
+        "pass_at_k_results.json": pass_at_k_document(samples, ks),
+    }
+    ids = sorted({record.problem for record in records}, key=_number)
+    for baseline, times in sorted(reference_times.items()):
+        named = {file_names.get(key, f"{_number(key)}_unknown.py"): times[key] for key in ids if key in times}
+        if named:
+            documents[baseline_file(baseline)] = {f"level{level}": named}
+    return documents
+
+
+def _number(problem_id: str) -> int:
+    return int(problem_id.partition("/")[2])
+
+
+def _numbered(records: Sequence[Record]) -> list[tuple[Record, int]]:
+    """Records by problem with their sample numbers; one that has none, or another's, gets the lowest free one."""
+    by_problem: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        by_problem[record.problem].append(record)
+    numbered = []
+    for held in by_problem.values():
+        taken: dict[int, Record] = {}
+        waiting = []
+        for record in sorted(held, key=lambda item: item.solution):
+            if record.sample is not None and record.sample not in taken:
+                taken[record.sample] = record
+            else:
+                waiting.append(record)
+        free = (number for number in range(len(held) + len(taken)) if number not in set(taken))
+        pairs = [(record, number) for number, record in taken.items()] + list(zip(waiting, free, strict=False))
+        numbered += sorted(pairs, key=lambda pair: pair[1])
+    return numbered
+
+
+def _entry(record: Record, sample: int) -> dict[str, Any]:
+    passed = record.status is Status.passed
+    stats = _stats(record, (record.timing or {}).get("solution")) if passed else {}
+    return {
+        "sample_id": sample,
+        "compiled": record.status not in NOT_COMPILED,
+        "correctness": passed,
+        "metadata": _metadata(record),
+        "runtime": stats.get("mean", ABSENT_MS),
+        "runtime_stats": stats,
+    }
+
+
+def _metadata(record: Record) -> dict[str, Any]:
+    held: dict[str, Any] = _where(record)
+    held["harness_status"] = record.status.value
+    held["harness_reason"] = record.reason
+    held["harness_solution"] = record.solution
+    held["harness_labels"] = list(record.labels)
+    if (would := record.evidence.get("kernelbench_would_pass")) is not None:
+        held["kernelbench_would_pass"] = would
+    if record.speedup is not None:
+        held["harness_speedup"] = record.speedup
+    if record.status is Status.passed:
+        return held
+    if record.status in NOT_COMPILED:
+        kind = "compilation_error"
+    elif record.status.value.startswith("wrong_") or record.status in (Status.non_finite, Status.low_precision):
+        kind = "correctness_issue"
+    else:
+        kind = "runtime_error"
+    held[f"{kind}_name"] = record.status.value
+    held[kind] = record.reason
+    return held
+
+
+def _where(record: Record) -> dict[str, Any]:
+    on_gpu = record.device is DeviceKind.CUDA
+    name = record.environment.get("gpu" if on_gpu else "cpu")
+    return {"hardware": str(name) if name else "unknown", "device": "cuda:0" if on_gpu else "cpu"}
+
+
+def _baselines(record: Record) -> dict[str, dict[str, Any]]:
+    """The reference's times that stand beside this record's, by baseline."""
+    timing = record.timing or {}
+    found = {}
+    if stats := _stats(record, timing.get("reference")):
+        found["eager"] = stats
+    others = timing.get("baselines")
+    for name, held in others.items() if isinstance(others, Mapping) else ():
+        if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", str(name)) and (stats := _stats(record, held)):
+            found[str(name)] = stats
+    return found
+
+
+_LONGEST_S = 1e9
+"""No call takes longer: a record that says so was edited, and its squares may lie beyond float64."""
+
+
+def _stats(record: Record, series: Any) -> dict[str, Any]:
+    """Their `runtime_stats` in milliseconds over every timed call; only what is known where no samples are kept."""
+    if not isinstance(series, Mapping):
+        return {}
+    device = series.get("device")
+    summary: Mapping[str, Any] = device if isinstance(device, Mapping) else {}
+    bursts = series.get("samples_s")
+    flat = [
+        float(held) * MS_PER_S
+        for burst in (bursts if isinstance(bursts, list | tuple) else ())
+        for held in (burst if isinstance(burst, list | tuple) else (burst,))
+        if (positive(held) or math.inf) < _LONGEST_S
+    ]
+    if flat:
+        times = {"mean": statistics.fmean(flat), "std": statistics.pstdev(flat), "min": min(flat), "max": max(flat)}
+        return {**times, "num_trials": len(flat), **_where(record)}
+    # Of a baseline beside eager a record keeps the median alone.
+    mean = positive(summary.get("mean_s")) or positive(summary.get("median_s")) or positive(series.get("device_s"))
+    return {"mean": mean * MS_PER_S, **_where(record)} if mean is not None else {}

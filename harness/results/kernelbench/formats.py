@@ -1,0 +1,212 @@
+"""KernelBench's result files read into values; the only place that knows their keys' types and their odd forms.
+
+Edges layer; imports the store's error and nothing else of the harness. The files come from elsewhere and may hold what
+other versions and forks wrote: NaN, null entries, one object instead of a list, a level around the problems. What
+can't be understood is an error that names the file and the place; what is merely absent is None.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.results.reader import StoreError
+
+MAX_FILE_BYTES = 512 * 2**20
+"""Larger files are refused: theirs have some megabytes at most."""
+
+BASELINE_FILE = "baseline_time_torch"
+BASELINE_SUFFIXES = {
+    "eager": "",
+    "compile": "_compile_inductor_default",
+    "compile_max_autotune": "_compile_inductor_max-autotune",
+}
+"""This harness's names of baselines -> the ends of their files' names; a compiled one's names backend and mode."""
+
+_LEVEL = re.compile(r"level_?(\d{1,3})")
+_PROBLEM_FILE = re.compile(r"0*(\d{1,6})_.*")
+
+
+class KernelBenchError(StoreError):
+    """A file of KernelBench's can't be read or a run can't be written as one. The message names it and the place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One evaluated sample as KernelBench recorded it. `runtime_ms` is None where it was not timed (-1 there).
+
+    `absent` is True for a null entry: the evaluation left nothing, so nothing is known of the sample.
+    """
+
+    problem: int
+    sample: int
+    compiled: bool = False
+    correct: bool = False
+    runtime_ms: float | None = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The reference's time for one problem. `mean_ms` is None where it could not be timed (null there)."""
+
+    name: str
+    mean_ms: float | None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def hardware(self) -> str | None:
+        held = self.stats.get("hardware")
+        return held if isinstance(held, str) and held else None
+
+
+def read_eval_results(path: Path, *, level: int) -> list[Sample]:
+    """The samples of one level, by problem and sample number. Raises `KernelBenchError`."""
+    held = _object(path, _load(path))
+    # Some versions put the level around the problems.
+    for key in (f"level{level}", f"level_{level}"):
+        if isinstance(held.get(key), dict):
+            held = held[key]
+    samples = [sample for key, value in held.items() for sample in _problem(path, key, value)]
+    seen: set[tuple[int, int]] = set()
+    for item in samples:
+        if (item.problem, item.sample) in seen:
+            raise KernelBenchError(f"{path}: problem {item.problem} has sample {item.sample} twice; keep one of them")
+        seen.add((item.problem, item.sample))
+    return sorted(samples, key=lambda item: (item.problem, item.sample))
+
+
+def baseline_file(name: str) -> str:
+    """The name of their file for a baseline of this name."""
+    return f"{BASELINE_FILE}{BASELINE_SUFFIXES.get(name, f'_{name}')}.json"
+
+
+def baseline_name(path: Path) -> str:
+    """What this harness calls the baseline in a file of this name; eager where the name is not one of theirs."""
+    suffix = path.stem.removeprefix(BASELINE_FILE) if path.stem.startswith(BASELINE_FILE) else ""
+    known = {end: name for name, end in BASELINE_SUFFIXES.items()}
+    return known.get(suffix) or re.sub(r"[^A-Za-z0-9]+", "_", suffix).strip("_") or "eager"
+
+
+def read_baseline(path: Path) -> dict[int, dict[int, Baseline]]:
+    """Level -> problem number -> the reference's time. Raises `KernelBenchError`."""
+    levels: dict[int, dict[int, Baseline]] = {}
+    for key, problems in _object(path, _load(path)).items():
+        match = _LEVEL.fullmatch(key)
+        if match is None:
+            raise KernelBenchError(f"{path}: {key!r:.60} is no level; a file of baseline times has keys like level1")
+        where = f"{path}, {key}"
+        found = levels.setdefault(int(match[1]), {})
+        for name, stats in _object(where, problems).items():
+            number = _PROBLEM_FILE.fullmatch(name)
+            if number is None:
+                raise KernelBenchError(f"{where}: {name!r:.80} is no problem's file name, such as 16_name.py")
+            given = {} if stats is None else _object(f"{where}, {name}", stats)
+            found[int(number[1])] = Baseline(name=name, mean_ms=positive(given.get("mean")), stats=finite(given))
+    return levels
+
+
+def read_pass_at_k(path: Path) -> dict[str, dict[str, Any]]:
+    """The file's `averages`, `metadata` and `problems`, checked to be objects. Raises `KernelBenchError`."""
+    held = _object(path, _load(path))
+    if missing := [name for name in ("averages", "problems") if name not in held]:
+        raise KernelBenchError(f"{path}: has no {' and no '.join(missing)}; is it a pass_at_k_results.json?")
+    return {
+        name: finite(_object(f"{path}, {name}", held.get(name, {}))) for name in ("averages", "metadata", "problems")
+    }
+
+
+def positive(value: Any) -> float | None:
+    """A positive finite number; None for what stands for "absent": -1, null, NaN, infinity, a text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value > 0 else None
+
+
+def finite(value: Any) -> Any:
+    """The same JSON value with null for every NaN and infinity, which their files may hold and ours may not."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value
+
+
+def _problem(path: Path, key: str, value: Any) -> Iterator[Sample]:
+    if not key.isascii() or not key.isdigit() or len(key) > 6:
+        raise KernelBenchError(
+            f'{path}: {key!r:.60} is no problem number; eval_results.json has keys like "16" (one level a file)'
+        )
+    number = int(key)
+    if value is None:
+        yield Sample(problem=number, sample=0, absent=True)
+        return
+    entries = value if isinstance(value, list) else [value]
+    for index, entry in enumerate(entries):
+        if entry is None:
+            yield Sample(problem=number, sample=index, absent=True)
+        else:
+            yield _sample(f"{path}, problem {number}, entry {index}", number, index, entry)
+
+
+def _sample(where: str, number: int, index: int, entry: Any) -> Sample:
+    held = _object(where, entry)
+    chosen = held.get("sample_id", index)
+    if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 0:
+        raise KernelBenchError(f"{where}: sample_id is a whole number from 0, not {chosen!r:.40}")
+    for name in ("compiled", "correctness"):
+        if not isinstance(held.get(name), bool):
+            raise KernelBenchError(f"{where}: {name} is true or false, not {held.get(name)!r:.40}")
+    return Sample(
+        problem=number,
+        sample=chosen,
+        compiled=held["compiled"],
+        correct=held["correctness"] and held["compiled"],
+        runtime_ms=positive(held.get("runtime")),
+        stats=finite(_object(f"{where}, runtime_stats", held.get("runtime_stats") or {})),
+        metadata=finite(_object(f"{where}, metadata", held.get("metadata") or {})),
+    )
+
+
+class _Twice(Exception):
+    """A key that one JSON object has twice."""
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Of a key that it has twice Python would take the last value and drop the others."""
+    held: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in held:
+            raise _Twice(key)
+        held[key] = value
+    return held
+
+
+def _load(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise KernelBenchError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; is it the right file?")
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unambiguous)
+    except _Twice as error:
+        raise KernelBenchError(
+            f"{path}: one object has the key {error.args[0]!r:.80} twice; keep one of them"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelBenchError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise KernelBenchError(f"{path}: not JSON: {error}") from error
+
+
+def _object(where: object, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise KernelBenchError(f"{where}: must be a JSON object, not {type(value).__name__}")
+    return value

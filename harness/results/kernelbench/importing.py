@@ -1,0 +1,284 @@
+"""KernelBench's result files into a run that `show`, `leaderboard` and `report` read.
+
+Edges layer; trusted side; starts nothing. The verdicts are KernelBench's, by its own rule and its own clock, and the
+records say so: label `kernelbench_verdict`, workload `kernelbench`, so that no table ranks them beside solutions that
+this harness judged. `evidence.kernelbench` and `timing.kernelbench` keep what the files said, in their units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.core.choices import DeviceKind
+from harness.core.problem import digest_text
+from harness.core.record import Record
+from harness.core.status import Status, one_line
+from harness.results.kernelbench.formats import (
+    Baseline,
+    KernelBenchError,
+    Sample,
+    baseline_name,
+    read_baseline,
+    read_eval_results,
+    read_pass_at_k,
+)
+from harness.results.kernelbench.metrics import Metrics, metrics_of, pass_at_k_document
+from harness.results.writer import whole_run
+
+LABEL = "kernelbench_verdict"
+"""On every imported record: the verdict is KernelBench's own."""
+OTHER_HARDWARE = "baseline_from_other_hardware"
+"""The baseline was timed on another GPU than the solution, so that the speedup compares GPUs too."""
+WORKLOAD = "kernelbench"
+
+MILLISECOND_S = 1e-3
+
+_HARNESS_STATUS = "harness_status"
+"""Key in `metadata` by which an export of this harness keeps the exact status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What `import_results` made: the run's folder, its records, KernelBench's metrics over sample 0, pass@k (the
+    file's, else computed), and notes on what was odd."""
+
+    folder: Path
+    records: tuple[Record, ...]
+    metrics: Metrics
+    pass_at_k: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+def import_results(
+    eval_results: Path,
+    into: Path,
+    *,
+    level: int,
+    author: str,
+    baselines: Sequence[Path] = (),
+    pass_at_k: Path | None = None,
+    workload: str = WORKLOAD,
+) -> Imported:
+    """Make the new run `into` of one author's `eval_results.json` for one level.
+
+    Of the files `baselines`, the one for eager gives the speedup, others (by their names: compiled ones) a speedup of
+    their own under `timing.baselines`; the metrics are against the first.
+
+    Kernels that lie beside the file under KernelBench's names are hashed into the records. Raises `KernelBenchError`
+    for a file that can't be understood, before anything is written, and `StoreError` where `into` can't be: then
+    nothing of it is left.
+    """
+    samples = read_eval_results(eval_results, level=level)
+    if not samples:
+        raise KernelBenchError(f"{eval_results}: holds no result")
+    times: dict[str, dict[int, Baseline]] = {}
+    notes: list[str] = []
+    for path in baselines:
+        name = baseline_name(path)
+        if name in times:
+            raise KernelBenchError(f"{path}: a second file of baseline {name!r}; name one, or rename it as they do")
+        times[name] = read_baseline(path).get(level, {})
+        if not times[name]:
+            raise KernelBenchError(f"{path}: has no times for level{level}")
+    if times and "eager" not in times:
+        notes.append(f"no times of eager: speedups are against {', '.join(times)} (leaderboard --baseline)")
+    finished = datetime.fromtimestamp(eval_results.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    known = [item for item in samples if not item.absent]
+    computed = pass_at_k_document(known, ks=_ks(pass_at_k))
+    given = read_pass_at_k(pass_at_k) if pass_at_k is not None else None
+    if given is not None:
+        notes += _disagreements(pass_at_k, given, computed)
+    named = {(_device(item), name) for item in known if (name := _hardware(item))}
+    # Failures often name no GPU; where the others agree on one, it was that.
+    usual = next(iter(named)) if len(named) == 1 else (DeviceKind.CUDA, "")
+    records = [
+        _record(
+            item,
+            {name: held[item.problem] for name, held in times.items() if item.problem in held},
+            level=level,
+            author=author,
+            workload=workload,
+            finished=finished,
+            folder=eval_results.parent,
+            place=(_device(item), _hardware(item)) if _hardware(item) else (_device(item, usual[0]), usual[1]),
+        )
+        for item in samples
+    ]
+    untimed = sum(record.status is Status.passed and record.speedup is None for record in records)
+    if untimed:
+        why = "the baseline has no time for them" if times else "no baseline was given"
+        notes.append(f"{untimed} correct without a speedup against eager: they were not timed, or {why}")
+    if absent := len(samples) - len(known):
+        notes.append(f"null entries: {absent}; nothing is known of these, and they count in no share")
+    if lacking := len(set(next(iter(times.values()), {})) - {item.problem for item in samples}):
+        notes.append(
+            f"problems of the baseline without an entry: {lacking}; fast_p counts them as failures, as there, "
+            "and there is no record of them"
+        )
+    if other := sum(OTHER_HARDWARE in record.labels for record in records):
+        notes.append(f"{other} speedups compare different GPUs: the baseline was timed on another one")
+    figures = metrics_of(samples, next(iter(times.values()), {}))
+    head = {
+        "imported_from": "kernelbench",
+        "eval_results": eval_results.name,
+        "baselines": {name: path.name for name, path in zip(times, baselines, strict=True)},
+        "pass_at_k_results": pass_at_k.name if pass_at_k is not None else None,
+        "level": level,
+        "author": author,
+        "workload": workload,
+        "metrics": figures.to_json(),
+        "pass_at_k": dict((given or computed)["averages"]),
+    }
+    with whole_run(into, config=head, environment={}) as store:
+        for record in records:
+            store.append(record)
+    return Imported(
+        folder=into, records=tuple(records), metrics=figures, pass_at_k=given or computed, notes=tuple(notes)
+    )
+
+
+def _record(
+    item: Sample,
+    references: Mapping[str, Baseline],
+    *,
+    level: int,
+    author: str,
+    workload: str,
+    finished: str,
+    folder: Path,
+    place: tuple[DeviceKind, str],
+) -> Record:
+    device, hardware = place
+    status, reason = _verdict(item)
+    runtime_s = item.runtime_ms * MILLISECOND_S if item.runtime_ms is not None else None
+    labels = [LABEL]
+    timing: dict[str, Any] | None = None
+    speedup = None
+    if status is Status.passed and runtime_s is not None:
+        held = {name: _against(reference, runtime_s) for name, reference in references.items()}
+        eager = held.pop("eager", None)
+        timing = {
+            "clock": "KernelBench's",
+            "baseline": "eager",
+            "solution": {"device": {"mean_s": runtime_s}},
+            "reference": {"device": {"mean_s": eager["mean_s"]}} if eager is not None else None,
+            "baselines": held,
+            "kernelbench": {
+                "runtime_stats_ms": dict(item.stats),
+                "baseline_stats_ms": {name: dict(reference.stats) for name, reference in references.items()},
+            },
+        }
+        if eager is not None and eager["speedup"] is not None:
+            speedup = float(eager["speedup"])
+            timing["speedup"] = {"speedup": speedup, "low": None, "high": None, "method": "ratio of means"}
+        if hardware and any(held.hardware not in (None, hardware) for held in references.values()):
+            labels.append(OTHER_HARDWARE)
+    file = f"level_{level}_problem_{item.problem}_sample_{item.sample}_kernel.py"
+    return Record(
+        problem=f"level{level}/{item.problem}",
+        author=author,
+        solution=f"{author}/{file}",
+        sample=item.sample,
+        device=device,
+        workload=workload,
+        status=status,
+        reason=reason if speedup is None else one_line(f"{reason}; {speedup:.3g}x eager"),
+        labels=tuple(labels),
+        speedup=speedup,
+        evidence={"kernelbench": {"compiled": item.compiled, "correctness": item.correct, **item.metadata}},
+        timing=timing,
+        environment={"gpu" if device is DeviceKind.CUDA else "cpu": hardware} if hardware else {},
+        solution_digest=_digest(folder / file),
+        finished_at=finished,
+    )
+
+
+def _against(reference: Baseline, runtime_s: float) -> dict[str, Any]:
+    """As records hold a baseline: the reference's mean time in seconds, and the speedup without an interval."""
+    mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
+    speedup = mean_s / runtime_s if mean_s is not None else None
+    return {"device": {"mean_s": mean_s}, "mean_s": mean_s, "speedup": speedup, "low": None, "high": None}
+
+
+def _verdict(item: Sample) -> tuple[Status, str]:
+    """The status nearest to what KernelBench recorded, and a reason in its words."""
+    held = item.metadata
+    if item.absent:
+        return Status.harness_error, "KernelBench has no result (null): it was not evaluated, or that failed"
+    if item.correct:
+        return Status.passed, "correct by KernelBench's own rule"
+    exact = held.get(_HARNESS_STATUS)
+    if isinstance(exact, str) and exact in Status.__members__ and exact != Status.passed.value:
+        return Status(exact), one_line(_text(held.get("harness_reason")) or exact)
+    for key, status in (
+        ("cuda_error", Status.cuda_error),
+        ("gpu_error", Status.cuda_error),
+        ("compilation_error", Status.compile_error),
+        ("runtime_error", Status.runtime_error),
+        ("correctness_issue", Status.wrong_value),
+        ("other_error", Status.runtime_error if item.compiled else Status.compile_error),
+    ):
+        if held.get(key) or held.get(f"{key}_name"):
+            said = _said(held, key)
+            if status is Status.wrong_value and "shape mismatch" in said.lower():
+                status = Status.wrong_shape
+            return status, one_line(said)
+    if not item.compiled:
+        return Status.compile_error, "KernelBench could not compile or load it, and does not say why"
+    differences = held.get("max_difference")
+    largest = f"; largest differences {_text(differences)}" if differences else ""
+    return Status.wrong_value, one_line(f"not correct by KernelBench's own rule{largest}")
+
+
+def _device(item: Sample, otherwise: DeviceKind = DeviceKind.CUDA) -> DeviceKind:
+    """Where a sample says it ran; `otherwise` where it says nothing."""
+    said = _text(item.metadata.get("device")) or _text(item.stats.get("device"))
+    return otherwise if not said else DeviceKind.HOST if said.lower().startswith("cpu") else DeviceKind.CUDA
+
+
+def _hardware(item: Sample) -> str:
+    return _text(item.metadata.get("hardware")) or _text(item.stats.get("hardware"))
+
+
+def _said(held: Mapping[str, Any], key: str) -> str:
+    text, name = _text(held.get(key)), _text(held.get(f"{key}_name"))
+    extra = _text(held.get("error_message")) if key == "gpu_error" else ""
+    return ": ".join(part for part in (name if name not in text else "", text, extra) if part) or key.replace("_", " ")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else str(value)
+
+
+def _digest(path: Path) -> str:
+    """Of the kernel beside the results, where it still lies there; the empty text says that it is not known."""
+    try:
+        return digest_text(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _ks(path: Path | None) -> tuple[int, ...]:
+    """The k that their file was made for; 1 without one."""
+    if path is None:
+        return (1,)
+    named = [key.rpartition("@")[2] for key in read_pass_at_k(path)["averages"]]
+    return tuple(sorted({int(k) for k in named if k.isdigit() and int(k) > 0})) or (1,)
+
+
+def _disagreements(path: Path | None, given: Mapping[str, Any], computed: Mapping[str, Any]) -> Sequence[str]:
+    """Where their pass@k file does not follow from their results: it was made before some of them."""
+    differ = [
+        name
+        for name, value in computed["averages"].items()
+        if not isinstance(found := given["averages"].get(name), int | float) or abs(found - value) > 1e-6
+    ]
+    if not differ:
+        return ()
+    return (f"{path}: {', '.join(differ)} do not follow from the results, which give {computed['averages']}",)

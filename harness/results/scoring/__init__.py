@@ -1,0 +1,42 @@
+"""Records to scores and leaderboard rows; pure. `scores` holds the figures, `board` the rows."""
+
+from harness.results.scoring.board import By, LeaderboardRow, Metric, leaderboard
+from harness.results.scoring.scores import (
+    DECLARED,
+    EAGER,
+    THRESHOLDS,
+    Entry,
+    LikeGroup,
+    Score,
+    Selection,
+    baselines_of,
+    entries_of,
+    fast_p,
+    geometric_mean,
+    main_baseline,
+    pass_at_k,
+    score,
+    select,
+)
+
+__all__ = [
+    "DECLARED",
+    "EAGER",
+    "THRESHOLDS",
+    "By",
+    "Entry",
+    "LeaderboardRow",
+    "LikeGroup",
+    "Metric",
+    "Score",
+    "Selection",
+    "baselines_of",
+    "entries_of",
+    "fast_p",
+    "geometric_mean",
+    "leaderboard",
+    "main_baseline",
+    "pass_at_k",
+    "score",
+    "select",
+]

@@ -1,0 +1,280 @@
+"""Leaderboard rows: who is ranked, by what, who shares a rank, who is listed without one.
+
+Imports `model`, `authors` and `scoring.scores`, which says what is compared with what. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from harness.catalog.authors import Author
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.results.scoring.scores import (
+    EAGER,
+    THRESHOLDS,
+    Entry,
+    LikeGroup,
+    Selection,
+    entries_of,
+    merit,
+    score,
+    shares,
+)
+
+
+class Metric(StrEnum):
+    """What authors are ranked by."""
+
+    geomean = "geomean"
+    fast_1 = "fast_1"
+    sol = "sol"
+
+
+class By(StrEnum):
+    """What a row of the leaderboard stands for."""
+
+    author = "author"
+    problem = "problem"
+    solution = "solution"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderboardRow:
+    """One row. `rank` is None where there is nothing to rank (not passed, not timed, disqualified).
+
+    Boards of authors and of problems end with a row for each disqualified solution, with its name, status and reason.
+    For an author `speedup` is the geometric mean over the problems solved; for a problem it is its best solution's,
+    whose author and name stand beside it. `floor` is its noise floor (a difference of logs), `same_within` the share
+    within which it is as fast as the baseline, where it is. `display_name` and `model` are what the author says of
+    itself, where that is known; `author` alone tells authors apart. `to_json` gives the columns of the CSV, in order;
+    they are a promise.
+    """
+
+    group: LikeGroup
+    rank: int | None
+    author: str | None = None
+    problem: str | None = None
+    solution: str | None = None
+    status: Status | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    floor: float = 0.0
+    same_within: float | None = None
+    sol_fraction: float | None = None
+    results: int
+    passed: int
+    untimed: int
+    disqualified: int
+    unjudged: int
+    fast_p: Mapping[float, float | None] = field(default_factory=dict)
+    reason: str = ""
+    display_name: str | None = None
+    model: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "device": self.group.device,
+            "processor": self.group.processor,
+            "workload": self.group.workload,
+            "baseline": self.group.baseline,
+            "rank": self.rank,
+            "author": self.author,
+            "problem": self.problem,
+            "solution": self.solution,
+            "status": self.status.value if self.status else None,
+            "speedup": self.speedup,
+            "speedup_low": self.low,
+            "speedup_high": self.high,
+            "sol_fraction": self.sol_fraction,
+            "results": self.results,
+            "passed": self.passed,
+            "untimed": self.untimed,
+            "disqualified": self.disqualified,
+            "unjudged": self.unjudged,
+            **{f"fast_{p:g}": self.fast_p.get(p) for p in THRESHOLDS},
+            "reason": self.reason,
+            "precision": self.group.precision,
+            "same_within": self.same_within,
+            "driver": self.group.driver or None,
+            "display_name": self.display_name,
+            "model": self.model,
+        }
+
+
+def leaderboard(
+    records: Iterable[Record],
+    *,
+    by: By = By.author,
+    metric: Metric = Metric.geomean,
+    baseline: str = EAGER,
+    selection: Selection = Selection.best,
+    problems: Sequence[str] = (),
+    authors: Mapping[str, Author] | None = None,
+) -> tuple[LeaderboardRow, ...]:
+    """Rows over all groups, group after group, the ranked ones first.
+
+    By author: one row each, ranked by `metric`. By problem: one row each with its best solution, and so unranked. Both
+    end with the disqualified solutions, a row each, unranked, with their reasons. By solution: one row a record, ranked
+    within its problem, by the share of the speed of light where that is the `metric`, else by speedup. Rows whose
+    intervals, widened by their noise floors, overlap that of the first of their rank share it ("1, 1, 3"); fast_1 and
+    sol tie on equal values. What `authors` (by name) say stands beside theirs, and changes no rank. `by`, `metric` and
+    `selection` may be given by their names; raises `ValueError` where there is none of that name.
+    """
+    by, metric, selection = By(by), Metric(metric), Selection(selection)
+    groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
+    for entry in entries_of(records, baseline=baseline):
+        groups[entry.group].append(entry)
+    rows: list[LeaderboardRow] = []
+    for group in sorted(groups):
+        held = groups[group]
+        if by is By.solution:
+            rows += _solution_rows(group, held, metric)
+            continue
+        if by is By.author:
+            rows += _author_rows(group, held, metric, selection, problems)
+        else:
+            rows += _problem_rows(group, held)
+        cheated = sorted((e for e in held if e.status is Status.disqualified), key=lambda e: (e.author, e.solution))
+        rows += [_solution_row(group, entry) for entry in cheated]
+    return tuple(_introduced(row, (authors or {}).get(row.author or "")) for row in rows)
+
+
+def _introduced(row: LeaderboardRow, author: Author | None) -> LeaderboardRow:
+    return row if author is None else replace(row, display_name=author.display_name, model=author.model)
+
+
+def _author_rows(
+    group: LikeGroup, entries: Sequence[Entry], metric: Metric, selection: Selection, problems: Sequence[str]
+) -> list[LeaderboardRow]:
+    scored = []
+    for author, own in _grouped(entries, lambda entry: entry.author).items():
+        figures = score(own, selection=selection, problems=problems)
+        cheated = [entry for entry in own if entry.status is Status.disqualified]
+        row = LeaderboardRow(
+            group=group,
+            rank=None,
+            author=author,
+            speedup=figures.geomean,
+            low=figures.low,
+            high=figures.high,
+            floor=figures.floor,
+            same_within=figures.same_within,
+            sol_fraction=figures.sol_fraction,
+            results=figures.results,
+            passed=figures.passed,
+            untimed=figures.untimed,
+            disqualified=figures.disqualified,
+            unjudged=figures.unjudged,
+            fast_p=figures.fast_p,
+            reason=f"disqualified: {cheated[0].solution}: {cheated[0].reason}" if cheated else "",
+        )
+        value = {
+            Metric.geomean: figures.geomean,
+            Metric.fast_1: figures.fast_p.get(1.0),
+            Metric.sol: figures.sol_fraction,
+        }[metric]
+        scored.append((row, value))
+    return _ranked(scored, intervals=metric is Metric.geomean)
+
+
+def _problem_rows(group: LikeGroup, entries: Sequence[Entry]) -> list[LeaderboardRow]:
+    rows = []
+    for (problem, _), own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
+        passed = [entry for entry in own if entry.passed]
+        best = max(passed, key=merit) if passed else None
+        rows.append(
+            LeaderboardRow(
+                group=group,
+                rank=None,
+                problem=problem,
+                author=best.author if best else None,
+                solution=best.solution if best else None,
+                status=best.status if best else None,
+                speedup=best.speedup if best else None,
+                low=best.low if best else None,
+                high=best.high if best else None,
+                floor=best.floor if best else 0.0,
+                same_within=best.same_within if best else None,
+                sol_fraction=best.sol_fraction if best else None,
+                **_counts(own),
+                reason=best.reason if best else "no solution passed",
+            )
+        )
+    return rows
+
+
+def _solution_rows(group: LikeGroup, entries: Sequence[Entry], metric: Metric) -> list[LeaderboardRow]:
+    rows: list[LeaderboardRow] = []
+    light = metric is Metric.sol
+    for _, own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
+        values = [entry.sol_fraction if light and entry.passed else None if light else entry.speedup for entry in own]
+        scored = [(_solution_row(group, entry), value) for entry, value in zip(own, values, strict=True)]
+        rows += _ranked(scored, intervals=not light)
+    return rows
+
+
+def _solution_row(group: LikeGroup, entry: Entry) -> LeaderboardRow:
+    return LeaderboardRow(
+        group=group,
+        rank=None,
+        author=entry.author,
+        problem=entry.problem,
+        solution=entry.solution,
+        status=entry.status,
+        speedup=entry.speedup,
+        low=entry.low,
+        high=entry.high,
+        floor=entry.floor,
+        same_within=entry.same_within,
+        sol_fraction=entry.sol_fraction,
+        **_counts([entry]),
+        reason=entry.reason,
+    )
+
+
+def _counts(entries: Sequence[Entry]) -> dict[str, Any]:
+    judged = [entry for entry in entries if entry.judged]
+    return {
+        "results": len(judged),
+        "passed": sum(1 for entry in judged if entry.passed),
+        "untimed": sum(1 for entry in judged if entry.passed and entry.speedup is None),
+        "disqualified": sum(1 for entry in judged if entry.status is Status.disqualified),
+        "unjudged": len(entries) - len(judged),
+        "fast_p": shares(judged),
+    }
+
+
+def _grouped(entries: Sequence[Entry], key: Callable[[Entry], Any]) -> dict[Any, list[Entry]]:
+    held: dict[Any, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        held[key(entry)].append(entry)
+    return held
+
+
+def _ranked(scored: Sequence[tuple[LeaderboardRow, float | None]], *, intervals: bool) -> list[LeaderboardRow]:
+    """Rows by falling value with their ranks, those without a value last, in the order of their names."""
+    named = sorted(scored, key=lambda item: (item[0].author or "", item[0].solution or ""))
+    ranked = sorted((item for item in named if item[1] is not None), key=lambda item: -(item[1] or 0.0))
+    rows: list[LeaderboardRow] = []
+    leader: tuple[LeaderboardRow, float | None] | None = None
+    rank = 0
+    for place, (row, value) in enumerate(ranked, start=1):
+        if leader is None or not _tied(leader, (row, value), intervals):
+            leader, rank = (row, value), place
+        rows.append(replace(row, rank=rank))
+    return rows + [row for row, value in named if value is None]
+
+
+def _tied(a: tuple[LeaderboardRow, float | None], b: tuple[LeaderboardRow, float | None], intervals: bool) -> bool:
+    if a[1] == b[1]:
+        return True
+    if not intervals or a[0].low is None or b[0].high is None:
+        return False
+    return b[0].high * math.exp(b[0].floor) >= a[0].low * math.exp(-a[0].floor)

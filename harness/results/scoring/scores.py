@@ -1,0 +1,368 @@
+"""From records to scores: what is compared with what, fast_p, geometric means, pass@k.
+
+Imports `model`, `recency`, `stats` and the standard library. Pure; records are trusted, what is in their texts is not.
+
+**Like with like.** Results fall into groups that are never compared: device kind, processor (GPU model, for the host
+its CPU), the GPU's driver, workload, baseline, precision (what each problem declares, or the one class that a run
+asked for instead). A record that was measured on the host never meets one from a GPU. Within a group a problem whose
+file changed between records (`problem_digest`) counts as another problem.
+
+**What is counted.** A record whose status says nothing about the solution (`VERDICT_FREE`: harness_error,
+not_emulated, unsupported) is in no denominator; its number is shown. A disqualified one is a failure, and is listed
+without a rank. A pass without a time (CUDA sources on the host) counts for fast_0, which is correctness, and for no
+other p. Of several records of one solution on one machine the one that finished last counts.
+
+**Formulas.** fast_p is the share of problems solved with a speedup strictly above p, where one inside the noise floor
+that was measured beside it counts as 1; the mean speedup is the geometric mean over correct ones (A. Ouyang et al.,
+"KernelBench: Can LLMs Write Efficient GPU Kernels?", 2025, arXiv:2502.10517). pass@k is the unbiased estimator
+1 - C(n-c, k) / C(n, k) of M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021, arXiv:2107.03374,
+section 2.1.
+
+**Where figures are read from.** Against the baseline that `timing.baseline` names (eager where it names none):
+`speedup` of the record, its interval from `timing.speedup.low` and `.high` (or `timing.speedup_interval`). Against
+another: `timing.baselines.<name>` with `speedup`, `low`, `high`. The speed-of-light fraction:
+`timing.speed_of_light.fraction`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.stats import may_be_one, same_within
+from harness.core.status import VERDICT_FREE, Status
+from harness.results.latest import recency
+
+THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+"""The p for which fast_p is reported, as KernelBench does."""
+
+EAGER = "eager"
+
+DECLARED = "declared"
+"""The precision of a run that holds every problem to its own class; `evidence.precision_override` names another."""
+
+
+def fast_p(speedups: Sequence[float | None], p: float) -> float | None:
+    """Share of results above `p`, strictly; None stands for a result that is not correct. None where there is none."""
+    if not speedups:
+        return None
+    return sum(1 for value in speedups if value is not None and value > p) / len(speedups)
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """None of no values. Raises `ValueError` for one that is not positive and finite."""
+    logs = []
+    for value in values:
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"a geometric mean needs positive finite numbers, not {value}")
+        logs.append(math.log(value))
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float | None:
+    """Chance that at least one of `k` samples drawn from these is correct; None where there are fewer than `k`."""
+    if not (0 <= correct <= samples and k >= 1):
+        raise ValueError(f"{correct} correct of {samples} samples, k = {k}: impossible")
+    if samples < k:
+        return None
+    missed = 1.0
+    for size in range(samples - correct + 1, samples + 1):
+        missed *= max(0.0, 1.0 - k / size)
+    return 1.0 - missed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LikeGroup:
+    """What results must share to be compared. `processor` is `unknown` where the record names none, `driver` empty, as
+    on the host device.
+
+    `precision` is `declared` where every problem is held to the class that it declares, else the class that the run
+    was told to use for all.
+    """
+
+    device: str
+    processor: str
+    workload: str
+    baseline: str
+    precision: str = DECLARED
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One record as far as scoring goes. `speedup` is None where it did not pass or was not timed.
+
+    `floor` is the noise floor of its session, a difference of logs; 0 where none was measured.
+    """
+
+    group: LikeGroup
+    problem: str
+    problem_digest: str
+    author: str
+    solution: str
+    sample: int | None
+    status: Status
+    reason: str
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    sol_fraction: float | None = None
+    labels: tuple[str, ...] = ()
+    floor: float = 0.0
+
+    @property
+    def same_within(self) -> float | None:
+        """The share within which it is as fast as the baseline; None where it is not, or no noise floor tells."""
+        if self.speedup is None or self.floor == 0.0:
+            return None
+        return same_within(self.speedup, self.low, self.high, floor=self.floor)
+
+    @property
+    def counted(self) -> float | None:
+        """The speedup that fast_p counts: 1 where it is inside its noise floor. Where that, or the interval, is so wide
+        that little is known, it may be less than 1, but not more."""
+        if self.speedup is None or self.floor == 0.0:
+            return self.speedup
+        if self.same_within is not None:
+            return 1.0
+        unsure = may_be_one(self.speedup, self.low, self.high, floor=self.floor)
+        return min(1.0, self.speedup) if unsure else self.speedup
+
+    @property
+    def passed(self) -> bool:
+        return self.status is Status.passed
+
+    @property
+    def judged(self) -> bool:
+        return self.status not in VERDICT_FREE
+
+
+def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Entry, ...]:
+    """Records as entries, in their order; of several for one solution in one group the one that finished last.
+
+    A passed record without a speedup against `baseline` becomes an untimed pass.
+    """
+    latest: dict[tuple[object, ...], tuple[datetime, int, Entry]] = {}
+    for place, record in enumerate(records):
+        entry = _entry(record, baseline)
+        key = (entry.group, entry.problem, entry.author, entry.solution, entry.sample)
+        stamp = (recency(record), place)
+        if key not in latest or latest[key][:2] <= stamp:
+            latest[key] = (*stamp, entry)
+    return tuple(entry for _, _, entry in latest.values())
+
+
+def _entry(record: Record, baseline: str) -> Entry:
+    speedup, low, high = _speedup(record, baseline)
+    gpu = record.device is DeviceKind.CUDA
+    processor = record.environment.get("gpu" if gpu else "cpu")
+    driver = record.environment.get("driver") if gpu else None
+    return Entry(
+        group=LikeGroup(
+            device=record.device.value,
+            processor=str(processor) if processor else "unknown",
+            workload=record.workload,
+            baseline=baseline,
+            precision=str(record.evidence.get("precision_override") or DECLARED)[:20],
+            driver=str(driver)[:40] if driver else "",
+        ),
+        problem=record.problem,
+        problem_digest=record.problem_digest,
+        author=record.author,
+        solution=record.solution,
+        sample=record.sample,
+        status=record.status,
+        reason=record.reason,
+        speedup=speedup,
+        low=low,
+        high=high,
+        sol_fraction=_number(_inner(record.timing, "speed_of_light"), "fraction"),
+        labels=record.labels,
+        floor=_number(_inner(record.timing, "noise_floor"), "log_width") or 0.0,
+    )
+
+
+def _speedup(record: Record, baseline: str) -> tuple[float | None, float | None, float | None]:
+    """Speedup against the baseline with its interval, of a passed record."""
+    if record.status is not Status.passed:
+        return None, None, None
+    if baseline != main_baseline(record):
+        held = _inner(_inner(record.timing, "baselines"), baseline)
+        speedup = _number(held, "speedup")
+        return (None, None, None) if speedup is None else (speedup, _number(held, "low"), _number(held, "high"))
+    if record.speedup is None:
+        return None, None, None
+    held = _inner(record.timing, "speedup")
+    low, high = _number(held, "low"), _number(held, "high")
+    pair = (record.timing or {}).get("speedup_interval")
+    if low is None and isinstance(pair, list | tuple) and len(pair) == 2:
+        low, high = (_number({"end": end}, "end") for end in pair)
+    return record.speedup, low, high
+
+
+def main_baseline(record: Record) -> str:
+    """The baseline that the record's own speedup is against."""
+    named = (record.timing or {}).get("baseline")
+    return named if isinstance(named, str) else EAGER
+
+
+def baselines_of(record: Record) -> tuple[str, ...]:
+    """Baselines beside eager that a record has a speedup against."""
+    held = _inner(record.timing, "baselines") or {}
+    main = [main_baseline(record)] if record.speedup is not None else []
+    others = [name for name in held if _number(_inner(held, name), "speedup") is not None]
+    return tuple(name for name in (*main, *others) if name != EAGER)
+
+
+def _inner(held: Any, key: str) -> Mapping[str, Any] | None:
+    value = held.get(key) if isinstance(held, Mapping) else None
+    return value if isinstance(value, Mapping) else None
+
+
+def _number(held: Mapping[str, Any] | None, key: str) -> float | None:
+    """A positive finite number of a record that another harness may have written; else None."""
+    value = held.get(key) if held is not None else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value > 0.0 else None
+
+
+class Selection(StrEnum):
+    """Which samples of one author for one problem are scored."""
+
+    best = "best"
+    """The fastest that passed, else one that passed untimed, else the first failure."""
+    all = "all"
+    """Every sample as a result of its own."""
+
+
+def select(entries: Iterable[Entry], selection: Selection) -> tuple[Entry, ...]:
+    """One entry per group, author and problem where the best are asked for; else all. Raises `ValueError` where
+    `selection` is neither."""
+    held = tuple(entries)
+    if Selection(selection) is Selection.all:
+        return held
+    best: dict[tuple[object, ...], Entry] = {}
+    for entry in held:
+        key = (entry.group, entry.author, entry.problem, entry.problem_digest)
+        if key not in best or merit(entry) > merit(best[key]):
+            best[key] = entry
+    return tuple(best.values())
+
+
+def merit(entry: Entry) -> tuple[int, float]:
+    """Orders results from failed without a verdict to passed and fast."""
+    return (3 if entry.speedup is not None else 2 if entry.passed else 1 if entry.judged else 0, entry.speedup or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Figures over entries of one group. Shares are None where nothing could be counted.
+
+    `results` are those judged; of them `passed`, `untimed` passes, and `disqualified`. `unjudged` come on top.
+    `low` and `high` bound the geometric mean, as far as the single speedups have intervals. `floor` is its noise floor,
+    a difference of logs: the mean of the single ones, which may all lie on one side.
+    """
+
+    results: int
+    passed: int
+    untimed: int
+    disqualified: int
+    unjudged: int
+    fast_p: Mapping[float, float | None]
+    geomean: float | None
+    low: float | None
+    high: float | None
+    floor: float
+    sol_fraction: float | None
+    pass_at_k: Mapping[int, float | None]
+
+    @property
+    def same_within(self) -> float | None:
+        """The share within which the mean is 1; None where it is not, or no noise floor tells."""
+        if self.geomean is None or self.floor == 0.0:
+            return None
+        return same_within(self.geomean, self.low, self.high, floor=self.floor)
+
+
+def score(
+    entries: Sequence[Entry],
+    *,
+    selection: Selection = Selection.best,
+    problems: Sequence[str] = (),
+    thresholds: Sequence[float] = THRESHOLDS,
+    ks: Sequence[int] = (1,),
+) -> Score:
+    """Score the entries of one author in one group.
+
+    `problems` are those that should have been attempted: one without any record counts as a failure, as in
+    KernelBench, whose denominator is the level's size. pass@k is the mean over problems with at least k
+    judged samples, whatever `selection` says. Raises `ValueError` where the entries are of several groups.
+    """
+    if len({entry.group for entry in entries}) > 1:
+        raise ValueError("results of different devices, workloads, baselines or precisions have no common score")
+    chosen = [entry for entry in select(entries, selection) if entry.judged]
+    timed = [entry for entry in chosen if entry.speedup is not None]
+    untimed = sum(1 for entry in chosen if entry.passed and entry.speedup is None)
+    seen = {entry.problem for entry in entries}
+    missing = sum(1 for problem in problems if problem not in seen)
+    mean, low, high = _mean_with_interval(timed)
+    return Score(
+        results=len(chosen) + missing,
+        passed=sum(1 for entry in chosen if entry.passed),
+        untimed=untimed,
+        disqualified=sum(1 for entry in chosen if entry.status is Status.disqualified),
+        unjudged=sum(1 for entry in entries if not entry.judged),
+        fast_p=shares(chosen, thresholds, missing=missing),
+        geomean=mean,
+        low=low,
+        high=high,
+        floor=math.fsum(entry.floor for entry in timed) / len(timed) if timed else 0.0,
+        sol_fraction=geometric_mean(e.sol_fraction for e in timed if e.sol_fraction is not None),
+        pass_at_k={k: _mean_pass_at_k(entries, k) for k in ks},
+    )
+
+
+def shares(
+    judged: Sequence[Entry], thresholds: Sequence[float] = THRESHOLDS, *, missing: int = 0
+) -> dict[float, float | None]:
+    """fast_p of judged entries and `missing` failures. Where passes exist and none is timed, speed is unknown."""
+    failures: list[float | None] = [None] * (missing + sum(1 for entry in judged if not entry.passed))
+    timed = [entry.counted for entry in judged if entry.counted is not None]
+    untimed = sum(1 for entry in judged if entry.passed) - len(timed)
+    passes: list[float | None] = [1.0] * (len(timed) + untimed)
+    return {
+        p: fast_p(passes + failures, p)
+        if p == 0.0
+        else fast_p([*timed, *failures], p)
+        if timed or not untimed
+        else None
+        for p in thresholds
+    }
+
+
+def _mean_with_interval(timed: Sequence[Entry]) -> tuple[float | None, float | None, float | None]:
+    """Geometric mean; half widths of independent logs add in squares, so the mean's are their root over the number."""
+    mean = geometric_mean(entry.speedup for entry in timed if entry.speedup is not None)
+    if mean is None or any(entry.low is None or entry.high is None for entry in timed):
+        return mean, None, None
+    down = math.sqrt(math.fsum(math.log((e.speedup or 1) / (e.low or 1)) ** 2 for e in timed)) / len(timed)
+    up = math.sqrt(math.fsum(math.log((e.high or 1) / (e.speedup or 1)) ** 2 for e in timed)) / len(timed)
+    return mean, mean * math.exp(-down), mean * math.exp(up)
+
+
+def _mean_pass_at_k(entries: Sequence[Entry], k: int) -> float | None:
+    samples: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for entry in entries:
+        if entry.judged:
+            samples[entry.problem, entry.problem_digest].append(entry.passed)
+    found = [pass_at_k(len(held), sum(held), k) for held in samples.values()]
+    known = [value for value in found if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,7 +1,0 @@
-"""Static findings on a solution's source: advice for reviewers, never a verdict."""
-
-from harness.screen.findings import Finding, Screening
-from harness.screen.rules import RULES, Family, Rule, Weight
-from harness.screen.screening import CUDA_SUFFIXES, screen, screen_cuda
-
-__all__ = ["CUDA_SUFFIXES", "RULES", "Family", "Finding", "Rule", "Screening", "Weight", "screen", "screen_cuda"]

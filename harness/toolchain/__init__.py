@@ -1,0 +1,40 @@
+"""Building solutions: what they ask to have compiled, compiled in sandboxes, kept in a cache.
+
+Trusted names only; `build.harvest`, `build.foresee`, `build.job`, `build.loading` and `build.inject` run on the
+untrusted side and are started by name.
+Importing this does not import torch.
+"""
+
+from harness.core.config import cache_root as default_root
+from harness.toolchain.builder import begin_ahead, build_solution
+from harness.toolchain.cache import BuildCache, CachedModule, CacheError
+from harness.toolchain.diagnostics import CompilerError, Diagnostics, KernelResources
+from harness.toolchain.nvcc_toolchain import NvccToolchain
+from harness.toolchain.outcome import BuildOutcome, BuiltModule
+from harness.toolchain.pending import Compilations
+from harness.toolchain.spec import ExtensionSpec, SourceFile, SpecError
+from harness.toolchain.toolchain import BuildReport, Plan, Toolchain
+from harness.toolchain.zygotes import BuilderZygotes
+
+__all__ = [
+    "BuildCache",
+    "BuildOutcome",
+    "BuildReport",
+    "BuilderZygotes",
+    "BuiltModule",
+    "CacheError",
+    "CachedModule",
+    "Compilations",
+    "CompilerError",
+    "Diagnostics",
+    "ExtensionSpec",
+    "KernelResources",
+    "NvccToolchain",
+    "Plan",
+    "SourceFile",
+    "SpecError",
+    "Toolchain",
+    "begin_ahead",
+    "build_solution",
+    "default_root",
+]

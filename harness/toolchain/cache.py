@@ -1,0 +1,328 @@
+"""Built modules on disk under the address of their content, shared by concurrent runs.
+
+Edge, trusted side. Imports `config`, for the default limit, and of the sandbox what removes its leftovers.
+
+An entry is a folder `entries/ab/abcd…/` that holds `entry.json` (metadata, size and SHA-256 of the module) and, for a
+build, `module.so`. It appears whole, by renaming, and is never changed. An entry whose module is not what its metadata
+says is removed and counts as a miss.
+
+Whoever uses an entry holds a shared lock on its folder; eviction takes only folders that it can lock for itself, oldest
+use first. Whoever builds one holds a lock on its key, so that concurrent runs compile it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.atomic_file import open_to_others
+from harness.core.config import CACHE_LIMIT_BYTES
+from harness.sandbox import cleanup
+
+MAX_MODULE_BYTES = 2**30
+MIN_FREE_BYTES = 2 * 2**20
+"""With less than this free on the cache's disk, what a compiler says tells nothing about a solution."""
+_MODULE = "module.so"
+_ENTRY = "entry.json"
+_KEY = re.compile(r"[0-9a-f]{64}")
+_PUBLISH_TRIES = 100
+_STALE_S = 24 * 3600.0
+"""No build takes as long: a draft that old belongs to nobody."""
+_PUTS_A_LOOK = 128
+_KEPT_AFTER_EVICTION = 0.9
+"""Eviction goes on to this share of the limit, so that it is not run for every entry."""
+
+
+class CacheError(Exception):
+    """The cache can't be written or read. The message says where and why."""
+
+
+class _Lease:
+    """A shared lock on an entry's folder, until closed or forgotten."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd: int | None = None
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def holds(self, folder: Path) -> bool:
+        """Whether what is locked is still what stands there."""
+        return self._fd is not None and _same(self._fd, folder)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedModule:
+    """An entry in use: it stays on disk until `release`. `path` is None where the entry holds no module."""
+
+    key: str
+    path: Path | None
+    metadata: Mapping[str, Any]
+    _lease: _Lease
+
+    def release(self) -> None:
+        """Allow eviction. Idempotent; happens by itself when the object goes."""
+        self._lease.close()
+
+
+class BuildCache:
+    """Entries below `root`, at most about `max_bytes` of them. Safe for concurrent threads and processes."""
+
+    def __init__(self, root: Path, max_bytes: int = CACHE_LIMIT_BYTES) -> None:
+        self.root = root
+        self.max_bytes = max_bytes
+        self._total_bytes: int | None = None
+        self._puts = 0
+        self._entries = root / "entries"
+        self._locks = root / "locks"
+        self._drafts = root / "drafts"
+        try:
+            for folder in (self._entries, self._locks, self._drafts):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+        except OSError as error:
+            raise CacheError(f"the build cache {root} can't be made ({error.strerror}); choose another") from error
+
+    def get(self, key: str) -> CachedModule | None:
+        """The entry of that key with its module verified, or None. The caller releases it."""
+        folder = self._folder(key)
+        try:
+            lease = _Lease(folder)
+        except OSError:
+            return None
+        if not lease.holds(folder):
+            return None  # evicted while we waited
+        value = _verified(folder)
+        if value is None:
+            lease.close()
+            self._remove(folder, even_in_use=True)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(folder / _ENTRY)
+        path = folder / _MODULE if value["module"] is not None else None
+        return CachedModule(key=key, path=path, metadata=value["metadata"], _lease=lease)
+
+    def put(self, key: str, module: Path | None, metadata: Mapping[str, Any]) -> CachedModule:
+        """Add an entry with a copy of `module`, and evict others where the limit asks for it. The caller releases it.
+
+        `module` may lie in a folder that untrusted code wrote: it is copied only if it is a regular file of at most
+        `MAX_MODULE_BYTES`, and links are not followed. Raises `CacheError`; a `ValueError` where it is no such file.
+        """
+        folder = self._folder(key)
+        try:
+            draft = Path(tempfile.mkdtemp(dir=self._drafts))
+            try:
+                described = None if module is None else _copy(module, draft / _MODULE)
+                value = {"key": key, "module": described, "metadata": dict(metadata)}
+                with (draft / _ENTRY).open("w", encoding="utf-8") as file:
+                    json.dump(value, file, allow_nan=False)
+                    os.fsync(file.fileno())
+                open_to_others(draft)
+                folder.parent.mkdir(exist_ok=True)
+                held = self._publish(draft, folder)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+        except OSError as error:
+            raise CacheError(f"the build cache {self.root} can't be written: {error.strerror or error}") from error
+        self._evict_if_due(folder)
+        return held
+
+    def recall(self, key: str) -> Mapping[str, Any] | None:
+        """The metadata of an entry without a module."""
+        found = self.get(key)
+        if found is None:
+            return None
+        found.release()
+        return found.metadata
+
+    @contextlib.contextmanager
+    def building(self, key: str) -> Iterator[None]:
+        """Held by whoever builds this key; others wait. They should look again when they get it."""
+        self._folder(key)
+        path = self._locks / f"{key[:2]}.{key}"
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if _same(fd, path):
+                break
+            os.close(fd)  # the one before us removed it
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(fd)
+
+    def scratch(self) -> Path:
+        """A new empty folder on the cache's file system. The caller removes it."""
+        return Path(tempfile.mkdtemp(prefix="work-", dir=self._drafts))
+
+    def lacks_room(self) -> str | None:
+        """Why nothing more can be built here, with what to do: the disk is full. None where it is not."""
+        disk = os.statvfs(self.root)
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
+            return f"the disk of the build cache {self.root} is full: make room, or name another by --cache"
+        return None
+
+    def size_bytes(self) -> int:
+        """What all entries take."""
+        return sum(size for _, size, _ in self._listing())
+
+    def evict(self) -> int:
+        """Remove entries, oldest use first, until the limit holds. Those in use stay. Returns how many went."""
+        listing = self._listing()
+        total = sum(size for _, size, _ in listing)
+        removed = 0
+        self._total_bytes = total
+        if total <= self.max_bytes:
+            return 0
+        for _, size, folder in sorted(listing):
+            if total <= self.max_bytes * _KEPT_AFTER_EVICTION:
+                break
+            if self._remove(folder):
+                total -= size
+                removed += 1
+        self._total_bytes = total
+        return removed
+
+    def _evict_if_due(self, added: Path) -> None:
+        """Look at all entries only when they may be too much, and now and then, since others add entries too."""
+        self._puts += 1
+        if self._total_bytes is not None and self._puts % _PUTS_A_LOOK:
+            with contextlib.suppress(OSError):
+                self._total_bytes += sum(item.stat().st_size for item in added.iterdir())
+            if self._total_bytes <= self.max_bytes:
+                return
+        self.evict()
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left half-made."""
+        for path in self._drafts.iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    cleanup.remove(path)
+
+    def _folder(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"a key is a SHA-256 in hex, not {key!r:.80}")
+        return self._entries / key[:2] / key
+
+    def _publish(self, draft: Path, folder: Path) -> CachedModule:
+        """Put a draft in its place, or use the equal entry that stands there; in use from the first moment."""
+        lease = _Lease(draft)
+        for _ in range(_PUBLISH_TRIES):
+            try:
+                draft.rename(folder)
+            except OSError:
+                if not folder.exists():
+                    raise
+                if (held := self.get(folder.name)) is not None:
+                    return held
+                continue  # it was damaged or is gone again: now there is room
+            _sync_folder(folder.parent)
+            value = json.loads((folder / _ENTRY).read_text(encoding="utf-8"))
+            path = folder / _MODULE if value["module"] is not None else None
+            return CachedModule(key=folder.name, path=path, metadata=value["metadata"], _lease=lease)
+        raise CacheError(f"the build cache can't replace the damaged entry {folder}; remove it")
+
+    def _listing(self) -> list[tuple[float, int, Path]]:
+        """Last use, size and folder of every entry."""
+        found = []
+        for folder in self._entries.glob("??/*"):
+            try:
+                size = sum(item.stat().st_size for item in folder.iterdir())
+                found.append(((folder / _ENTRY).stat().st_mtime, size, folder))
+            except OSError:
+                continue  # somebody else is removing it
+        return found
+
+    def _remove(self, folder: Path, *, even_in_use: bool = False) -> bool:
+        """Remove an entry unless it is in use (a damaged one is of no use)."""
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            if not even_in_use:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _same(fd, folder):
+                return False
+            grave = Path(tempfile.mkdtemp(prefix="old-", dir=self._drafts))
+            folder.rename(grave / "entry")
+            shutil.rmtree(grave, ignore_errors=True)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _same(fd: int, path: Path) -> bool:
+    """Whether an open file is still what the path leads to."""
+    try:
+        held, now = os.fstat(fd), os.stat(path)
+    except OSError:
+        return False
+    return (held.st_dev, held.st_ino) == (now.st_dev, now.st_ino)
+
+
+def _verified(folder: Path) -> dict[str, Any] | None:
+    """What `entry.json` says, if it is well-formed and the module is the one it describes."""
+    try:
+        value = json.loads((folder / _ENTRY).read_text(encoding="utf-8"))
+        if type(value) is not dict or value["key"] != folder.name or type(value["metadata"]) is not dict:
+            return None
+        described = value["module"]
+        if described is not None and described != _describe(folder / _MODULE):
+            return None
+    except (OSError, ValueError, KeyError):
+        return None
+    return value
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"bytes": file.tell(), "sha256": digest}
+
+
+def _copy(source: Path, target: Path) -> dict[str, Any]:
+    """Copy an untrusted file's bytes and describe them."""
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ValueError(f"no module was built: {error.strerror}") from error
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_MODULE_BYTES:
+        os.close(fd)
+        raise ValueError(f"the built module is no regular file of at most {MAX_MODULE_BYTES} bytes")
+    with os.fdopen(fd, "rb") as reader, target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer)
+        os.fsync(writer.fileno())
+    return _describe(target)

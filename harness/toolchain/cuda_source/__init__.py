@@ -1,0 +1,1 @@
+"""Reading CUDA sources: tokens, syntax tree, comments and strings blanked."""

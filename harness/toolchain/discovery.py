@@ -1,0 +1,242 @@
+"""The trusted end of a harvest: starts one, reads its claims, and says what a silence means.
+
+Imports `zygote`, `wire`, the vocabulary and `build.spec`. Nothing of the submission is executed or unpickled here;
+the harvest's frames are checked and bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.choices import SandboxMode
+from harness.core.status import Failure, Status, one_line
+from harness.protocol.channel import ChannelClosed, FrameTimeout, WireError
+from harness.sandbox import ExitReport, SandboxPolicy
+from harness.sandbox.zygote import Zygote
+from harness.toolchain.packages import is_lacking
+from harness.toolchain.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec, SpecError
+
+FORMAT = 4
+"""Version of what a harvest finds; part of the key under which its result is remembered."""
+
+TARGET = "harness.untrusted.builder.import_solution:main"
+_FORWARD_S = 15.0
+"""Time for the one trial call, which only has to reach the extensions it asks for."""
+_END_S = 5.0
+_MEMORY_BYTES = 8 * 2**30
+_MAX_FRAMES = 256
+_MAX_BYTES = MAX_AHEAD_BYTES + 2**20
+"""Of all frames together: beside the extensions there are a few words, and what went wrong."""
+_MAX_NOTES = 32
+_MAX_DETAIL = 20_000
+_EVIDENCE = ("phase", "exception", "line", "arguments", "package")
+_PHASES = ("parse", "import", "construct", "forward")
+_BLAMABLE = frozenset(
+    {
+        Status.syntax_error,
+        Status.no_model_new,
+        Status.bad_constructor,
+        Status.import_error,
+        Status.compile_error,
+        Status.unsupported,
+    }
+)
+"""What a harvest may say of its submission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harvest:
+    """What a solution asks to have built. `complete` where the harvest came to its own end."""
+
+    specs: tuple[ExtensionSpec, ...]
+    failure: Failure | None
+    notes: tuple[str, ...]
+    complete: bool
+    wall_s: float
+
+
+def harvest(
+    source: str,
+    filename: str,
+    *,
+    arguments: Mapping[str, Any] | None,
+    refused: Mapping[str, str],
+    seed: int,
+    zygote: Zygote,
+    sandbox: SandboxMode,
+    log_path: Path,
+    timeout_s: float,
+    on_extension: Callable[[ExtensionSpec], None] = lambda spec: None,
+) -> Harvest:
+    """Import, construct and try a solution in a sandbox. `refused` maps digests of extensions to their build errors;
+    `on_extension` is told of each that is asked for when it is, which may come to nothing.
+
+    Raises `SandboxUnavailable` and `ZygoteError`; everything that the submission does is in the result.
+    """
+    begin = time.monotonic()
+    reader = _Reader(source, timeout_s, on_extension)
+    policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
+    with zygote.spawn(TARGET, policy, log_path) as child:
+        child.channel.expect_at_most(_MAX_BYTES)
+        deadline = time.monotonic() + timeout_s  # from now on: that which has torch may have had to start first
+        try:
+            child.channel.send(
+                {
+                    "source": source,
+                    "filename": filename,
+                    "arguments": None if arguments is None else dict(arguments),
+                    "refused": dict(refused),
+                    "seed": seed,
+                },
+                timeout_s=timeout_s,
+            )
+            for _ in range(_MAX_FRAMES):
+                message = child.channel.receive(max(0.0, deadline - time.monotonic())).message
+                if reader.take(message):
+                    break
+                if message.get("phase") == "forward":
+                    deadline = min(deadline, time.monotonic() + _FORWARD_S)
+        except FrameTimeout:
+            reader.failure = reader.hung(child.kill())
+        except ChannelClosed:
+            reader.failure = reader.died(child.wait(_END_S) or child.kill())
+        except (WireError, ValueError) as error:
+            child.kill()
+            reason = one_line(f"the process sent the harness what its own code there never sends: {error}")
+            evidence = {"rule": "protocol", "phase": "build"}
+            reader.failure = Failure(status=Status.disqualified, reason=reason, evidence=evidence)
+    return Harvest(
+        specs=tuple(reader.specs.values()),
+        failure=reader.failure,
+        notes=tuple(reader.notes[:_MAX_NOTES]),
+        complete=reader.complete,
+        wall_s=time.monotonic() - begin,
+    )
+
+
+class _Reader:
+    """What has arrived so far."""
+
+    def __init__(self, source: str, timeout_s: float, on_extension: Callable[[ExtensionSpec], None]) -> None:
+        self._source = source
+        self.specs: dict[str, ExtensionSpec] = {}
+        self.notes: list[str] = []
+        self.failure: Failure | None = None
+        self.complete = False
+        self._phase = "parse"
+        self._touched = False
+        self._left_bytes = MAX_AHEAD_BYTES
+        self._timeout_s = timeout_s
+        self._on_extension = on_extension
+
+    def take(self, message: Mapping[str, Any]) -> bool:
+        """Take one frame in; True after the last. Raises `ValueError` on what no harvest sends."""
+        kind = message.get("type")
+        if kind == "phase" and message.get("phase") in _PHASES:
+            self._phase = message["phase"]
+        elif kind == "touched":
+            self._touched = True
+        elif kind == "extension":
+            if len(self.specs) >= MAX_EXTENSIONS:
+                raise SpecError(f"more than {MAX_EXTENSIONS} extensions")
+            spec = ExtensionSpec.from_json(message.get("spec"))
+            self._left_bytes -= spec.size_bytes
+            if self._left_bytes < 0:
+                raise SpecError(f"more than {MAX_AHEAD_BYTES} bytes of extensions")
+            self.specs[spec.digest] = spec
+            self._on_extension(spec)
+        elif kind == "done":
+            notes = message.get("notes")
+            if type(notes) is not list or any(type(note) is not str for note in notes):
+                raise ValueError("notes are texts")
+            self.notes += [one_line(note, limit=300) for note in notes]
+            if message.get("failure") is not None:
+                self.failure = _claimed(message["failure"], self._source)
+            self.complete = True
+            return True
+        else:
+            raise ValueError(f"no frame of a harvest: {kind!r:.80}")
+        return False
+
+    @property
+    def _blames(self) -> bool:
+        """Whether what happens now can only be the solution's fault."""
+        return not self._touched and self._phase != "forward"
+
+    def hung(self, report: ExitReport) -> Failure | None:
+        flood = " and prints without end" if report.log_truncated else ""
+        if not self._blames:
+            self.notes.append(f"harvest stopped: no end of {self._phase} after {self._timeout_s:.0f} s")
+            return None
+        return self._fault(f"does not end{flood} (waited {self._timeout_s:.0f} s)", report)
+
+    def died(self, report: ExitReport) -> Failure | None:
+        if report.cause == "lost":
+            return Failure(
+                status=Status.harness_error, reason="the builder was lost: its zygote died", evidence={"phase": "build"}
+            )
+        if report.cause == "machine_memory":
+            reason = "this machine ran out of memory while the file was read: take fewer --jobs, or free some"
+            return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
+        if self._phase == "parse" and report.cause == "exited":
+            # A parser returns, raises or crashes: this was the harness's own code, and nothing of the file has run.
+            reason = f"the builder failed (exit code {report.exit_code}) before it ran the file; its log says how"
+            return Failure(status=Status.harness_error, reason=reason, evidence={"phase": "build"})
+        if not self._blames:
+            self.notes.append(f"harvest ended in {self._phase}: {_ending(report)}")
+            return None
+        flood = " after it printed without end" if report.log_truncated else ""
+        return self._fault(f"{_ending(report)}{flood}", report)
+
+    def _fault(self, what: str, report: ExitReport) -> Failure:
+        evidence = {
+            "phase": self._phase,
+            "exit_code": report.exit_code,
+            "signal": report.signal,
+            "cause": report.cause,
+            "log_truncated": report.log_truncated,
+        }
+        match self._phase:
+            case "parse":
+                status, doing = Status.syntax_error, "Python's parser, given this file,"
+            case "import":
+                status, doing = Status.import_error, "importing the file"
+            case _:
+                status, doing = Status.bad_constructor, "constructing ModelNew"
+        if report.cause == "memory_limit":
+            status = Status.out_of_memory
+        return Failure(status=status, reason=f"{doing} {what}", evidence=evidence)
+
+
+def _ending(report: ExitReport) -> str:
+    match report.cause:
+        case "memory_limit":
+            return f"takes more than {_MEMORY_BYTES / 2**30:.0f} GiB of memory"
+        case "disk_limit":
+            return "fills the disk"
+        case "signalled":
+            return f"dies of signal {report.signal}"
+        case _:
+            return f"ends the process (exit code {report.exit_code})"
+
+
+def _claimed(value: object, source: str) -> Failure:
+    """What a harvest says is wrong, as far as it is believed. Raises `ValueError` on what none says."""
+    if type(value) is not dict:
+        raise ValueError("a failure is an object")
+    failure = Failure.from_json(value)
+    if failure.status not in _BLAMABLE:
+        raise ValueError(f"a harvest can't find {failure.status.value}")
+    evidence = {
+        key: one_line(held, limit=200) if isinstance(held, str) else held
+        for key, held in failure.evidence.items()
+        if key in _EVIDENCE and type(held) in (str, int, type(None))
+    }
+    status = failure.status
+    if status is Status.unsupported and not is_lacking(failure.evidence.get("package"), source):
+        status = Status.import_error
+    return Failure(status=status, reason=failure.reason, evidence=evidence, detail=failure.detail[-_MAX_DETAIL:])

@@ -1,0 +1,1 @@
+"""Headers that compile faster than torch's: shared, lean, with a fallback."""

@@ -1,0 +1,245 @@
+"""What all builds with one torch and one compiler share: lean stand-ins, precompiled headers, compiled bindings, stubs.
+
+Trusted side. Imports `lean` and `build.torchinfo`. Writes below the cache folder; runs the compiler on torch's
+own headers only. Several processes may do this at the same time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.core import cache_dir
+from harness.core.atomic_file import open_one_to_others, open_to_others
+from harness.core.environment import MachineError
+from harness.core.problem import digest_text
+from harness.core.subprocesses import Crew, CrewEnded
+from harness.toolchain.headers import lean, stub_libs
+from harness.toolchain.torchinfo import TorchBuild, python_include
+
+_TIMEOUT_S = 300.0
+_FOLDERS = "shared"
+"""Folders of this kind are kept few: each takes up to a gigabyte."""
+
+VARIANTS: Mapping[str, tuple[str, ...]] = {"plain": (), "optimised": ("-O2",)}
+"""g++ takes a precompiled header only where code generation is set alike; -O1 to -O3 are alike (tried with 12.2)."""
+
+KINDS = ("core", "cuda", "python")
+"""What `LeanHeaders.precompiled` knows. pybind11 among them costs a unit 1.5 s, used or not (g++ 12.2, two cores)."""
+
+BINDINGS = Path(__file__).parents[1] / "bindings"
+"""The header and the source of the bindings that are compiled once."""
+
+
+class SharedHeaders:
+    """Stand-ins and what is precompiled for one torch and one C++ compiler, in a folder below `root`.
+
+    `fingerprint` says which torch and compiler; the folder is made when something needs it. `cuda` is a toolkit's
+    folder of headers and its version, where there is one.
+    """
+
+    def __init__(
+        self, root: Path, torch: TorchBuild, cxx: Path, fingerprint: str, cuda: tuple[Path, str] | None = None
+    ) -> None:
+        sources = "".join(path.read_text(encoding="utf-8") for path in sorted(BINDINGS.iterdir()))
+        self._root = root
+        self.folder = root / f"{_FOLDERS}-{digest_text('headers', f'{lean.FORMAT} {fingerprint}', sources)[:20]}"
+        self._torch = torch
+        self._cxx = cxx
+        self._cuda = cuda
+        self._lean = lean.LeanHeaders(torch.include)
+
+    def unit(self, text: str, *, python: bool) -> str | None:
+        """As `LeanHeaders.unit`, with the shared part in place."""
+        found = self._lean.unit(text, python=python)
+        if found is not None:
+            self._stand_ins()
+        return found
+
+    @property
+    def bindings(self) -> Path | None:
+        """The library of compiled bindings, once there is one."""
+        return self._library if self._library.exists() else None
+
+    def link_flags(self, names: Sequence[str]) -> list[str] | None:
+        """What links with stubs of these libraries of torch's, once there are any."""
+        return stub_libs.flags(self._stubs, names)
+
+    def flags(self, unit_folder: str, *, kind: str, precompiled_for: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Compiler flags that put the stand-ins first; to be followed by torch's own include folders.
+
+        `precompiled_for` holds a g++ unit's flags, which decide on whether a precompiled header of its kind fits.
+        """
+        found = [lean.DEFINE]
+        if (
+            precompiled_for is not None
+            and (variant := variant_for(precompiled_for, self._torch.cxx_standard)) is not None
+        ):
+            header = self._precompiled(variant, kind)
+            if header is not None and header.exists():
+                found += ["-include", str(header.with_suffix(""))]
+        return (*found, "-isystem", unit_folder, "-isystem", str(self.folder / "lean"))
+
+    def warm_up(self, *, wait: bool = True) -> Mapping[str, Any]:
+        """Precompile what units of each kind share, and the bindings: some 10 s on 16 cores, 1 GB (torch 2.13, g++ 12).
+
+        Where another process is at it: waits, or with `wait=False` returns at once. Raises `MachineError`.
+        """
+        begin = time.perf_counter()
+        done: list[str] = []
+        lacking: list[str] = []
+        with _locked(self._root / "warm_up.lock", wait=wait) as mine:
+            self._hold()
+            if mine:
+                cache_dir.remove_old(self._root, (_FOLDERS,))
+            work: dict[str, Callable[[Crew], None]] = {}
+            if mine and not self._library.exists():
+                work["bindings"] = self._compile_bindings
+            if mine and not self._stubs.exists():
+                work["stubs"] = self._make_stubs
+            for variant in VARIANTS if mine else ():
+                for kind in KINDS:
+                    target = self._precompiled(variant, kind)
+                    if target is not None and not target.exists():
+                        work[f"{kind} {variant}"] = partial(self._precompile, variant, kind, target)
+            self._stand_ins()
+            with Crew(os.cpu_count() or 1) as crew:
+                for name, ended in [(name, crew.submit(partial(step, crew))) for name, step in work.items()]:
+                    try:
+                        ended.result()
+                        done.append(name)
+                    except MachineError as error:
+                        if name not in ("bindings", "stubs"):
+                            raise
+                        lacking.append(str(error))  # a torch of another make; pybind11's or torch's own serve then
+        told = {"lacking": lacking} if lacking else {}
+        return {"precompiled": done, "wall_s": time.perf_counter() - begin, "folder": str(self.folder), **told}
+
+    def _stand_ins(self) -> Path:
+        """The folder of shared stand-ins, written by whoever comes first."""
+        folder = self.folder / "lean"
+        if folder.is_dir():
+            self._hold()
+            return folder
+        self._hold()
+        draft = Path(tempfile.mkdtemp(prefix="lean-", dir=self.folder))
+        for name, text in self._lean.shared().items():
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        open_to_others(draft)
+        try:
+            draft.rename(folder)
+        except OSError:
+            shutil.rmtree(draft)  # somebody else's are there now
+        return folder
+
+    def _hold(self) -> None:
+        """Keep the folder from being removed as long as this process lives."""
+        for _ in range(2):  # again, where it went meanwhile
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if cache_dir.hold(self.folder):
+                open_one_to_others(self.folder)  # the sandbox has another user
+                return
+
+    @property
+    def _stubs(self) -> Path:
+        return self.folder / "stubs"
+
+    def _make_stubs(self, crew: Crew) -> None:
+        names = self._torch.libraries(cuda=self._torch.has_cuda_libraries)
+        run = partial(crew.run, timeout_s=_TIMEOUT_S)
+        if not stub_libs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
+            raise MachineError("no stubs can be made of torch's libraries; modules are linked with these themselves")
+
+    @property
+    def _library(self) -> Path:
+        return self.folder / "bindings" / "libharness_bindings.a"
+
+    def _precompiled(self, variant: str, kind: str) -> Path | None:
+        if kind == "python" and variant != "plain":
+            return None  # too rare by now to be prepared for
+        if kind == "cuda":
+            if self._cuda is None:
+                return None
+            kind += "-" + re.sub(r"[^\w.]", "_", self._cuda[1])
+        return self.folder / "precompiled" / variant / f"harness_{kind}.h.gch"
+
+    def _precompile(self, variant: str, kind: str, target: Path, crew: Crew) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        header = target.with_suffix("")
+        header.write_text(self._lean.precompiled(kind), encoding="utf-8")
+        draft = target.with_suffix(f".{os.getpid()}.tmp")
+        cuda = (self._cuda[0],) if kind == "cuda" and self._cuda is not None else ()
+        open_to_others(self.folder / "precompiled")
+        self._compile(crew, [*VARIANTS[variant], "-x", "c++-header", str(header)], draft, cuda)
+        draft.rename(target)
+
+    def _compile_bindings(self, crew: Crew) -> None:
+        folder = self._library.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        made, draft = folder / "harness_bindings.o", folder / f"{os.getpid()}.tmp"
+        self._compile(crew, ["-O2", "-c", str(BINDINGS / "harness_bindings.cpp")], made)
+        self._run(crew, ["ar", "rcs", str(draft), str(made)])
+        made.unlink()
+        open_to_others(folder)
+        draft.rename(self._library)
+
+    def _compile(self, crew: Crew, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:
+        includes = (self._stand_ins(), *self._torch.include_folders(), *more, python_include())
+        command = [
+            *(str(self._cxx), lean.DEFINE),
+            *(item for path in includes for item in ("-isystem", str(path))),
+            *(word for flag in self._torch.defines() for word in shlex.split(flag)),
+            *("-fPIC", f"-std={self._torch.cxx_standard}", *arguments, "-o", str(made)),
+        ]
+        try:
+            self._run(crew, command)
+        except (MachineError, CrewEnded):
+            made.unlink(missing_ok=True)
+            raise
+
+    def _run(self, crew: Crew, command: Sequence[str]) -> None:
+        try:
+            crew.run(command, timeout_s=_TIMEOUT_S).check_returncode()
+        except (OSError, subprocess.SubprocessError) as error:
+            output = getattr(error, "stderr", None) or ""
+            raise MachineError(f"torch's headers can't be precompiled: {error}: {output[:400]}") from error
+
+
+def variant_for(flags: tuple[str, ...], standard: str) -> str | None:
+    """The precompiled header that fits a g++ unit with these flags of its own; None where none would be taken.
+
+    `standard` is the language standard that the headers are made for.
+    """
+    optimised = False
+    for word in (word for flag in flags for word in flag.split()):
+        if re.fullmatch(r"-O[123]?", word):
+            optimised = True
+        elif word != f"-std={standard}" and not re.fullmatch(r"-W(?!p,)[\w=+-]*|-I\S*|-w|-pipe|-funroll-loops", word):
+            return None
+    return "optimised" if optimised else "plain"
+
+
+@contextmanager
+def _locked(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold a file lock; yields whether it was had."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
