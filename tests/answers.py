@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from harness import comparison_real, values
-from harness.bench import POISON, Bench
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.devices import open_device
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
-from harness.turns import Turn
-from harness.verify import Finding, Verifier
+from harness.referee.correctness import compare_float, value_check
+from harness.referee.correctness.verifier import Finding, Verifier
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.workspace import POISON, Bench
 
 _HEAD = """
 import torch
@@ -148,19 +148,19 @@ def found(
 ) -> tuple[list[Finding], int]:
     """What a new verifier finds twice over, and how many pairs it compared one by one."""
     verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
-    enqueue, compare, measure = values.enqueue, values.compare, comparison_real.enqueue
+    enqueue, compare, measure = value_check.enqueue, value_check.compare, compare_float.enqueue
     counted = Counted(compare)
-    values.compare = counted  # type: ignore[assignment]
+    value_check.compare = counted  # type: ignore[assignment]
     if not together:
-        values.enqueue = lambda actual, truth, readings: None  # type: ignore[assignment]
+        value_check.enqueue = lambda actual, truth, readings: None  # type: ignore[assignment]
     if not kernels:
-        comparison_real.enqueue = lambda actual, truth: None
+        compare_float.enqueue = lambda actual, truth: None
     try:
         findings = verifier.check(turns, done, with_reference=with_reference)
         return findings + verifier.check(turns, done, with_reference=False), counted.times
     finally:
-        values.enqueue, values.compare = enqueue, compare  # type: ignore[assignment]
-        comparison_real.enqueue = measure
+        value_check.enqueue, value_check.compare = enqueue, compare  # type: ignore[assignment]
+        compare_float.enqueue = measure
 
 
 BRIEFLY = ("right", "twice", "NaN")

@@ -14,8 +14,8 @@ import torch
 from answers import PROBLEMS, STRESSED, compared_alone, disagreements
 from comparison_on_cpu import install
 
-from harness import comparison_kernel
 from harness.core.choices import DeviceKind
+from harness.referee.correctness import compare_float_cuda
 
 
 def judged(name: str) -> tuple[list[str], list[str], int]:
@@ -26,5 +26,5 @@ def judged(name: str) -> tuple[list[str], list[str], int]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    install(Path(sys.argv[1]), blocks=2, types=tuple(comparison_kernel._KINDS))
+    install(Path(sys.argv[1]), blocks=2, types=tuple(compare_float_cuda._KINDS))
     sys.stdout.write(json.dumps({name: judged(name) for name in PROBLEMS}) + "\n")

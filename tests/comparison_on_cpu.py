@@ -1,4 +1,4 @@
-"""The kernels of `harness.comparison_kernel` executed on the CPU, for truths in float64: tests see
+"""The kernels of `harness.referee.correctness.compare_float_cuda` executed on the CPU, for truths in float64: tests see
 without a GPU what they do. For processes of their own, since parts of that module are replaced."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from harness import comparison_kernel
 from harness.devices.nvrtc import Argument, Launch
+from harness.referee.correctness import compare_float_cuda
 from harness.untrusted.contestant.hostcuda.loader import load
 
 _HEAD = "#include <torch/extension.h>\n#define ACTUAL {kind}\n#define TRUTH 1\n"
@@ -62,9 +62,9 @@ def _launcher(run: object) -> Launch:
 
 
 def _built(dtype: torch.dtype, folder: Path) -> list[Launch]:
-    head = _HEAD.replace("{kind}", str(comparison_kernel._KINDS[dtype]))
+    head = _HEAD.replace("{kind}", str(compare_float_cuda._KINDS[dtype]))
     folder.mkdir()
-    module = load(head + comparison_kernel._SOURCE + _LAUNCHERS, _DECLARED, _NAMES, checked=False, folder=folder)
+    module = load(head + compare_float_cuda._SOURCE + _LAUNCHERS, _DECLARED, _NAMES, checked=False, folder=folder)
     return [_launcher(getattr(module, name)) for name in _NAMES]
 
 
@@ -76,6 +76,6 @@ def install(folder: Path, *, blocks: int, types: Sequence[torch.dtype] = (torch.
     def fits(actual: torch.Tensor, truth: torch.Tensor) -> bool:
         return actual.dtype in built and truth.dtype is torch.float64 and actual.numel() > 0
 
-    comparison_kernel.fits = fits
-    comparison_kernel._kernels = lambda actual, truth: built[actual.dtype]
-    comparison_kernel._blocks = lambda tensor: blocks
+    compare_float_cuda.fits = fits
+    compare_float_cuda._kernels = lambda actual, truth: built[actual.dtype]
+    compare_float_cuda._blocks = lambda tensor: blocks

@@ -1,6 +1,6 @@
 """A referee's process that dies whenever it judges one certain solution while something of others goes on beside it.
 
-Started by tests/test_survival.py in the place of `harness.executors.worker`; CROWDED_MARK is where it notes which
+Started by tests/test_survival.py in the place of `harness.referee.worker`; CROWDED_MARK is where it notes which
 solution that is: the first one that it is given with others ahead.
 """
 
@@ -14,9 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness import referee
 from harness.core.task import Outcome, Task
-from harness.executors import worker
+from harness.referee import referee, worker
 
 
 class Crowded(referee.Referee):

@@ -1,6 +1,6 @@
 """A referee's process whose device breaks after some calls, as a GPU does that met an uncorrectable error.
 
-Started by name with the descriptor last, as `harness.executors.worker` is. `BREAKS` names a folder: whoever of several
+Started by name with the descriptor last, as `harness.referee.worker` is. `BREAKS` names a folder: whoever of several
 such processes creates a file in it first is the one that breaks (and a replacement for it breaks too, since a GPU stays
 broken); `BREAKS_ALL` breaks every one. From then on every call on the device fails as torch's calls fail then.
 """
@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness.core.choices import DeviceKind
-from harness.executors import worker
+from harness.referee import worker
 
 CALLS_BEFORE = 4
 

@@ -1,6 +1,6 @@
 """A referee's process that is lost in a problem's code as FAULTY says.
 
-Started by tests/test_problem_faults.py in the place of `harness.executors.worker`. `judging` dies in that code whenever
+Started by tests/test_problem_faults.py in the place of `harness.referee.worker`. `judging` dies in that code whenever
 it judges, and comes through it alone; `kernels` has a device whose context a problem's forward breaks, as one does on a
 GPU that reads past its memory: from then on every call on the device fails in this process.
 """
@@ -16,11 +16,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness import referee
 from harness.core.choices import DeviceKind
 from harness.core.task import Outcome, Task
-from harness.executors import worker
-from harness.whereabouts import Step
+from harness.referee import referee, worker
+from harness.referee.problem.watchdog import Step
 
 
 class DiesJudging(referee.Referee):

@@ -7,7 +7,7 @@ import os
 from harness.core.choices import DeviceKind
 from harness.core.task import Outcome
 from harness.devices.interference import DISTURBED
-from harness.timing import UNEXPLAINED
+from harness.referee.timing.speedup import UNEXPLAINED
 
 
 def labels_but_neighbours(outcome: Outcome, device: DeviceKind) -> set[str]:

@@ -1,6 +1,6 @@
 """A referee's process that leaves every verdict open, as audits do on a GPU, and dies once while it owes one.
 
-Started by tests/test_survival.py in the place of `harness.executors.worker`; OWING_MARK is where it notes its death.
+Started by tests/test_survival.py in the place of `harness.referee.worker`; OWING_MARK is where it notes its death.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness import referee
 from harness.core.task import Outcome, Task
-from harness.executors import worker
+from harness.referee import referee, worker
 
 
 class Owing(referee.Referee):

@@ -1,6 +1,6 @@
 """A referee's process that gets a problem ready as PREPARES says, and then creates the file PREPARED.
 
-Started by tests/test_preparing.py in the place of `harness.executors.worker`. `whole` is as ever; `dies` is killed in
+Started by tests/test_preparing.py in the place of `harness.referee.worker`. `whole` is as ever; `dies` is killed in
 the middle of its first preparation, `raises` fails in each, and `endless` is never done with one.
 """
 
@@ -15,9 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness import referee
 from harness.core.task import Task
-from harness.executors import worker
+from harness.referee import referee, worker
 
 
 class Preparing(referee.Referee):

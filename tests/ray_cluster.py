@@ -22,12 +22,12 @@ from test_survival import descendants
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect
-from harness.events import Event, Noted, SolutionFinished
-from harness.executors import Order, Slot
-from harness.executors.ray import RayExecutor
-from harness.judging import Open, begin
-from harness.pipeline import evaluate_run
-from harness.planning import plan
+from harness.runner.events import Event, Noted, SolutionFinished
+from harness.runner.executors import Order, Slot
+from harness.runner.executors.ray import RayExecutor
+from harness.runner.plan import plan
+from harness.runner.record_builder import Open, begin
+from harness.runner.run import evaluate_run
 
 CPUS = 1
 """Of each node. After one is lost the other holds both judges and the builds, which must not wait for each other."""

@@ -9,7 +9,7 @@ from typing import Any
 from harness.core.problem import Problem
 from harness.core.status import Failure, Status
 from harness.core.task import Outcome, Task
-from harness.executors import Built, Order, Slot
+from harness.runner.executors import Built, Order, Slot
 
 SOON_S = 60.0
 """What is waited for comes at once; a machine may be busy."""

@@ -20,14 +20,14 @@ from harness.core.choices import DeviceKind
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect
 from harness.core.status import Status
-from harness.executors import ExecutorError
-from harness.executors.ahead import start_ahead
-from harness.executors.local import LocalExecutor, referee_config
-from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
-from harness.pipeline import evaluate_run
+from harness.runner.executors import ExecutorError
+from harness.runner.executors.local import LocalExecutor, referee_config
+from harness.runner.executors.prestart import start_ahead
+from harness.runner.executors.process import RefereeLost, RefereeProcess, StartedProcess
+from harness.runner.run import evaluate_run
 
 ROOT = Path(__file__).parent.parent
-WORKER, ZYGOTE = "harness.executors.worker", "harness.sandbox.zygote"
+WORKER, ZYGOTE = "harness.referee.worker", "harness.sandbox.zygote"
 LIMIT_S = 300.0
 QUICK = ("--min-samples", "4", "--timing-budget", "0.5")
 
@@ -273,7 +273,7 @@ def test_what_a_process_says_before_it_has_a_log_is_in_the_log_and_told(tmp_path
 
 
 def test_a_process_that_says_nothing_is_not_told_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.executors.process.START_TIMEOUT_S", 0.25)
+    monkeypatch.setattr("harness.runner.executors.process.START_TIMEOUT_S", 0.25)
     log = tmp_path / "_referee.log"
     log.touch()
     process = StartedProcess(DeviceKind.HOST, "host", {}, command=("-c", "import time; time.sleep(600)"))
@@ -287,7 +287,7 @@ def test_what_a_process_says_once_it_has_a_log_goes_there(tmp_path: Path) -> Non
     """Without that, nothing of a referee that is killed with its conductor could be read."""
     log = tmp_path / "_referee.log"
     says = (
-        "import os, socket, sys; from harness.executors import worker; from harness.protocol.channel import Channel;"
+        "import os, socket, sys; from harness.referee import worker; from harness.protocol.channel import Channel;"
         "from contextlib import ExitStack;"
         "channel = Channel(socket.socket(fileno=int(sys.argv[1]))); channel.receive();"
         "os.write(2, b'early\\n'); worker._receive_orders(channel, (), ExitStack()); os.write(2, b'late\\n');"

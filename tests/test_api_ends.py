@@ -22,10 +22,10 @@ from harness import Harness, Result
 from harness.api import HarnessClosed, flow, keeper, session
 from harness.core.environment import MachineError
 from harness.core.status import Status
-from harness.executors.local import LocalExecutor
 from harness.results.reader import StoreUnavailable
 from harness.results.scoring import entries_of, score
 from harness.results.writer import RunStore
+from harness.runner.executors.local import LocalExecutor
 
 
 def wait_until(true: Callable[[], bool], limit_s: float = 60.0) -> bool:

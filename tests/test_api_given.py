@@ -20,7 +20,7 @@ from harness.core.environment import collect
 from harness.core.problem import Problem, Workload
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.planning import Job
+from harness.runner.plan import Job
 
 PROBLEM = """
 import torch

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.arrival import SECTOR_WORDS, SECTORS_FOR_ONE, Arrival
-from harness.bench import Bench
 from harness.core.choices import DeviceKind
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing.late_inputs import SECTOR_WORDS, SECTORS_FOR_ONE, Arrival
 
 PROBLEM = """
 import torch

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.auditor import Auditor, find_sanitizer
-from harness.build.opening import open_toolchain
 from harness.core.choices import DeviceKind
 from harness.core.executables import find_nvcc
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import open_device
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.referee import Referee
+from harness.referee.audit.auditor import Auditor, find_sanitizer
+from harness.referee.audit.sanitizer import Tool
+from harness.referee.referee import Referee
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA
+from harness.runner.executors.toolchains import open_toolchain
 from harness.sandbox.zygote import Zygote
-from harness.sanitizers import Tool
 from harness.toolchain import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
 from tests.neighbours import labels_but_neighbours
 

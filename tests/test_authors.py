@@ -18,9 +18,9 @@ from test_store import create
 
 from harness.catalog.authors import MAX_NAME_CHARS, MAX_NOTES_CHARS, Author, author_of, authors_in, authors_of_runs
 from harness.cli import main
-from harness.feedback import feedback
 from harness.report import board, terminal
 from harness.report import csv as report_csv
+from harness.report.feedback import feedback
 from harness.report.html import Item, render
 from harness.results.merge import merge
 from harness.results.reader import StoreError

@@ -22,15 +22,6 @@ import pytest
 import torch
 from rich.table import Table
 
-from harness.baselines import BaselineProcess, BaselinesLost, BaselineStore, Entry, Keeper, Outcome, Request, measuring
-from harness.baselines import entry as entries_of
-from harness.baselines.entry import with_baselines
-from harness.baselines.keeper import spot_check
-from harness.baselines.measuring import measure
-from harness.baselines.pool import Measured, Pool
-from harness.baselines.store import key_for
-from harness.baselines.subject import Subject, Turnstile
-from harness.bench import Bench
 from harness.cli import main
 from harness.cli.baseline import _Files, _jobs, _like_gpus
 from harness.core.choices import Baseline, DeviceKind, PrecisionClass
@@ -39,6 +30,24 @@ from harness.core.executables import find_gxx
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.stats import SpeedupEstimate
 from harness.devices import open_device
+from harness.referee.baselines import (
+    BaselineProcess,
+    BaselinesLost,
+    BaselineStore,
+    Entry,
+    Keeper,
+    Outcome,
+    Request,
+    measuring,
+)
+from harness.referee.baselines import entry as entries_of
+from harness.referee.baselines.compiled_reference import Subject, Turnstile
+from harness.referee.baselines.entry import with_baselines
+from harness.referee.baselines.keeper import spot_check
+from harness.referee.baselines.measuring import measure
+from harness.referee.baselines.measuring_pool import Measured, Pool
+from harness.referee.baselines.store import key_for
+from harness.referee.problem.workspace import Bench
 from harness.report import baselines as pages
 from harness.results.reader import StoreUnavailable
 
@@ -415,7 +424,7 @@ class TestTheTurnstile:
     def test_inductors_own_benchmarks_can_be_guarded_by_this_torch(self, tmp_path: Path) -> None:
         from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-        from harness.baselines.subject import _guarded
+        from harness.referee.baselines.compiled_reference import _guarded
 
         gate = Turnstile(tmp_path / "gate")
         before = AlgorithmSelectorCache.__dict__.get("benchmark_in_current_process")
@@ -544,7 +553,7 @@ class TestTheProcess:
     def test_what_the_others_left_no_time_for_is_not_begun(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("harness.baselines.keeper.LONGEST_S", 0.0)
+        monkeypatch.setattr("harness.referee.baselines.keeper.LONGEST_S", 0.0)
         bench = made_bench(LINEAR, DeviceKind.HOST)
         keeper = Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
         keeper.ready(bench, random.Random(1), tmp_path / "log")
@@ -558,7 +567,7 @@ class TestTheProcess:
         """Ready after 20 s, it would measure both; the time that there is for all is over long before."""
         (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(20.0)\n")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        monkeypatch.setattr("harness.baselines.keeper.LONGEST_S", 0.5)
+        monkeypatch.setattr("harness.referee.baselines.keeper.LONGEST_S", 0.5)
         bench = made_bench(LINEAR, DeviceKind.HOST)
         keeper = Keeper((Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32), bench.device, tmp_path / "cache")
         keeper.ready(bench, random.Random(1), tmp_path / "log")

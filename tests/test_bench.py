@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.bench import POISON, Bench, NoRoom
 from harness.core.choices import DeviceKind
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.devices.host import HostDevice
-from harness.reference import ProblemError
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.workspace import POISON, Bench, NoRoom
 
 MATMUL = """
     import torch
@@ -288,7 +288,7 @@ def test_too_large_a_problem_says_so_before_anything_is_drawn(monkeypatch: pytes
         raise AssertionError("inputs were drawn")
 
     with monkeypatch.context() as patched:
-        patched.setattr("harness.bench.draw", never)
+        patched.setattr("harness.referee.problem.workspace.draw", never)
         with pytest.raises(NoRoom, match=r"two input sets of .* do not fit .* take a smaller --workload, or a GPU"):
             bench(MATMUL.replace("N = 32", "N = 400000"))
         patched.setattr(HostDevice, "free_bytes", lambda self, enough=None: 2**16)

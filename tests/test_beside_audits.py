@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 from test_sidecheck import RIGHT, Court, Retried, a_court
 
-from harness.athand import variants
-from harness.audit import Subject
-from harness.auditor import Auditor
-from harness.breakage import failure_of
 from harness.core.problem import Workload
 from harness.core.status import Status
-from harness.guest import Guest, GuestFailed
-from harness.hush import Hush
-from harness.posts import Posts
 from harness.protocol.messages import Attach, Broken, Stage
-from harness.refresh import Refresh
-from harness.sanitizers import Tool
-from harness.sidecheck import subject_of
-from harness.verify import Verifier
+from harness.referee.audit.audit import Subject
+from harness.referee.audit.auditor import Auditor
+from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.small_workload import subject_of
+from harness.referee.audit.zygotes import Posts
+from harness.referee.contestants.failures import failure_of
+from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.correctness.perturbed_input import Refresh
+from harness.referee.correctness.verifier import Verifier
+from harness.referee.gpu_exclusive import Hush
+from harness.referee.problem_state import variants
 
 BEYOND = """========= Invalid __global__ read of size 4 bytes
 =========     at racy(const float *, float *)+0xc0 in cuda.cu:2
@@ -141,7 +141,7 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
         return subject_of(*args, **more)
 
     if drawing:
-        monkeypatch.setattr("harness.alongside.subject_of", subject_if_there_is_room)
+        monkeypatch.setattr("harness.referee.audit.background.subject_of", subject_if_there_is_room)
     else:
         monkeypatch.setattr(type(device), "free_bytes", lambda *_: 0 if court.referee._owed else free())
     outcome = court.referee.judge(judged)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.breakage import MAX_REASON, REFUSAL, explained, failure_of, standing
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Failure, Status
 from harness.protocol.messages import Broken, Stage
-from harness.reports import STATUS_OF_KIND
+from harness.referee.contestants.failures import MAX_REASON, REFUSAL, explained, failure_of, standing
+from harness.referee.contestants.findings import STATUS_OF_KIND
+from harness.referee.session import failed
 from harness.results.reward import reward_of
-from harness.session import failed
 
 BAD_ACCESS = {"kind": "memory_error", "kernel": "relu", "line": 14, "message": "out of bounds"}
 DIED = Failure(

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from harness.core.status import Status
-from harness.executors import Order
-from harness.executors.building import LocalBuilders
+from harness.runner.executors import Order
+from harness.runner.executors.builders import LocalBuilders
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.limits import children_of
 from harness.toolchain import (

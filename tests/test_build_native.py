@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch.utils.cpp_extension as extension
 
-from harness.build.opening import open_toolchain
 from harness.core.choices import DeviceKind
 from harness.core.environment import Gpu, MachineError
 from harness.core.executables import find_nvcc
 from harness.core.status import Status
 from harness.hostcuda.toolchain import HostToolchain
+from harness.runner.executors.toolchains import open_toolchain
 from harness.toolchain import ExtensionSpec, NvccToolchain, Plan, SourceFile
 from harness.toolchain import nvcc_toolchain as native_module
 from harness.toolchain.ninja_file import try_lean
@@ -249,7 +249,7 @@ def test_missing_tools_are_said_with_what_to_do(tmp_path: Path, monkeypatch: pyt
 
 def test_the_toolchain_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(open_toolchain(DeviceKind.HOST, tmp_path), HostToolchain)
-    monkeypatch.setattr("harness.build.opening.query_gpus", lambda: ((), None, None, "no driver"))
+    monkeypatch.setattr("harness.runner.executors.toolchains.query_gpus", lambda: ((), None, None, "no driver"))
     with pytest.raises(MachineError, match="no driver"):
         open_toolchain(DeviceKind.CUDA, tmp_path)
 
@@ -258,7 +258,7 @@ def test_the_toolchain_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_code_for_every_kind_of_gpu_unless_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = dict.fromkeys(item.name for item in fields(Gpu))
     gpus = tuple(Gpu(**unknown | {"compute_capability": kind}) for kind in ("10.0", "8.6", None, "10.0"))  # type: ignore[arg-type]
-    monkeypatch.setattr("harness.build.opening.query_gpus", lambda: (gpus, "580", "13.0", None))
+    monkeypatch.setattr("harness.runner.executors.toolchains.query_gpus", lambda: (gpus, "580", "13.0", None))
     assert " arch 8.6,10.0 " in open_toolchain(DeviceKind.CUDA, tmp_path).fingerprint
     assert " arch 9.0 " in open_toolchain(DeviceKind.CUDA, tmp_path, capabilities=[(9, 0)]).fingerprint
 

@@ -18,8 +18,8 @@ import pytest
 
 from harness.catalog import load_problems
 from harness.core.problem import Problem, Workload, digest_text
+from harness.referee.problem.signature import Signatures
 from harness.sandbox.zygote import ZygoteError
-from harness.signature import Signatures
 from harness.toolchain import BuilderZygotes
 from harness.toolchain.zygotes import LateZygote
 
@@ -159,7 +159,7 @@ def test_a_problem_that_does_not_tell_leaves_the_next_one_its_answer(
 def test_a_problem_that_hangs_is_given_up_and_the_next_one_has_its_answer(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.signature.LIMIT_S", 4.0)
+    monkeypatch.setattr("harness.referee.problem.signature.LIMIT_S", 4.0)
     source = PROBLEM.replace("    return [torch.rand(8, 3)]", "    import time; time.sleep(1000)")
     hanging = replace(problem, source=source, digest=digest_text(source))
     with Signatures(tmp_path / "cache", 2**20) as signatures:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.census import Sources, conclude
 from harness.core.labels import FALLS_BACK, LABELS, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, UNCOUNTED
 from harness.devices.occupancy import Limits
 from harness.protocol.kernel_names import MAX_SYMBOL, Owner, may_bring_kernels, own_kernel_names, owner_of, plain_name
 from harness.protocol.kernel_rows import MAX_ROWS, CensusTaken, KernelRow
 from harness.protocol.messages import MessageError, parse_reply
+from harness.referee.contestants.kernel_census import Sources, conclude
 from harness.toolchain.diagnostics import kernel_resources
 
 CUDA = '''

@@ -13,7 +13,7 @@ from harness.core.environment import collect, machine
 from harness.core.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.pipeline import evaluate_run
+from harness.runner.run import evaluate_run
 from harness.toolchain import default_root
 
 PROBLEM = """

@@ -13,10 +13,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.ci import Gates, Rejected, broken_rules, github_annotations, give_verdict, junit, read_gates, summary
-from harness.ci.verdict import failing_line
 from harness.cli import main
-from harness.cli.ci import _settled
+from harness.cli.ci import (
+    Gates,
+    Rejected,
+    _settled,
+    broken_rules,
+    github_annotations,
+    give_verdict,
+    junit,
+    read_gates,
+    summary,
+)
+from harness.cli.ci.verdict import failing_line
 from harness.cli.evaluate import Ran, View
 from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError, RunConfig
@@ -250,7 +259,7 @@ def test_a_harness_that_the_branch_changed_is_refused(
     repo.git("checkout", "-q", "main")
     repo.write("harness/cli/ci.py", "a = 1\n")
     repo.commit()
-    monkeypatch.setattr("harness.cli.ci.PACKAGE", repo.folder / "harness")
+    monkeypatch.setattr("harness.cli.ci.command.PACKAGE", repo.folder / "harness")
     assert call() == 0
     repo.branch("own")
     repo.write("harness/cli/ci.py", "a = 2\n")

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from harness.calibration import Calibration, calibrate
-from harness.claims import ClaimVerdict, Tolerance, judge_claims
 from harness.core.status import Status
+from harness.referee.timing.calibration import Calibration, calibrate
+from harness.referee.timing.claims import ClaimVerdict, Tolerance, judge_claims
 
 CALLS = 8
 OVERHEAD_S = 200e-6

@@ -16,25 +16,25 @@ from typing import NoReturn
 import pytest
 from test_referee import config, model, problem
 
-from harness.bench import Bench
-from harness.calibration import Calibration, calibrate, lower_of
 from harness.core.choices import DeviceKind
 from harness.core.problem import Workload
 from harness.core.status import Failure, Status
 from harness.core.task import Task
-from harness.executors.worker import PRELOADED, PRELOADED_HOST
-from harness.guest import GuestFailed
-from harness.learning import BURSTS, learn, learn_again
-from harness.measure import ReferenceRunner, Round, Rounds
-from harness.quiet import Known
-from harness.referee import Referee
-from harness.retrial import judge_fairly
+from harness.referee.calibrate import BURSTS, learn, learn_again
+from harness.referee.contestants.census_request import take_census
+from harness.referee.contestants.pool import Standby
+from harness.referee.contestants.process import GuestFailed
+from harness.referee.problem.burst_plan import plan_turns
+from harness.referee.problem.workspace import Bench
+from harness.referee.referee import Referee
+from harness.referee.session import Session
+from harness.referee.timing.calibration import Calibration, calibrate, lower_of
+from harness.referee.timing.recalibrate import judge_fairly
+from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.rounds import ReferenceRunner, Round, Rounds
+from harness.referee.timing.speedup import Judged, judge_times
+from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
-from harness.session import Session
-from harness.standby import Standby
-from harness.tally import take_census
-from harness.timing import Judged, judge_times
-from harness.turns import plan_turns
 
 BUSY = 400.0
 """How many times as much a burst seemed to cost while others used the device."""

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.choices import DeviceKind
-from harness.executors import ExecutorError
-from harness.executors.cluster import Node, check_answers, demand, nodes_of
+from harness.runner.executors import ExecutorError
+from harness.runner.executors.cluster import Node, check_answers, demand, nodes_of
 
 GPU_NODE = Node(cpus=16, gpus=4, models=frozenset({"H200"}))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import comparison_kernel, comparison_real
-from harness.numerics import compare, kernelbench_rule
+from harness.referee.correctness import compare_float, compare_float_cuda
+from harness.referee.correctness.tolerance import compare, kernelbench_rule
 
 gpu = pytest.mark.gpu
 
@@ -27,7 +27,7 @@ def pair(count: int, dtype: torch.dtype, noise: float, seed: int = 0) -> tuple[t
 
 
 def both(actual: torch.Tensor, truth: torch.Tensor) -> tuple[dict[str, object], dict[str, object]]:
-    assert comparison_kernel.fits(actual.cuda(), truth.cuda())
+    assert compare_float_cuda.fits(actual.cuda(), truth.cuda())
     return compare(actual.cuda(), truth.cuda()).to_json(), compare(actual, truth).to_json()
 
 
@@ -107,19 +107,19 @@ def test_other_layouts_and_odd_addresses_are_measured_by_the_kernels_too(
         "negated": lambda flat: torch._neg_view(flat),
     }
     for name, turned in layouts.items():
-        assert comparison_real.enqueue(turned(device), turned(exact)) is not None, name
+        assert compare_float.enqueue(turned(device), turned(exact)) is not None, name
         assert_alike(compare(turned(device), turned(exact)).to_json(), compare(turned(actual), turned(truth)).to_json())
-    monkeypatch.setattr(comparison_kernel, "TEMPORARY_BYTES", 1000)
-    assert comparison_real.enqueue(device[1:], exact[1:]) is None, "copies would take too much"
+    monkeypatch.setattr(compare_float_cuda, "TEMPORARY_BYTES", 1000)
+    assert compare_float.enqueue(device[1:], exact[1:]) is None, "copies would take too much"
     assert_alike(compare(device[1:], exact[1:]).to_json(), compare(actual[1:], truth[1:]).to_json())
 
 
 @gpu
 def test_what_the_kernels_are_not_made_for_goes_without_them() -> None:
     plain = torch.ones(64, 64, device="cuda")
-    assert not comparison_kernel.fits(plain.to(torch.float8_e4m3fn), plain.double())
-    assert not comparison_kernel.fits(plain.cpu(), plain.cpu().double())
-    assert comparison_kernel.far_apart(plain.half(), plain.half(), 1e-2) is None
+    assert not compare_float_cuda.fits(plain.to(torch.float8_e4m3fn), plain.double())
+    assert not compare_float_cuda.fits(plain.cpu(), plain.cpu().double())
+    assert compare_float_cuda.far_apart(plain.half(), plain.half(), 1e-2) is None
 
 
 RUN_IT = """

@@ -18,8 +18,6 @@ import pytest
 
 from harness.api.flow import Flow
 from harness.api.result import Result
-from harness.conducting import Work
-from harness.conductor import MOST_OPEN
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine, resolve
 from harness.core.environment import Environment, collect
@@ -27,8 +25,10 @@ from harness.core.problem import Problem, Solution, Workload, digest_text
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome
-from harness.executors import ExecutorError, Slot, SlotLost
-from harness.planning import Job
+from harness.runner.executors import ExecutorError, Slot, SlotLost
+from harness.runner.listeners import Work
+from harness.runner.plan import Job
+from harness.runner.runner import MOST_OPEN
 from tests.scripted import PROBLEM, RIGHT, SOON_S, Scripted
 
 
@@ -396,7 +396,7 @@ def test_a_close_cancels_what_has_not_begun_and_tells_what_has(tmp_path: Path, h
 def test_a_close_does_not_wait_for_what_a_build_would_have_to_know(
     tmp_path: Path, here: Environment, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.signature.LIMIT_S", 10 * SOON_S)
+    monkeypatch.setattr("harness.referee.problem.signature.LIMIT_S", 10 * SOON_S)
     begun = tmp_path / "begun"
     hangs = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep({20 * SOON_S})\n"
     monkeypatch.setitem(globals(), "PROBLEM", hangs + PROBLEM)

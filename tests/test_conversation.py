@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from test_referee import config
 
-from harness.bench import Bench
-from harness.conversation import Conversation
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.guest import MOVED, Guest, GuestFailed
+from harness.referee.contestants.client import Conversation
+from harness.referee.contestants.process import MOVED, Guest, GuestFailed
+from harness.referee.problem.workspace import Bench
 from harness.sandbox import ExitReport, SandboxPolicy
 from harness.sandbox.policy import Cause
 

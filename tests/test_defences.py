@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.defences import Ledger
+from harness.referee.problem.overhead import Ledger
 
 
 def test_what_is_nested_counts_once_towards_the_outer_name() -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import open_device
 from harness.hostcuda.translate.build import prepare_headers
-from harness.lint import Soundness, taken_for_right
-from harness.referee import DEGENERATE, Referee
-from harness.reference import ProblemError
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.workspace import Bench
+from harness.referee.referee import DEGENERATE, Referee
+from harness.referee.soundness import Soundness, taken_for_right
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
 

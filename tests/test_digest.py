@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import digest as module
-from harness import digest_kernel
-from harness.digest import KEYS, checksums
+from harness.referee.problem import checksum as module
+from harness.referee.problem import checksum_cuda
+from harness.referee.problem.checksum import KEYS, checksums
 
 LENGTHS = [0, 1, 3, 4, 61, 4096, 4 * KEYS - 4, 4 * KEYS, 4 * KEYS + 1, 9 * KEYS + 2, 16 * KEYS + 16 * 1024 + 7]
 """In bytes: less than a word, a word, a run, some runs, with and without a rest."""
@@ -132,8 +132,8 @@ print(json.dumps([*found, digest.checksums(held, salt=5).tolist()]))
 
 def test_the_kernels_executed_on_the_cpu_give_the_same_values(tmp_path: Path) -> None:
     source = (
-        f"#include <torch/extension.h>\n#define PIECE {digest_kernel._PIECE_WORDS}ll\n"
-        + digest_kernel._SOURCE
+        f"#include <torch/extension.h>\n#define PIECE {checksum_cuda._PIECE_WORDS}ll\n"
+        + checksum_cuda._SOURCE
         + LAUNCHER
     )
     command = [sys.executable, "-c", RUN_IT, source, json.dumps(LENGTHS), str(tmp_path)]
@@ -147,7 +147,7 @@ def test_the_kernels_executed_on_the_cpu_give_the_same_values(tmp_path: Path) ->
 
 @pytest.mark.gpu
 def test_the_gpu_gives_the_same_values() -> None:
-    assert digest_kernel.load(torch.cuda.current_device()) is not None
+    assert checksum_cuda.load(torch.cuda.current_device()) is not None
     held = [torch.randint(0, 256, (count,), dtype=torch.uint8) for count in LENGTHS]
     held += [data(3 * KEYS + 5), data(600).view(20, 30).T, data(41).view(torch.uint8)[1:]]
     assert checksums([tensor.cuda() for tensor in held], salt=1).tolist() == checksums(held, salt=1).tolist()

@@ -22,10 +22,10 @@ from harness.core.status import Status
 from harness.core.visible_gpus import visible_gpus
 from harness.devices.interference import DISTURBED
 from harness.devices.nvml import GpuMonitor
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.pipeline import evaluate_run
-from harness.quiet import Known
-from harness.referee import Referee
+from harness.referee.referee import Referee
+from harness.referee.timing.reference_timing import Known
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA
+from harness.runner.run import evaluate_run
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
 

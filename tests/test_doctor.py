@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.core.choices import DeviceKind
 from harness.core.environment import Environment, Gpu, collect
 from harness.core.executables import find_gxx
-from harness.doctor import Diagnosis, State, cxx_runtime, diagnose, ninja_version
+from harness.runner.doctor import Diagnosis, State, cxx_runtime, diagnose, ninja_version
 from harness.sandbox import SandboxReport
 
 FULL = SandboxReport(strength="full", mechanisms=("user_namespace", "seccomp"))

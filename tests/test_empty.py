@@ -26,7 +26,7 @@ from harness.devices.empty_kernel import (
 )
 from harness.devices.host import HostDevice
 from harness.protocol.messages import EmptyTimed
-from harness.quiet import PROCESS_BIAS_S
+from harness.referee.timing.reference_timing import PROCESS_BIAS_S
 from tests.benchmarks.bench_processes import document, left_over_s
 
 

@@ -16,8 +16,8 @@ import torch
 
 from harness.catalog import find_authors, find_solutions, load_problems
 from harness.core.problem import Solution
-from harness.inputs import draw
-from harness.reference import ReferenceModule, load_reference
+from harness.referee.problem.inputs import draw
+from harness.referee.problem.loader import ReferenceModule, load_reference
 
 HERE = Path(__file__).parents[1]
 CPU = torch.device("cpu")

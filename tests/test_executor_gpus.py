@@ -10,8 +10,8 @@ from harness.core.config import resolve
 from harness.core.environment import collect, machine
 from harness.core.status import Status
 from harness.core.visible_gpus import visible_gpus
-from harness.events import Event, Noted
-from harness.pipeline import evaluate_run
+from harness.runner.events import Event, Noted
+from harness.runner.run import evaluate_run
 
 PROBLEM = """
 import torch

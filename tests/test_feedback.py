@@ -16,7 +16,7 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.feedback import feedback
+from harness.report.feedback import feedback
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden" / "feedback"
@@ -243,7 +243,7 @@ def test_lines_of_the_solution_are_quoted_and_lines_of_its_texts_are_named() -> 
 
 
 def test_a_report_of_compute_sanitizer_is_placed_in_the_file_already() -> None:
-    """As `harness.sanitizers` writes them: lines of the solution's file, no array, no access."""
+    """As `harness.referee.audit.sanitizer` writes them: lines of the solution's file, no array, no access."""
     source = "import torch\nCUDA = 'first'\nlast = 1\n"
     report = {
         "kind": "memory_error",

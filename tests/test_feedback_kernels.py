@@ -9,8 +9,8 @@ import pytest
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.feedback import feedback
-from harness.feedback.kernels import sentences
+from harness.report.feedback import feedback
+from harness.report.feedback.kernels import sentences
 
 OWN = {
     "name": "matmul_tiled(float const*, float*)", "kind": "kernel", "calls": 1, "total_s": 9.5e-4, "share": 0.95,

@@ -15,9 +15,9 @@ from harness.core.config import Machine, resolve
 from harness.core.environment import collect
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.feedback import feedback
-from harness.pipeline import evaluate_run
+from harness.report.feedback import feedback
 from harness.results.reward import reward_of
+from harness.runner.run import evaluate_run
 from harness.toolchain import default_root
 
 PROBLEM = """
@@ -123,7 +123,7 @@ SOLUTIONS = {
         head=PLAIN,
     ),
     "forged": model(
-        "from harness.hostcuda import shim; shim.note_not_emulated('everything'); raise ValueError('on purpose')",
+        "from harness.untrusted.contestant.hostcuda import shim; shim.note_not_emulated('everything'); raise ValueError('on purpose')",
         head=PLAIN,
     ),
     "own_name": model("raise type('NotEmulated', (Exception,), {})('nobody has it')", head=PLAIN),

@@ -22,23 +22,23 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from harness.breakage import MAX_REASON
-from harness.census import Sources, conclude
 from harness.core.choices import DeviceKind
 from harness.core.labels import LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.guest import Guest, GuestFailed
 from harness.protocol.channel import Channel, ChannelClosed, WireError, decode, pair
 from harness.protocol.messages import Burst
-from harness.referee import Referee
+from harness.referee.contestants.census_request import take_census
+from harness.referee.contestants.failures import MAX_REASON
+from harness.referee.contestants.kernel_census import Sources, conclude
+from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.referee import Referee
 from harness.results.reader import timestamp
 from harness.results.writer import RunStore
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.zygote import Zygote
-from harness.tally import take_census
 
 PROBLEM = """
 import torch

@@ -13,8 +13,8 @@ from harness.catalog.extract import extract
 from harness.catalog.screen import RULES, Screening, screen, screen_cuda
 from harness.protocol.messages import MessageError, parse_reply
 from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
-from harness.reports import failure_of_reports
-from harness.structure import same_structure
+from harness.referee.contestants.findings import failure_of_reports
+from harness.referee.problem.structure import same_structure
 
 PIECES = [
     "```python\n",

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.opening import open_toolchain
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.referee import Outcome, Referee, RefereeConfig, Task
+from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA
+from harness.runner.executors.toolchains import open_toolchain
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import BuildCache, BuilderZygotes, Toolchain, build_solution, default_root
 

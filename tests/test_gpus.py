@@ -11,10 +11,10 @@ from harness.core.choices import DeviceKind
 from harness.core.config import Machine, resolve
 from harness.core.environment import Environment, Gpu, MachineError, collect
 from harness.core.visible_gpus import capabilities_in_use, visible_gpus
-from harness.executors import ExecutorError, Order
-from harness.executors.local import LocalExecutor
-from harness.executors.node import build
-from harness.executors.seats import seats
+from harness.runner.executors import ExecutorError, Order
+from harness.runner.executors.local import LocalExecutor
+from harness.runner.executors.node import build
+from harness.runner.executors.slots import seats
 
 
 def gpu(index: int, capability: str | None = "9.0") -> Gpu:
@@ -86,7 +86,7 @@ def test_a_run_builds_for_the_gpus_that_it_uses(
         asked.append(capabilities)
         raise MachineError("far enough")
 
-    monkeypatch.setattr("harness.executors.local.open_toolchain", open_toolchain)
+    monkeypatch.setattr("harness.runner.executors.local.open_toolchain", open_toolchain)
     config = resolve(
         machine=Machine(device=DeviceKind.CUDA, cpu_count=8, memory_bytes=2**36),
         run_id="r",
@@ -108,7 +108,7 @@ def test_a_node_of_a_cluster_builds_for_the_judges_gpu(
         asked.append(capabilities)
         raise MachineError("far enough")
 
-    monkeypatch.setattr("harness.executors.node.open_toolchain", open_toolchain)
+    monkeypatch.setattr("harness.runner.executors.node.open_toolchain", open_toolchain)
     config = resolve(
         machine=Machine(device=DeviceKind.CUDA, cpu_count=8, memory_bytes=2**36),
         run_id="r",

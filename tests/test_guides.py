@@ -23,9 +23,9 @@ import yaml
 from harness import Harness
 from harness.catalog import load_problems
 from harness.catalog.authors import AUTHOR_TEXTS
-from harness.ci import read_gates
 from harness.cli import main
 from harness.cli.app import COMMANDS, GROUPS
+from harness.cli.ci import read_gates
 from harness.core.config import KEYS, TIMING_KEYS
 from harness.report.csv import COLUMNS
 

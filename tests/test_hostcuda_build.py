@@ -604,13 +604,16 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
 def test_whatever_translates_a_source_is_in_the_fingerprint() -> None:
     script = (
         "import sys, harness.hostcuda.translate.compile\n"
-        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('harness.hostcuda.')))"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith(('harness.hostcuda', 'harness.toolchain.cuda_source'))))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    folder = Path(preparation.__file__).parent
-    used = {path for name in done.stdout.split() if (path := Path(name)).parent == folder}
+    root = Path(preparation.__file__).parents[1]
+    folders = [(root / folder).resolve() for folder in preparation._FOLDERS_THAT_DECIDE]
+    used = [Path(name) for name in done.stdout.split()]
     assert used
-    assert {path.name for path in used} <= set(preparation._SOURCES_THAT_DECIDE)
+    assert [path for path in used if not any(path.is_relative_to(folder) for folder in folders)] == [
+        root / "__init__.py"
+    ]
 
 
 def test_preparing_twice_gives_the_same_and_costs_nothing(headers: build.PreparedHeaders) -> None:

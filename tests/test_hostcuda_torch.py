@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.breakage import REFUSAL
+from harness.referee.contestants.failures import REFUSAL
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.judging import brings_gpu_code
+from harness.runner.record_builder import brings_gpu_code
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 900

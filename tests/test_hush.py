@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness import hush
 from harness.devices.gpu_sharing_probe import Look
-from harness.hush import GO_ON_S, Hush
+from harness.referee import gpu_exclusive
+from harness.referee.gpu_exclusive import GO_ON_S, Hush
 
 
 class Tools:
@@ -52,7 +52,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def silence(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
     with Hush(tools, 0).held():  # type: ignore[arg-type]
         told = list(tools.told)
     assert tools.told[-1] == "release"
@@ -86,7 +86,7 @@ def test_what_is_announced_is_held_when_silence_begins_or_withdrawn(
     monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
     tools = Tools(0)
-    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
     silence = Hush(tools, 0)  # type: ignore[arg-type]
     silence.announce()
     with silence.held():
@@ -130,8 +130,8 @@ def test_what_stopping_takes_is_known_within_bounds_where_it_was_announced(
             return super().hold()
 
     tools = Slow(0)
-    monkeypatch.setattr(hush, "time", clock)
-    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    monkeypatch.setattr(gpu_exclusive, "time", clock)
+    monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
     silence = Hush(tools, 0)  # type: ignore[arg-type]
     with silence.held():
         assert silence.last_s == before_s
@@ -149,7 +149,7 @@ def test_contestants_go_on_being_begun_while_silence_is_announced(
     monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
     tools, ahead = Tools(0), Tools(0)
-    monkeypatch.setattr(hush, "wait_until_alone", tools.look)
+    monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
     silence = Hush(tools, 0, ahead)  # type: ignore[arg-type]
     silence.announce()
     silence.withdraw()

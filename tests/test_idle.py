@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from harness import idle
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.oracle import Oracle
 from harness.protocol.tensor_tree import flatten
-from harness.reference import load_reference
+from harness.referee.problem.loader import load_reference
+from harness.referee.problem.truth import Oracle
+from harness.referee.timing import noop_solution
 
 PROBLEM = """
 import torch
@@ -38,7 +38,7 @@ def test_its_outputs_have_the_references_form() -> None:
     assert traits.contiguous == (1,)  # by their names
     assert traits.strides == {0: (0, 6, 1), 2: (1, 6)}
 
-    text = idle.source(traits, oracle.initial_state).replace('device="cuda"', 'device="cpu"')
+    text = noop_solution.source(traits, oracle.initial_state).replace('device="cuda"', 'device="cpu"')
     held_names: dict[str, object] = {}
     exec(compile(text, "idle.py", "exec"), held_names)
     returned = held_names["ModelNew"]()(x)  # type: ignore[operator]

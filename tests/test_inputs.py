@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from harness.core.problem import Problem, Workload
-from harness.inputs import draw, draw_into
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.reference import ProblemError, ReferenceModule, load_reference
+from harness.referee.problem.inputs import draw, draw_into
+from harness.referee.problem.loader import ProblemError, ReferenceModule, load_reference
 
 CPU = torch.device("cpu")
 

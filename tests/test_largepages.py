@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness import largepages
 from harness.core.executables import find_gxx
-from harness.largepages import LargePages
-from harness.sanitizers import Tool
+from harness.referee.audit import huge_pages
+from harness.referee.audit.huge_pages import LargePages
+from harness.referee.audit.sanitizer import Tool
 
 PROGRAM = r"""
 import ctypes, json, mmap, os, re, sys
@@ -100,7 +100,7 @@ class TestTheLibrary:
 
 @pytest.mark.parametrize("tool", [tool for tool in Tool if tool is not Tool.RACECHECK])
 def test_other_tools_have_no_use_for_it(tool: Tool, pages: LargePages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(largepages, "_build", lambda library: pytest.fail("nobody asked for it"))
+    monkeypatch.setattr(huge_pages, "_build", lambda library: pytest.fail("nobody asked for it"))
     assert pages.variables(tool) == {}
 
 
@@ -108,5 +108,5 @@ def test_other_tools_have_no_use_for_it(tool: Tool, pages: LargePages, monkeypat
 def test_without_a_compiler_that_works_racecheck_goes_without(
     compiler: Path | None, pages: LargePages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(largepages, "find_gxx", lambda: compiler)
+    monkeypatch.setattr(huge_pages, "find_gxx", lambda: compiler)
     assert pages.variables(Tool.RACECHECK) == {}

@@ -20,12 +20,12 @@ from harness.cli import main
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Costs, InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.lint import RULES, ProblemReport, Verdict, graph, lint_problem, linting, samples
-from harness.lint.samples import Drawer, make_sample
-from harness.numerics import compare, judge
-from harness.oracle import Oracle
 from harness.protocol.tensor_tree import unflatten
-from harness.reference import load_reference
+from harness.referee.correctness.tolerance import compare, judge
+from harness.referee.problem.loader import load_reference
+from harness.referee.problem.truth import Oracle
+from harness.referee.soundness import RULES, ProblemReport, Verdict, graph, lint_problem, linting, samples
+from harness.referee.soundness.samples import Drawer, make_sample
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = load_problems(ROOT / "problems")

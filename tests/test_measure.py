@@ -12,13 +12,15 @@ from typing import NoReturn
 
 import pytest
 
-from harness import measure
-from harness.bench import Bench
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.devices.stream_gate import Gate, OwnGate
-from harness.measure import (
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
+from harness.referee.problem.burst_plan import Turn, in_turn, plan_turns, stressed_turns
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing import rounds as measure
+from harness.referee.timing.rounds import (
     IN_LINE_S,
     INPUTS,
     LONG_S,
@@ -31,8 +33,6 @@ from harness.measure import (
     Rounds,
     run_rounds,
 )
-from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
-from harness.turns import Turn, in_turn, plan_turns, stressed_turns
 
 SOURCE = """
 import torch

@@ -22,27 +22,39 @@ import pytest
 import torch
 from test_timing import KNOWN
 
-from harness import asker, nonstop
-from harness.aside import Aside, copying_s, learn_copying, reserve
-from harness.asker import ANSWER_LIMIT_S, AWAKE, NO_MEMORY, NOT_LAUNCHED, WAITS, Asker, Nonstop, Refusal, Rest, Why
-from harness.bench import Bench
-from harness.calibration import Calibration
-from harness.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.runqueue_delay import waited_s
 from harness.core.status import Status
 from harness.devices import Device, open_device
 from harness.devices.stream_gate import Gate, opened_after
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.guest import Guest, GuestFailed
 from harness.hostcuda.translate.build import prepare_headers
-from harness.nonstop import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
 from harness.protocol.messages import Attach, Burst, Call, Load, Manner, Open
+from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.correctness.verifier import Verifier, overall
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing import back_to_back
+from harness.referee.timing import back_to_back_burst as asker
+from harness.referee.timing.back_to_back import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
+from harness.referee.timing.back_to_back_burst import (
+    ANSWER_LIMIT_S,
+    AWAKE,
+    NO_MEMORY,
+    NOT_LAUNCHED,
+    WAITS,
+    Asker,
+    Nonstop,
+    Refusal,
+    Rest,
+    Why,
+)
+from harness.referee.timing.calibration import Calibration
+from harness.referee.timing.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
+from harness.referee.timing.output_copies import Aside, copying_s, learn_copying, reserve
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
-from harness.verify import Verifier, overall
 
 PROBLEM = """
 import torch
@@ -664,7 +676,7 @@ class TestWhatIsNotQueued:
             verdict = judge_back_to_back(*arguments, **named)
             return replace(verdict, charge_s=1e-3) if charged.pop(0) else verdict
 
-        monkeypatch.setattr(nonstop, "judge_back_to_back", judge)
+        monkeypatch.setattr(back_to_back, "judge_back_to_back", judge)
         held = measured(ask, None, refusal)
         assert held.verdict.charge_s == 0.0
         assert held.manner is Manner.LAUNCHED, "whose verdict it is"
@@ -688,7 +700,7 @@ class TestWhatIsNotQueued:
     def test_what_takes_beyond_reason_to_end_is_not_queued_again(
         self, ask: Asked, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(nonstop, "AGAIN_WITHIN_S", -1.0)
+        monkeypatch.setattr(back_to_back, "AGAIN_WITHIN_S", -1.0)
         held = measured(ask, WAITS)
         assert held.waits
         assert held.waited == 1
@@ -745,7 +757,7 @@ class TestWhereTheRefereeIsKeptFromItsClock:
         assert held.kept_from_clock
 
     def test_nor_does_it_take_beyond_reason(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(nonstop, "AGAIN_WITHIN_S", -1.0)
+        monkeypatch.setattr(back_to_back, "AGAIN_WITHIN_S", -1.0)
         Scripted.late_s[:] = [3e-3] * TRIES
         assert measured(ask, *[None] * TRIES, calibration=self.TIGHT, claimed_s=200e-6).kept_from_clock
 

@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 import torch
 
-from harness import comparison_real, slicing
 from harness.core.choices import PrecisionClass
 from harness.core.problem import InputRules
 from harness.core.status import Failure, Status
-from harness.numerics import LIMITS, TensorComparison, compare, judge, kernelbench_rule, limits_for, reached_class
-from harness.variants import transform
+from harness.referee.correctness import compare_float
+from harness.referee.correctness.tolerance import (
+    LIMITS,
+    TensorComparison,
+    compare,
+    judge,
+    kernelbench_rule,
+    limits_for,
+    reached_class,
+)
+from harness.referee.problem import chunks
+from harness.referee.problem.stress_variants import transform
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass
 
@@ -201,7 +210,7 @@ def test_what_turns_nan_between_two_passes_is_wrong_and_can_be_written_down(monk
     """As a kernel can do it that still runs: the first pass has seen finite entries alone."""
     truth = torch.linspace(-1, 1, 64, dtype=torch.float64)
     row = torch.tensor([float(truth.square().sum()), 0.0, 1.0, 1.0, 0.6, math.nan, 0.0, 0.0], dtype=torch.float64)
-    monkeypatch.setattr(comparison_real, "enqueue", lambda actual, truth: row)
+    monkeypatch.setattr(compare_float, "enqueue", lambda actual, truth: row)
     judgement = judge([compare(truth.float(), truth)], PrecisionClass.FP32)
     assert judgement.failure is not None
     assert judgement.reached is None
@@ -465,7 +474,7 @@ class TestShapesAndSlices:
         whole = compare(actual, truth)
         for layout in (lambda t: t, lambda t: t.permute(2, 0, 1).contiguous().permute(1, 2, 0)):
             for entries in (1, 7, 64, 10_000):
-                monkeypatch.setattr(comparison_real, "TEMPORARY_BYTES", 32 * entries)
+                monkeypatch.setattr(compare_float, "TEMPORARY_BYTES", 32 * entries)
                 found = compare(layout(actual), layout(truth))
                 assert (found.wrong, found.first, found.pattern) == (whole.wrong, whole.first, whole.pattern)
                 assert found.rms_error == pytest.approx(whole.rms_error, rel=1e-12)
@@ -585,4 +594,4 @@ def test_a_right_answer_costs_two_synchronisations_and_bounded_memory() -> None:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     assert compare(actual, truth).within(LIMITS[FP32])
-    assert torch.cuda.max_memory_allocated() - before <= slicing.TEMPORARY_BYTES * 1.1
+    assert torch.cuda.max_memory_allocated() - before <= chunks.TEMPORARY_BYTES * 1.1

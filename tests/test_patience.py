@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from harness.patience import STEP_FLOOR_S, STEP_LIMIT_S, TIMES_OTHERS, Paces, Patience
-from harness.sanitizers import Tool
+from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.timeouts import STEP_FLOOR_S, STEP_LIMIT_S, TIMES_OTHERS, Paces, Patience
 
 
 def test_a_limit_follows_what_the_slowest_other_tool_took() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness.patterns import Marginals, describe_rearrangement
+from harness.referee.correctness.error_patterns import Marginals, describe_rearrangement
 
 
 def mask(*shape: int, spoil: Callable[[torch.Tensor], object]) -> torch.Tensor:

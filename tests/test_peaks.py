@@ -14,7 +14,7 @@ from harness.devices.gpu_specs import Peaks, datasheet
 from harness.devices.interference import Neighbours, Reading
 from harness.devices.measured_peaks import PeaksKey
 from harness.devices.nvml import Look
-from harness.roofline import speed_of_light
+from harness.referee.problem.roofline import speed_of_light
 
 KEY = PeaksKey(gpu_uuid="1234-ab", driver="580.1", torch="2.11.0")
 

@@ -21,13 +21,13 @@ from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect
 from harness.core.status import Status
 from harness.core.task import Outcome, Task
-from harness.events import Noted, SolutionFinished
-from harness.executors import Built, ExecutorError, Order, Slot
-from harness.executors.local import LocalExecutor
-from harness.judging import where_unjudged
-from harness.pipeline import evaluate_run
 from harness.results.reader import is_run
 from harness.results.writer import RunStore
+from harness.runner.events import Noted, SolutionFinished
+from harness.runner.executors import Built, ExecutorError, Order, Slot
+from harness.runner.executors.local import LocalExecutor
+from harness.runner.record_builder import where_unjudged
+from harness.runner.run import evaluate_run
 from harness.toolchain import BuildOutcome, default_root
 
 PROBLEM = """
@@ -183,7 +183,7 @@ def test_a_referee_that_is_killed_is_replaced_and_nothing_is_lost(config: RunCon
         deadline = time.monotonic() + 60
         while not killed and time.monotonic() < deadline:
             found = subprocess.run(
-                ["pgrep", "-P", str(os.getpid()), "-f", "harness.executors.worker"], capture_output=True, text=True
+                ["pgrep", "-P", str(os.getpid()), "-f", "harness.referee.worker"], capture_output=True, text=True
             )
             for pid in found.stdout.split():
                 os.kill(int(pid), signal.SIGKILL)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.task import SourcePart
-from harness.places import MAX_PLACED, all_placed, placed
+from harness.referee.contestants.findings import MAX_PLACED, all_placed, placed
 from harness.toolchain.spec import ExtensionSpec
 from harness.toolchain.units import texts_of, units_of
 

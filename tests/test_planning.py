@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.config import ConfigError, Machine, resolve
-from harness.planning import part, plan
+from harness.runner.plan import part, plan
 
 
 @given(st.integers(0, 200), st.integers(1, 40))

@@ -17,11 +17,11 @@ from harness.core.config import Machine, resolve
 from harness.core.environment import collect
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.feedback import feedback
-from harness.pipeline import evaluate_run
-from harness.postmortem import stood_in
-from harness.recorder import Entry, Recording
+from harness.referee.contestants.crash_recorder import Entry, Recording
+from harness.referee.contestants.crash_report import stood_in
+from harness.report.feedback import feedback
 from harness.results.reward import reward_of
+from harness.runner.run import evaluate_run
 from harness.toolchain import default_root
 
 PROBLEM = """

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from harness.core.executables import find_gxx
-from harness.posts import Posts
+from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.zygotes import Posts
 from harness.sandbox import SandboxPolicy, suspend
 from harness.sandbox.limits import descendants
 from harness.sandbox.zygote import Child
-from harness.sanitizers import Tool
 
 SOON_S = 60.0
 STILL_S = 0.2

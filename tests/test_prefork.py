@@ -14,24 +14,24 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import Device, open_device
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.guest import Guest, GuestFailed
 from harness.hostcuda.translate.build import prepare_headers
-from harness.hush import Hush
-from harness.prefork import Head, Prefork, Purpose
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
-from harness.referee import Referee
+from harness.referee.contestants.pool import Head, Prefork, Purpose
+from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.correctness.verifier import Verifier, overall
+from harness.referee.gpu_exclusive import Hush
+from harness.referee.problem.burst_plan import Turn, calls_of
+from harness.referee.problem.workspace import Bench
+from harness.referee.referee import Referee
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy, probe
 from harness.sandbox.zygote import Zygote, ZygoteError
 from harness.toolchain import default_root
-from harness.turns import Turn, calls_of
-from harness.verify import Verifier, overall
 
 LIMIT_BYTES = 4 * 2**30
 WAIT_S = 60.0
@@ -270,7 +270,9 @@ def test_silences_that_follow_one_another_are_one(
     prefork.hold()
     prefork.begin(head, policy)
     with monkeypatch.context() as patch:
-        patch.setattr("harness.prefork.PAUSE_S", WAIT_S)  # however long it takes from one silence to the next
+        patch.setattr(
+            "harness.referee.contestants.pool.PAUSE_S", WAIT_S
+        )  # however long it takes from one silence to the next
         for _ in range(10):
             hush.end()
             hush.begin()

@@ -19,7 +19,6 @@ from test_referee import PROBLEM, config, model, problem
 from test_sidecheck import RIGHT, Court, a_court
 from test_timing import KNOWN
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import collect
@@ -28,17 +27,18 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome, Task
 from harness.devices import empty_kernel
-from harness.executors import Built, Order, Slot
-from harness.executors.local import LocalExecutor
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.learning import learn
-from harness.pipeline import evaluate_run
-from harness.quiet import Known
-from harness.referee import Referee
+from harness.referee.calibrate import learn
+from harness.referee.contestants.pool import Standby
+from harness.referee.correctness_stage import Terms
+from harness.referee.problem.workspace import Bench
+from harness.referee.referee import Referee
+from harness.referee.timing.reference_timing import Known
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
+from harness.runner.executors import Built, Order, Slot
+from harness.runner.executors.local import LocalExecutor
+from harness.runner.run import evaluate_run
 from harness.sandbox.zygote import Zygote
-from harness.standby import Standby
 from harness.toolchain import BuildOutcome
-from harness.verification import Terms
 
 SOFTMAX = model("return torch.softmax(x, dim=1)")
 OTHER = PROBLEM.replace("ROWS = 37", "ROWS = 12")
@@ -109,7 +109,7 @@ def test_a_prepared_problem_is_made_ready_once_and_the_next_record_says_what_it_
         learnt.append(bench.problem.digest)
         return learn(terms, bench, task, standby)
 
-    monkeypatch.setattr("harness.athand.learn", noted)
+    monkeypatch.setattr("harness.referee.problem_state.learn", noted)
     held, on_gpu = problem(), referee.config.device is DeviceKind.CUDA
     before = referee.at_hand.warmed
     prepare(referee, foreseen(held, tmp_path))
@@ -141,7 +141,7 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
         empty_kernel.of(referee.device).own()
         return KNOWN
 
-    monkeypatch.setattr("harness.athand.learn", noted)
+    monkeypatch.setattr("harness.referee.problem_state.learn", noted)
     monkeypatch.setattr(referee.at_hand, "config", replace(referee.config, device=DeviceKind.CUDA))
     monkeypatch.setattr(referee.at_hand, "_standby", Standby(referee._trusted_guest))
     monkeypatch.setattr(referee.at_hand, "known", None)
@@ -281,7 +281,7 @@ def test_each_slot_judges_what_it_prepared(tree: Path, monkeypatch: pytest.Monke
 HANGS_IN_REFEREE = """
 import sys, time
 def get_inputs():
-    if "harness.executors.worker" in sys.orig_argv:
+    if "harness.referee.worker" in sys.orig_argv:
         open({mark!r}, "w").close()
         time.sleep(600)
     return [torch.rand(64, 64) - 0.5]

@@ -24,18 +24,18 @@ from harness.core.problem import Problem, Workload
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig
-from harness.events import Event, Noted
-from harness.executors import Order
-from harness.executors import process as process_module
-from harness.executors.faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faults, Loss, limit_s
-from harness.executors.local import LocalExecutor, referee_config
-from harness.executors.process import RefereeLost, RefereeProcess, StartedProcess
-from harness.judging import foreseen_task
-from harness.pipeline import evaluate_run
-from harness.planning import Job, plan
+from harness.referee.problem.watchdog import Board, Place, Step, Whereabouts
 from harness.results.writer import RunStore
+from harness.runner.events import Event, Noted
+from harness.runner.executors import Order
+from harness.runner.executors import process as process_module
+from harness.runner.executors.local import LocalExecutor, referee_config
+from harness.runner.executors.problem_faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faults, Loss, limit_s
+from harness.runner.executors.process import RefereeLost, RefereeProcess, StartedProcess
+from harness.runner.plan import Job, plan
+from harness.runner.record_builder import foreseen_task
+from harness.runner.run import evaluate_run
 from harness.toolchain import default_root
-from harness.whereabouts import Board, Place, Step, Whereabouts
 
 PROBLEM = """
 import os, pathlib, subprocess, time, torch
@@ -444,7 +444,7 @@ def test_where_a_process_was_outlives_it() -> None:
     board = Board()
     text = (
         "import os, signal, sys; from pathlib import Path; from harness.core.problem import Problem, Workload; "
-        "from harness.whereabouts import Step, Whereabouts\n"
+        "from harness.referee.problem.watchdog import Step, Whereabouts\n"
         "problem = Problem(id='level1/19', name='relu', path=Path('p'), source='', digest='d')\n"
         "with Whereabouts(int(sys.argv[1])).at(problem, Workload(name='full'), Step.IMPORT):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"

@@ -16,11 +16,11 @@ from harness.catalog import Catalog, load_problems
 from harness.catalog.problems import read_yaml
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem
-from harness.inputs import draw
-from harness.numerics import LIMITS, compare, judge, limits_for
 from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
-from harness.reference import ReferenceModule, load_reference
-from harness.sketch import sketch
+from harness.referee.correctness.tolerance import LIMITS, compare, judge, limits_for
+from harness.referee.problem.inputs import draw
+from harness.referee.problem.loader import ReferenceModule, load_reference
+from harness.referee.problem.shapes import sketch
 
 ROOT = Path(__file__).parents[1] / "problems"
 CPU = torch.device("cpu")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from harness.cli import main
 from harness.core.environment import collect, cuda_unusable
-from harness.profile import ncu
-from harness.profile.running import Profile, Side
 from harness.report.profile import lines_of
+from harness.runner.profile import ncu
+from harness.runner.profile.running import Profile, Side
 
 SOLUTION = "solutions/examples/optimised/level1/4_wide_loads_shuffle.py"
 
@@ -223,7 +223,7 @@ def test_counters_need_the_tool_and_the_message_says_which(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("harness.core.environment.cuda_unusable", lambda found: None)  # as on a machine with a GPU
-    monkeypatch.setattr("harness.profile.ncu.find_ncu", lambda nvcc: None)
+    monkeypatch.setattr("harness.runner.profile.ncu.find_ncu", lambda nvcc: None)
     assert main(["profile", SOLUTION, "--ncu"]) == 3
     said = capsys.readouterr().err
     assert "Nsight Compute" in said

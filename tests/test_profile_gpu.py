@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import main
 from harness.core.executables import find_nvcc
-from harness.profile.ncu import find_ncu
+from harness.runner.profile.ncu import find_ncu
 
 pytestmark = pytest.mark.gpu
 

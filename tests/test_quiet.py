@@ -12,13 +12,12 @@ from typing import cast
 
 import pytest
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import CallTime, DeviceError, open_device
-from harness.measure import ReferenceRunner
 from harness.protocol.messages import Manner
-from harness.quiet import (
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing.reference_timing import (
     FEW_NONSTOP_SETS,
     LEAST_BURSTS,
     MOST_BURSTS,
@@ -32,6 +31,7 @@ from harness.quiet import (
     sets_without_pause,
     so_many,
 )
+from harness.referee.timing.rounds import ReferenceRunner
 
 PROBLEM = """
     import torch

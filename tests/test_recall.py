@@ -15,10 +15,10 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Task
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.quiet import Known
-from harness.recall import MOST_RECALLED, RECALLED_S, Recall
-from harness.referee import Referee
+from harness.referee.problem_state import MOST_RECALLED, RECALLED_S, Recall
+from harness.referee.referee import Referee
+from harness.referee.timing.reference_timing import Known
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 
 OTHER = PROBLEM.replace("ROWS = 37", "ROWS = 12")

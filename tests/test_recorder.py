@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.breakage import explained
 from harness.core.status import Failure, Status
 from harness.protocol.messages import MAX_REPORTS
-from harness.recorder import BYTES, Entry, Recorder, Recording, parsed
+from harness.referee.contestants.crash_recorder import BYTES, Entry, Recorder, Recording, parsed
+from harness.referee.contestants.failures import explained
 
 LAUNCHES_AT, END_AT, LOG_AT = 1024, 3072, 4096
 RACE = {"kind": "data_race", "kernel": "relu", "message": "a race", "thread": [1, 0, 0]}

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import session
 from harness.core.choices import Baseline, DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.devices.empty_kernel import MOST_APART_S, MOST_S
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.translate.build import prepare_headers
-from harness.measure import Limits
-from harness.referee import Outcome, Referee, RefereeConfig, Task
+from harness.referee import session
+from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
+from harness.referee.timing.rounds import Limits
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
 from tests.neighbours import labels_but_neighbours
@@ -253,7 +253,7 @@ def test_who_closes_its_channel_by_ending_may_take_its_time(
     referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, status: Status
 ) -> None:
     """For giving back a gigabyte, say."""
-    monkeypatch.setattr("harness.guest.EXIT_GRACE_S", 1e-4)
+    monkeypatch.setattr("harness.referee.contestants.process.EXIT_GRACE_S", 1e-4)
     outcome = judge(referee, model(body), tmp_path)
     assert outcome.status is status, outcome
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from harness.core.problem import Problem, Workload
-from harness.reference import ProblemError, load_reference
+from harness.referee.problem.loader import ProblemError, load_reference
 
 SOURCE = """\
 from __future__ import annotations

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.protocol.tensor_tree import flatten
-from harness.refresh import ATTEMPTS, Refresh
-from harness.turns import Turn
-from harness.verify import Verifier
+from harness.referee.correctness.perturbed_input import ATTEMPTS, Refresh
+from harness.referee.correctness.verifier import Verifier
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.workspace import Bench
 
 ROW_SUMS = """
 import torch

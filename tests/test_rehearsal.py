@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from harness import rehearsal
 from harness.api import Harness
-from harness.cli import main
+from harness.cli import main, warmup
+from harness.cli.warmup import Rehearsal, once, rehearse
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig, resolve
 from harness.core.environment import collect, machine
 from harness.core.status import Status
-from harness.executors import ExecutorError
-from harness.rehearsal import Rehearsal, once, rehearse
+from harness.runner.executors import ExecutorError
 from harness.toolchain import default_root
 
 
@@ -38,7 +37,7 @@ def test_it_passes_on_a_gpu_with_an_audit() -> None:
     config = settings(DeviceKind.CUDA)
     made = rehearse(config)
     assert made.status is Status.passed, made.reason
-    assert made.audited is (rehearsal._sanitizer(config) is not None)
+    assert made.audited is (warmup._sanitizer(config) is not None)
 
 
 @pytest.fixture
@@ -50,8 +49,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         asked.append(config)
         return Rehearsal(status=Status.passed, reason="right", wall_s=1.5)
 
-    monkeypatch.setattr(rehearsal, "rehearse", rehearse)
-    monkeypatch.setattr(rehearsal, "cuda_unusable", lambda found: None)
+    monkeypatch.setattr(warmup, "rehearse", rehearse)
+    monkeypatch.setattr(warmup, "cuda_unusable", lambda found: None)
     return asked
 
 
@@ -63,11 +62,11 @@ def test_one_that_passed_is_made_again_after_a_start_or_with_something_new(
     again = once(config, found)
     assert (again.status, again.reason) == (None, "it has passed since this machine was started")
     assert once(config, replace(found, torch="another")).status is Status.passed
-    monkeypatch.setattr(rehearsal, "_machine_start", lambda: "later")
+    monkeypatch.setattr(warmup, "_machine_start", lambda: "later")
     assert once(config, found).status is Status.passed
-    (tmp_path / rehearsal.STAMP).write_text("no JSON")
+    (tmp_path / warmup.STAMP).write_text("no JSON")
     assert once(config, found).status is Status.passed
-    monkeypatch.setattr(rehearsal, "_machine_start", lambda: None)
+    monkeypatch.setattr(warmup, "_machine_start", lambda: None)
     for _ in range(2):
         assert once(config, found).status is Status.passed, "nobody knows whether the machine was started since"
     assert len(made) == 6
@@ -111,7 +110,7 @@ def test_warmup_makes_it_on_a_gpu_and_says_how_it_came_out(
     assert [config.device for config in made] == [DeviceKind.CUDA]
     assert "not evaluated: it has passed" in warm_up(capsys, tmp_path, "--device", "cuda")
     wrong = Rehearsal(status=Status.cuda_error, reason="no kernel image", wall_s=2.0, audited=True)
-    monkeypatch.setattr(rehearsal, "once", lambda *_: wrong)
+    monkeypatch.setattr(warmup, "once", lambda *_: wrong)
     said = warm_up(capsys, tmp_path, "--device", "cuda")
     assert "own: cuda_error (no kernel image; harness doctor may say more) after 2.00 s" in said
     assert "audit" not in said
@@ -123,6 +122,6 @@ def test_warmup_for_gpus_on_a_machine_without_one_says_what_was_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.cli.machine.open_toolchain", lambda *_, **__: Toolchain())
-    monkeypatch.setattr(rehearsal, "cuda_unusable", lambda found: "no GPU: on purpose")
+    monkeypatch.setattr(warmup, "cuda_unusable", lambda found: "no GPU: on purpose")
     said = warm_up(capsys, tmp_path, "--device", "cuda")
     assert "a solution of the harness's own: not evaluated: no GPU: on purpose" in said

@@ -12,11 +12,11 @@ import torch
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.status import Status
-from harness.executors.worker import PRELOADED, PRELOADED_HOST
 from harness.hostcuda.toolchain import HostToolchain
 from harness.hostcuda.translate.build import default_cache, prepare_headers
-from harness.referee import Outcome, Referee, RefereeConfig, Task
-from harness.reordering import UNSET_SHARED, VARIES, difference_of, uses_atomics
+from harness.referee.correctness.second_schedule import UNSET_SHARED, VARIES, difference_of, uses_atomics
+from harness.referee.referee import Outcome, Referee, RefereeConfig, Task
+from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import BuildCache, BuilderZygotes, build_solution
 

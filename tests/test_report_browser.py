@@ -16,8 +16,8 @@ import pytest
 from test_report_page import HOSTILE, attacking
 
 from harness.core.record import Record
-from harness.feedback import feedback
 from harness.report import figures
+from harness.report.feedback import feedback
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
 from harness.results.compare import compare_runs

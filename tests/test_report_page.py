@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from harness.census import Sources, conclude
 from harness.cli import main
 from harness.cli.reports import Form
 from harness.core.choices import DeviceKind
@@ -23,9 +22,10 @@ from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.devices.occupancy import Limits
-from harness.feedback import feedback
 from harness.protocol.kernel_rows import KernelRow
+from harness.referee.contestants.kernel_census import Sources, conclude
 from harness.report import figures
+from harness.report.feedback import feedback
 from harness.report.html import Item, inline, render, strip
 from harness.report.html.page import Changes
 from harness.report.points import points_of

@@ -9,9 +9,9 @@ from rich.console import Console, RenderableType
 
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem, Workload
+from harness.referee.problem.roofline import SpeedOfLight
+from harness.referee.problem.shapes import Leaf, Sketch
 from harness.report import problems as pages
-from harness.roofline import SpeedOfLight
-from harness.sketch import Leaf, Sketch
 
 FULL, HALF = Workload(name="full"), Workload(name="half", sizes={"dtype": "bfloat16"}, precision=PrecisionClass.BF16)
 PROBLEM = Problem(

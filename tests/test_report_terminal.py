@@ -14,9 +14,9 @@ from rich.console import Console, RenderableType
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.doctor import Check, Diagnosis, State
 from harness.report import terminal
 from harness.report.details import details
+from harness.runner.doctor import Check, Diagnosis, State
 
 
 def text_of(*parts: RenderableType, width: int = 200, color: bool = False) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.status import Status
-from harness.reports import STATUS_OF_KIND, failure_of_reports
+from harness.referee.contestants.findings import STATUS_OF_KIND, failure_of_reports
 
 RACE = {
     "kind": "data_race",

@@ -8,8 +8,8 @@ import pytest
 
 from harness.core.choices import PrecisionClass
 from harness.devices.gpu_specs import Peaks
-from harness.roofline import DeclaredLeast, speed_of_light, trust_floor
-from harness.work import Traffic
+from harness.referee.problem.flops import Traffic
+from harness.referee.problem.roofline import DeclaredLeast, speed_of_light, trust_floor
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass
 

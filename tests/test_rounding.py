@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.numerics import LIMITS, Sensitivity, limits_for
-from harness.oracle import Answer, Oracle
-from harness.precision import MOST_RMS
 from harness.protocol.messages import CallClaim, Leaf
-from harness.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
-from harness.slicing import TEMPORARY_BYTES
-from harness.values import Answered, Finding, Values
+from harness.referee.correctness.precision import MOST_RMS
+from harness.referee.correctness.tolerance import LIMITS, Sensitivity, limits_for
+from harness.referee.correctness.value_check import Answered, Finding, Values
+from harness.referee.problem.chunks import TEMPORARY_BYTES
+from harness.referee.problem.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
+from harness.referee.problem.truth import Answer, Oracle
+from harness.referee.problem.workspace import Bench
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass
 JITTERS = (Rounding.JITTER, Rounding.OTHER_JITTER)

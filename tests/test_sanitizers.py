@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit import Audit, Guests, Subject, Told
-from harness.auditor import find_sanitizer
 from harness.core.task import SourcePart
 from harness.protocol.kernel_names import function_name
 from harness.protocol.messages import Attach, Burst, Load, Open
-from harness.reports import failure_of_reports
-from harness.sanitizers import MAX_REPORTS, Tool, command, not_needed, overflowed, parse
+from harness.referee.audit.audit import Audit, Guests, Subject, Told
+from harness.referee.audit.auditor import find_sanitizer
+from harness.referee.audit.sanitizer import MAX_REPORTS, Tool, command, not_needed, overflowed, parse
+from harness.referee.contestants.findings import failure_of_reports
 
 RACE = """========= COMPUTE-SANITIZER
 ========= Error: Race reported between Write access at racy(const float *, float *)+0xe0 in cuda.cu:7

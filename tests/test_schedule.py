@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule import MOST_PASSED_OVER, Foreseen, Ready, Schedule, choose, dealt
+from harness.runner.scheduler import MOST_PASSED_OVER, Foreseen, Ready, Schedule, choose, dealt
 
 Item = Ready[str, str]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.schedule import Ready, Schedule, dealt
+from harness.runner.scheduler import Ready, Schedule, dealt
 
 Job = tuple[int, int]
 AHEAD = 40

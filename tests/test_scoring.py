@@ -18,8 +18,6 @@ from harness.core.problem import Problem, Solution, Workload
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome
-from harness.judging import record_of
-from harness.planning import Job
 from harness.results.scoring import (
     By,
     Metric,
@@ -33,6 +31,8 @@ from harness.results.scoring import (
     score,
     select,
 )
+from harness.runner.plan import Job
+from harness.runner.record_builder import record_of
 
 
 def record(

@@ -21,22 +21,30 @@ from pathlib import Path
 import pytest
 
 from harness.catalog import load_problems
-from harness.conducting import Work
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import MachineError
 from harness.core.problem import Solution, Workload
 from harness.core.status import Failure, Status
-from harness.executors import ExecutorError
-from harness.planning import Job
 from harness.protocol.channel import Channel
 from harness.results.reader import StoreUnavailable
 from harness.results.writer import RunStore
-from harness.service import ServiceError
-from harness.service.client import conducted_by
-from harness.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
-from harness.service.surroundings import differing, surroundings
-from harness.service.words import OF_ONE_RUN, config_of, error_json, error_of, shared_settings, work_json, work_of
+from harness.runner.executors import ExecutorError
+from harness.runner.listeners import Work
+from harness.runner.plan import Job
+from harness.runner.service import ServiceError
+from harness.runner.service.client import conducted_by
+from harness.runner.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
+from harness.runner.service.surroundings import differing, surroundings
+from harness.runner.service.words import (
+    OF_ONE_RUN,
+    config_of,
+    error_json,
+    error_of,
+    shared_settings,
+    work_json,
+    work_of,
+)
 
 pytestmark = pytest.mark.xdist_group("service")
 """One server for all that leave it alive."""
@@ -153,7 +161,7 @@ def workers_of(server: subprocess.Popen[str]) -> set[int]:
     found = set()
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
-            if entry.name.isdigit() and b"harness.executors.worker" in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and b"harness.referee.worker" in (entry / "cmdline").read_bytes():
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 if parent == server.pid:
                     found.add(int(entry.name))

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from harness.conducting import Kind, Work
 from harness.core.choices import DeviceKind
 from harness.core.config import Machine, resolve
 from harness.core.environment import Environment, collect
 from harness.core.problem import Problem, Solution, Workload, digest_text
 from harness.core.record import Record
-from harness.executors import Built, ExecutorError, Slot, SlotLost
-from harness.planning import Job
-from harness.service import ServiceError
-from harness.service.kept import Kept
-from harness.sharing import Share, Shared
+from harness.runner.executors import Built, ExecutorError, Slot, SlotLost
+from harness.runner.listeners import Kind, Work
+from harness.runner.plan import Job
+from harness.runner.service import ServiceError
+from harness.runner.service.kept import Kept
+from harness.runner.shared_runner import Share, Shared
 from tests.scripted import PROBLEM, SOON_S, Scripted
 
 

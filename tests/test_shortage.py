@@ -13,7 +13,7 @@ import torch
 from harness.core.choices import DeviceKind
 from harness.devices import open_device
 from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
-from harness.reference import ProblemError
+from harness.referee.problem.loader import ProblemError
 
 ROOT = Path(__file__).parent.parent
 SOLUTION = "solutions/examples/optimised/level1/4_wide_loads_shuffle.py"
@@ -87,7 +87,7 @@ def test_what_others_hold_is_what_this_process_does_not() -> None:
 
 def test_a_referee_goes_before_other_programs_and_after_contestants() -> None:
     code = (
-        "from harness.executors.worker import go_before_others\n"
+        "from harness.referee.worker import go_before_others\n"
         "go_before_others()\n"
         "print(open('/proc/self/oom_score_adj').read())\n"
     )

@@ -21,23 +21,23 @@ from typing import Any
 
 import pytest
 
-from harness import patience, sidecheck
-from harness.auditor import Auditor
-from harness.bench import Bench, NoRoom
 from harness.core.choices import DeviceKind
 from harness.core.policy import parse_policy, refusal
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import RefereeConfig, SourcePart, Task
-from harness.executors.worker import PRELOADED, PRELOADED_HOST
-from harness.guest import Guest
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach
-from harness.referee import Referee
-from harness.reference import ProblemError
+from harness.referee.audit import small_workload, timeouts
+from harness.referee.audit.auditor import Auditor
+from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.small_workload import KEPT, SideBenches
+from harness.referee.contestants.process import Guest
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.workspace import Bench, NoRoom
+from harness.referee.referee import Referee
+from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
-from harness.sanitizers import Tool
-from harness.sidebench import KEPT, SideBenches
 from harness.toolchain import default_root
 
 PROBLEM = textwrap.dedent(
@@ -240,8 +240,8 @@ def test_what_fails_at_small_sizes_was_not_audited_either(court: Court) -> None:
 
 def test_a_tool_that_gives_no_answer_is_ended_and_told(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the other tools took: one that hangs is no tool that found nothing."""
-    monkeypatch.setattr(patience, "STEP_FLOOR_S", 2.0)
-    monkeypatch.setattr(patience, "TIMES_OTHERS", 1.0)
+    monkeypatch.setattr(timeouts, "STEP_FLOOR_S", 2.0)
+    monkeypatch.setattr(timeouts, "TIMES_OTHERS", 1.0)
     hang = 'while os.environ.get("STANDIN_TOOL") == "synccheck":\n            time.sleep(0.1)\n        '
     outcome = court.referee.judge(court.task(hang + RIGHT))
     assert (outcome.status, outcome.labels) == (Status.passed, ("audit_incomplete",)), outcome
@@ -260,7 +260,7 @@ def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(
     court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is stopped while it opens its device, and by nobody that would let it go on."""
-    monkeypatch.setattr("harness.auditor.OPEN_LIMIT_S", 2.0)
+    monkeypatch.setattr("harness.referee.audit.auditor.OPEN_LIMIT_S", 2.0)
     stuck: list[Guest] = []
     attach = Guest.attach
 
@@ -291,7 +291,7 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
         monkeypatch.setattr(court.referee._alongside.benches, "lend", no_room)
     else:
         task = replace(task, small=None)
-        monkeypatch.setattr(sidecheck, "LARGEST_FULL_BYTES", 1)
+        monkeypatch.setattr(small_workload, "LARGEST_FULL_BYTES", 1)
     outcome = court.referee.judge(task)
     assert (outcome.status, outcome.labels) == (Status.passed, ("audit_incomplete",)), outcome
     assert ("no small workload" in outcome.evidence["audit"]["not_run"]) is not small
@@ -403,7 +403,7 @@ def test_a_problem_that_only_an_audits_draws_show_to_be_at_fault_is_told(
     def at_fault(*_: Any) -> None:
         raise ProblemError("the reference changes its state seen on some draws only")
 
-    monkeypatch.setattr("harness.alongside._wrong_values", at_fault)
+    monkeypatch.setattr("harness.referee.audit.background._wrong_values", at_fault)
     gate = court.gate()
     task = court.task((gate.audited if late else "") + RIGHT, timed=True)
     outcome = court.referee.begin(task)

@@ -11,8 +11,8 @@ import torch
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Costs, Problem, Workload
 from harness.devices.gpu_specs import datasheet
-from harness.reference import ProblemError
-from harness.sketch import Leaf, sketch
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.shapes import Leaf, sketch
 
 HEAD = "import torch\nimport torch.nn as nn\n"
 LINEAR = (

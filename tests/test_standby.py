@@ -13,14 +13,14 @@ from test_referee import PROBLEM, config, model, problem
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.task import Task
-from harness.executors.worker import PRELOADED, PRELOADED_HOST
-from harness.learning import BURSTS, SPARING_BURSTS, learn, learn_again
-from harness.quiet import Known
-from harness.referee import Referee
+from harness.referee.calibrate import BURSTS, SPARING_BURSTS, learn, learn_again
+from harness.referee.contestants.pool import Standby
+from harness.referee.problem.burst_plan import FEW_SETS
+from harness.referee.referee import Referee
+from harness.referee.timing.reference_timing import Known
+from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox import probe
 from harness.sandbox.zygote import Zygote
-from harness.standby import Standby
-from harness.turns import FEW_SETS
 
 MACHINE = probe()
 pytestmark = pytest.mark.skipif(

@@ -25,7 +25,7 @@ from harness.core.stats import (
     student_t,
     summarise,
 )
-from harness.stopping import Stopping
+from harness.referee.timing.stopping import Stopping
 
 SERIES = json.loads((Path(__file__).parent / "golden" / "timing_series.json").read_text())["series"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.core.stats import SpeedupEstimate
-from harness.stopping import Budget, NarrowInterval, Stagnation, Stopping
+from harness.referee.timing.stopping import Budget, NarrowInterval, Stagnation, Stopping
 
 
 class TestStopping:

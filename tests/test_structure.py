@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.protocol.tensor_tree import flatten
-from harness.structure import same_structure
+from harness.referee.problem.structure import same_structure
 
 
 def test_opaque_equals_nothing() -> None:

@@ -27,11 +27,11 @@ from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.events import Event, Noted
-from harness.executors import ExecutorError
-from harness.executors.local import LocalExecutor
-from harness.pipeline import evaluate_run
 from harness.results.writer import MIN_FREE_BYTES, RunStore
+from harness.runner.events import Event, Noted
+from harness.runner.executors import ExecutorError
+from harness.runner.executors.local import LocalExecutor
+from harness.runner.run import evaluate_run
 from harness.toolchain import default_root
 
 PROBLEM = """
@@ -167,7 +167,7 @@ def test_a_killed_conductor_and_an_interrupted_one_are_resumed(tree: Path) -> No
     first = subprocess.Popen(command(tree), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: lines(tree))
     below = descendants(first.pid)
-    assert any("harness.executors.worker" in command_line(pid) for pid in below)
+    assert any("harness.referee.worker" in command_line(pid) for pid in below)
     first.kill()
     first.wait()
     wait_for(lambda: not any(alive(pid) for pid in below), 20.0)
@@ -220,7 +220,7 @@ HITS: list[tuple[str, Callable[[], int | None]]] = [
     ("a contestant", lambda: newest_fork_of("harness.untrusted.contestant.main")),
     ("the builders' zygote", lambda: process_with("harness.untrusted.builder.import_solution")),
     ("the contestants' zygote", lambda: process_with("harness.untrusted.contestant.main")),
-    ("the referee", lambda: process_with("harness.executors.worker")),
+    ("the referee", lambda: process_with("harness.referee.worker")),
 ]
 
 

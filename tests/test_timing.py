@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from harness.asker import NO_MEMORY, WAITS, Refusal, Why
-from harness.calibration import Calibration
-from harness.claims import LAUNCHED, QUEUED, judge_back_to_back
 from harness.core.choices import DeviceKind
 from harness.core.stats import NoiseFloor
 from harness.core.status import Status
 from harness.devices import CallTime
 from harness.devices.empty_kernel import Compared
-from harness.measure import ReferenceBurst, Round, Rounds
-from harness.nonstop import Figures
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
-from harness.quiet import Known, Quiet, halves
-from harness.timing import (
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.timing.back_to_back import Figures
+from harness.referee.timing.back_to_back_burst import NO_MEMORY, WAITS, Refusal, Why
+from harness.referee.timing.calibration import Calibration
+from harness.referee.timing.claims import LAUNCHED, QUEUED, judge_back_to_back
+from harness.referee.timing.reference_timing import Known, Quiet, halves
+from harness.referee.timing.rounds import ReferenceBurst, Round, Rounds
+from harness.referee.timing.speedup import (
     BUSY_HOST,
     DISTURBED_FACTOR,
     HOST_BIAS_S,
@@ -37,7 +38,6 @@ from harness.timing import (
     peak_memory,
     with_graph,
 )
-from harness.turns import Turn
 
 BURSTS = [[1.0, 1.02, 0.98], [1.01, 0.99, 1.0]]
 

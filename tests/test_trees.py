@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.protocol.tensor_tree import MAX_DEPTH, MAX_NODES, TreeError, TreeSpec, flatten, flatten_any, unflatten
-from harness.structure import same_structure
+from harness.referee.problem.structure import same_structure
 
 Pair = namedtuple("Pair", ["left", "right"])
 

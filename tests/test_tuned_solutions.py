@@ -23,7 +23,7 @@ from harness.core.choices import Baseline
 from harness.core.problem import Solution, digest_text
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.reference import load_reference
+from harness.referee.problem.loader import load_reference
 
 HERE = Path(__file__).parents[1]
 CATALOG = load_problems(HERE / "problems")
@@ -138,7 +138,7 @@ class TestTheCommittedRun:
         assert sum(map(alone.beats_both, alone.records)) >= 15
 
     def test_the_sanitizers_watched_them(self, committed: readme_tables.Results) -> None:
-        """With nothing found; not everything can be watched (see `harness.audit`)."""
+        """With nothing found; not everything can be watched (see `harness.referee.audit.audit`)."""
         audits = [record.evidence.get("audit") or {} for record in committed.records]
         assert sum(bool(audit.get("tools")) and audit.get("findings") == 0 for audit in audits) >= 25
 

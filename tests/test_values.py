@@ -25,13 +25,13 @@ from answers import (
     found,
 )
 
-from harness.bench import Bench
-from harness.comparison import compare, enqueue
 from harness.core.choices import DeviceKind, PrecisionClass
-from harness.precision import LIMITS
 from harness.protocol.messages import BurstDone
-from harness.readings import Readings
-from harness.values import Answered, Begun, Values
+from harness.referee.correctness.compare import compare, enqueue
+from harness.referee.correctness.deferred_values import Readings
+from harness.referee.correctness.precision import LIMITS
+from harness.referee.correctness.value_check import Answered, Begun, Values
+from harness.referee.problem.workspace import Bench
 
 gpu = pytest.mark.gpu
 

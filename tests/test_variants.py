@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.catalog.problems import VARIANTS
-from harness.variants import restrictions, transform
+from harness.referee.problem.stress_variants import restrictions, transform
 
 ALL = ("zero_mean", "large_values", "structured")
 SQUARE = torch.rand(40, 40)

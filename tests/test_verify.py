@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.bench import Bench
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.oracle import Answer, Truth
 from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
 from harness.protocol.tensor_tree import flatten
-from harness.turns import Turn
-from harness.verify import Verifier
+from harness.referee.correctness.verifier import Verifier
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.truth import Answer, Truth
+from harness.referee.problem.workspace import Bench
 
 PROBLEM = """
 import torch

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from harness.work import Traffic, count_flops, least_traffic
+from harness.referee.problem.flops import Traffic, count_flops, least_traffic
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -52,7 +52,7 @@ class TestFlops:
     def test_counting_imports_no_compiler(self) -> None:
         code = (
             "import sys, torch\n"
-            "from harness.work import count_flops\n"
+            "from harness.referee.problem.flops import count_flops\n"
             "count_flops(lambda: torch.ones(4, 4) @ torch.ones(4, 4))\n"
             "sys.exit('torch._dynamo' in sys.modules)"
         )

@@ -1,6 +1,6 @@
 """A referee process whose zygotes die of their imports.
 
-Started by tests/test_ahead.py in the place of `harness.executors.worker`. UNREADY_TIMES says for how many processes it
+Started by tests/test_ahead.py in the place of `harness.referee.worker`. UNREADY_TIMES says for how many processes it
 is so, and a file of that name counts them; those that follow are as ever.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness.executors import worker
+from harness.referee import worker
 
 if __name__ == "__main__":
     count = Path(os.environ["UNREADY_COUNT"])

@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from harness.api.result import Result
-from harness.conducting import Kind, Work
-from harness.conductor import AHEAD, Conductor
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.record import Record
-from harness.executors import Built, Executor, ExecutorError, Slot, SlotLost
-from harness.schedule import Schedule
+from harness.runner.executors import Built, Executor, ExecutorError, Slot, SlotLost
+from harness.runner.listeners import Kind, Work
+from harness.runner.runner import AHEAD, Conductor
+from harness.runner.scheduler import Schedule
 
 _CLOSED = "the Harness was closed before this solution was judged"
 

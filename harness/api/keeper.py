@@ -17,16 +17,16 @@ from typing import Any
 
 from harness.api.result import Result
 from harness.catalog import CatalogError, find_authors
-from harness.conducting import Work
 from harness.core.atomic_file import replace_whole
 from harness.core.choices import PrecisionClass
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.problem import Solution
 from harness.core.record import Record
-from harness.planning import Job
 from harness.results.reader import StoreError, StoreUnavailable, is_run
 from harness.results.writer import RunStore
+from harness.runner.listeners import Work
+from harness.runner.plan import Job
 
 MAX_LOG_BYTES = 2**20
 """Of a longer log the end is kept."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.feedback import feedback
+from harness.report.feedback import feedback
 from harness.results.reward import DEFAULT_POLICY, RewardPolicy, reward_of
 from harness.results.scoring import EAGER, baselines_of, entries_of, main_baseline
 

@@ -29,9 +29,9 @@ from harness.core.config import ConfigError, RunConfig, TimingConfig, resolve
 from harness.core.config_values import parse_path
 from harness.core.environment import MachineError, collect, cuda_unusable, machine
 from harness.core.problem import Problem, Workload
-from harness.executors.local import LocalExecutor
-from harness.planning import Job
 from harness.results.reader import new_run_id
+from harness.runner.executors.local import LocalExecutor
+from harness.runner.plan import Job
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or

@@ -19,8 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 import harness
+from harness.cli.forked_command import code_of_broken, watched
 from harness.cli.output import STANDARD_OUTPUT, UNABLE, flush_results, guarded, put, refused
-from harness.cli.watched import code_of_broken, watched
 
 if TYPE_CHECKING:
     from harness.cli.evaluate import Evaluate
@@ -49,7 +49,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "report": Lazy(module="reports", function="report_command", summary="Write one self-contained page of runs."),
     "plot": Lazy(module="reports", function="plot_command", summary="Write the report's figures as files."),
     "merge": Lazy(module="results", function="merge_command", summary="Make one run of several."),
-    "ci": Lazy(module="ci", function="ci_command", summary="Score what a branch adds or changes, against rules."),
+    "ci": Lazy(
+        module="ci.command", function="ci_command", summary="Score what a branch adds or changes, against rules."
+    ),
     "baseline": Lazy(
         module="baseline", function="baseline_command", summary="Time the references, eager and compiled."
     ),

@@ -32,9 +32,9 @@ from harness.results.reader import timestamp
 from harness.results.writer import write_whole
 
 if TYPE_CHECKING:
-    from harness.baselines import Request
     from harness.devices.gpu_specs import Peaks
-    from harness.roofline import SpeedOfLight
+    from harness.referee.baselines import Request
+    from harness.referee.problem.roofline import SpeedOfLight
 
 ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
 FORMAT = 1
@@ -218,8 +218,8 @@ def _measure(
     budget_s: float | None,
     refresh: bool,
 ) -> _Done:
-    from harness.baselines import Request
-    from harness.baselines.pool import Pool
+    from harness.referee.baselines import Request
+    from harness.referee.baselines.measuring_pool import Pool
 
     begin = time.perf_counter()
     # The blocks of the last level compile longest: they begin first, so that none is left over when all others are
@@ -274,8 +274,8 @@ def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Ro
 
 
 def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
-    from harness.reference import ProblemError
-    from harness.sketch import sketch
+    from harness.referee.problem.loader import ProblemError
+    from harness.referee.problem.shapes import sketch
 
     if peaks is None:
         return None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from harness.catalog.authors import authors_in
-from harness.cli.later import Later
+from harness.cli.lazy_progress import Later
 from harness.cli.output import (
     INTERRUPTED,
     UNABLE,
@@ -39,14 +39,14 @@ from harness.core.config import ConfigError, RunConfig, resolve
 from harness.core.environment import Environment, MachineError
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.executors.ahead import Ahead, start_ahead
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.results.writer import RunStore, other_settings
-from harness.service import ServiceError
+from harness.runner.executors.prestart import Ahead, start_ahead
+from harness.runner.service import ServiceError
 
 if TYPE_CHECKING:
-    from harness.events import Event
-    from harness.pipeline import RunSummary
+    from harness.runner.events import Event
+    from harness.runner.run import RunSummary
 
 
 CLOSING_ROWS = 30
@@ -82,7 +82,7 @@ def _evaluate_here(
 ) -> RunSummary:
     """With builders and referees of the run's own. The machine's faults are `MachineError`, or as `evaluate_run` raises
     them."""
-    from harness.pipeline import evaluate_run
+    from harness.runner.run import evaluate_run
     from harness.sandbox import SandboxUnavailable
     from harness.toolchain import CacheError
 
@@ -98,7 +98,7 @@ SERVER = "HARNESS_SERVER"
 
 def server_at(given: Path | None) -> Path:
     """The socket of the server that is meant: the one in the folder of caches where none is named, or `auto`."""
-    from harness.service.place import default_socket
+    from harness.runner.service.place import default_socket
 
     return default_socket() if given is None or str(given) == "auto" else given
 
@@ -109,9 +109,9 @@ def evaluate(
     """Run the pipeline, its events told to `view`, with what was started `ahead` for it, or let a `server` build and
     judge. The machine's faults are `MachineError`."""
     # Not at the top, since help should answer at once, and referees start. None of these imports torch.
-    from harness.events import BuildFinished, Noted, RunStarted, SolutionFinished
-    from harness.executors import ExecutorError
-    from harness.pipeline import evaluate_run
+    from harness.runner.events import BuildFinished, Noted, RunStarted, SolutionFinished
+    from harness.runner.executors import ExecutorError
+    from harness.runner.run import evaluate_run
 
     def tell(event: Event) -> None:
         match event:
@@ -126,7 +126,7 @@ def evaluate(
 
     try:
         if server is not None:
-            from harness.service.client import conducted_by
+            from harness.runner.service.client import conducted_by
 
             conduct = conducted_by(server, config)
             done = evaluate_run(config, environment=found, on_event=tell, conduct=conduct)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.catalog import Catalog, load_problems
+from harness.cli.forked_command import looking_at
 from harness.cli.output import (
     NOT_FOUND,
     UNABLE,
@@ -30,7 +31,6 @@ from harness.cli.output import (
     say,
     writable,
 )
-from harness.cli.watched import looking_at
 from harness.core import environment
 from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError
@@ -43,7 +43,7 @@ from harness.results.writer import write_whole
 
 if TYPE_CHECKING:
     from harness.devices import Device
-    from harness.lint import ProblemReport
+    from harness.referee.soundness import ProblemReport
 
 _DEVICES = {"cpu": DeviceKind.HOST, "host": DeviceKind.HOST, "cuda": DeviceKind.CUDA}
 
@@ -111,7 +111,7 @@ def problems_lint(
             writable(path, name)
     kind = _kind(device)
     tasks = _share(list(_tasks(list(_chosen(paths or [], problems)), workload or [], kind)), shard)
-    from harness.lint import LedgerError
+    from harness.referee.soundness import LedgerError
 
     try:
         reports, left = _checked(tasks, kind, out, budget, quiet=as_json)
@@ -168,7 +168,7 @@ def _checked(
 ) -> tuple[list[ProblemReport], int]:
     """The findings on all tasks, and how many are left undone. What `out` holds already is not done again."""
     from harness.devices.out_of_memory import advice, held_elsewhere_bytes
-    from harness.lint import append_to_ledger, read_ledger
+    from harness.referee.soundness import append_to_ledger, read_ledger
 
     begin = time.monotonic()
     known = read_ledger(out) if out is not None else {}
@@ -277,7 +277,7 @@ def _lint(task: _Task, device: Device) -> ProblemReport | None:
     import torch
 
     from harness.devices.out_of_memory import is_shortage
-    from harness.lint import lint_problem, too_large_for_host
+    from harness.referee.soundness import lint_problem, too_large_for_host
 
     on_host = device.kind is DeviceKind.HOST
     if task.problem.failure is not None:
@@ -317,7 +317,7 @@ def _broken_down(device: Device) -> str | None:
 
 
 def _at_fault(task: _Task, device: Device, reason: str) -> ProblemReport:
-    from harness.lint import Check, ProblemReport, Verdict
+    from harness.referee.soundness import Check, ProblemReport, Verdict
 
     return ProblemReport(
         problem=task.problem.id,
@@ -330,7 +330,7 @@ def _at_fault(task: _Task, device: Device, reason: str) -> ProblemReport:
 
 
 def _list_rules(*, as_json: bool) -> None:
-    from harness.lint import RULES
+    from harness.referee.soundness import RULES
 
     if as_json:
         print_json(dict(RULES))

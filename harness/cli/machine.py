@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import doctor, rehearsal
-from harness.build.opening import open_toolchain
+from harness.cli import warmup
 from harness.cli.output import UNABLE, Json, console, ended_by_signals, fail, option, print_json, put, say
 from harness.core import environment
 from harness.core.cache_dir import cache_fault, ready_cache
@@ -28,6 +27,8 @@ from harness.report import terminal
 from harness.report.details import details
 from harness.report.peaks import peaks_facts
 from harness.results.reader import new_run_id
+from harness.runner import doctor
+from harness.runner.executors.toolchains import open_toolchain
 from harness.sandbox import probe
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def warmup_command(
         done = open_toolchain(settled.device, settled.cache_dir, checked=settled.checked).warm_up()
         made = None
         if settled.device is DeviceKind.CUDA:  # the host device has little more to read than torch
-            made = rehearsal.once(settled, found, lambda: tell("evaluating a solution of the harness's own"))
+            made = warmup.once(settled, found, lambda: tell("evaluating a solution of the harness's own"))
     wall_s = time.perf_counter() - begin
     if as_json:
         told = None if made is None else made.to_json()
@@ -162,7 +163,7 @@ def compile_modules(package: Path) -> bool:
     return bool(compileall.compile_dir(package, quiet=2))
 
 
-def _outcome(made: rehearsal.Rehearsal) -> str:
+def _outcome(made: warmup.Rehearsal) -> str:
     """How a rehearsal came out, in words."""
     if made.status is None:
         return f"not evaluated: {show.line(made.reason)}"

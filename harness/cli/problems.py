@@ -1,6 +1,6 @@
 """`harness problems list` and `show`: which problems there are, and what one call of each takes and costs.
 
-Outside layer; trusted side. Reference code is executed on tensors without data (`harness.sketch`).
+Outside layer; trusted side. Reference code is executed on tensors without data (`harness.referee.problem.shapes`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
+from harness.cli.forked_command import looking_at
 from harness.cli.output import Json, ProblemsRoot, option, print_json, put, results_alone
-from harness.cli.watched import looking_at
 from harness.core.config import ConfigError, cache_root
 from harness.core.environment import query_gpus
 from harness.core.problem import Problem, Workload
@@ -122,8 +122,8 @@ def _peaks(wanted: str | None) -> Peaks:
 
 
 def _cost(problem: Problem, workload: Workload, peaks: Peaks) -> pages.Costed:
-    from harness.reference import ProblemError
-    from harness.sketch import sketch
+    from harness.referee.problem.loader import ProblemError
+    from harness.referee.problem.shapes import sketch
 
     try:
         with looking_at(problem.id), results_alone():

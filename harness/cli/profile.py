@@ -17,8 +17,8 @@ from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError, resolve
 from harness.core.environment import MachineError
 from harness.core.executables import find_nvcc
-from harness.planning import plan
 from harness.results.reader import new_run_id
+from harness.runner.plan import plan
 
 
 def profile_command(
@@ -43,13 +43,13 @@ def profile_command(
       harness profile solutions/someone/level1/16_fast.py
       harness profile my_kernel.py --problem level1/16 --ncu
     """
-    from harness.build.opening import open_toolchain
-    from harness.executors import Order
-    from harness.executors.building import LocalBuilders
-    from harness.profile.ncu import find_ncu
-    from harness.profile.running import ProfileError, profile
+    from harness.referee.problem.signature import Signatures
     from harness.report.profile import lines_of
-    from harness.signature import Signatures
+    from harness.runner.executors import Order
+    from harness.runner.executors.builders import LocalBuilders
+    from harness.runner.executors.toolchains import open_toolchain
+    from harness.runner.profile.ncu import find_ncu
+    from harness.runner.profile.running import ProfileError, profile
     from harness.toolchain import BuildCache, CacheError
 
     if not solution.exists():

@@ -16,8 +16,8 @@ import typer
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import UNABLE, Json, fail, opened, option, print_json, put, say
 from harness.cli.results import find, known_authors, log_of, recorded_baseline, source_roots
-from harness.feedback import feedback
 from harness.report import figures
+from harness.report.feedback import feedback
 from harness.report.html import Item, render
 from harness.report.html.page import Changes
 from harness.report.points import points_of

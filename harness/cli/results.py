@@ -29,9 +29,9 @@ from harness.cli.output import (
 )
 from harness.core.config_values import parse_baselines
 from harness.core.record import Record
-from harness.feedback import feedback as feedback_text
 from harness.report import board, terminal
 from harness.report import csv as report_csv
+from harness.report.feedback import feedback as feedback_text
 from harness.results.merge import merge
 from harness.results.reader import StoreError, find_runs
 from harness.results.scoring import EAGER, By, Metric, Selection, baselines_of, leaderboard

@@ -17,7 +17,7 @@ from harness.cli.output import INTERRUPTED, Json, ended_by_signals, flush_result
 from harness.core import environment
 from harness.core.config import ConfigError
 from harness.core.environment import MachineError
-from harness.service import ServiceError
+from harness.runner.service import ServiceError
 
 
 def serve_command(
@@ -46,8 +46,8 @@ def serve_command(
     if settled.executor != "local":
         raise ConfigError("a server judges on this machine: on a Ray cluster, processes stay with the cluster")
     # Not at the top: help should answer at once.
-    from harness.service.server import Server
-    from harness.service.words import shared_settings
+    from harness.runner.service.server import Server
+    from harness.runner.service.words import shared_settings
 
     try:
         server = Server(server_at(socket), idle_s=idle, tell=_tell)

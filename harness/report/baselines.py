@@ -38,8 +38,8 @@ from harness.report import format as show
 from harness.results.compare import WITHIN_RUN
 
 if TYPE_CHECKING:
-    from harness.baselines import Entry
-    from harness.roofline import SpeedOfLight
+    from harness.referee.baselines import Entry
+    from harness.referee.problem.roofline import SpeedOfLight
 
 COLUMNS = (
     "problem",

@@ -1,6 +1,6 @@
 """What lint found, as lines for a terminal and as a Markdown table to commit.
 
-Pure: values in, text out. The findings' types by name only, since `harness.lint` brings torch.
+Pure: values in, text out. The findings' types by name only, since `harness.referee.soundness` brings torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from harness.report.board import escape_markdown, markdown_row
 from harness.report.format import block, duration, line
 
 if TYPE_CHECKING:
-    from harness.lint import ProblemReport
+    from harness.referee.soundness import ProblemReport
 
 COLUMNS = ("problem", "workload", "", "wrong solutions tried", "rules kept", "not checked", "s", "remarks")
 

@@ -21,8 +21,8 @@ from harness.report import format as show
 from harness.report.details import details
 
 if TYPE_CHECKING:
-    from harness.roofline import SpeedOfLight
-    from harness.sketch import Leaf, Sketch
+    from harness.referee.problem.roofline import SpeedOfLight
+    from harness.referee.problem.shapes import Leaf, Sketch
 
 SHORT_TYPES = {"float32": "", "bfloat16": "bf16 ", "float16": "f16 ", "float64": "f64 "}
 """How a type is shown before a shape; others keep their name."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.profile import ncu
-from harness.profile.running import Profile, Side
 from harness.protocol.kernel_names import short_name
 from harness.report import format as show
 from harness.report.profile_words import in_words
+from harness.runner.profile import ncu
+from harness.runner.profile.running import Profile, Side
 
 MAX_KERNELS = 12
 MAX_COUNTED = 3

@@ -5,10 +5,10 @@ Pure: profile in, lines out. Names of kernels come from untrusted code and go th
 
 from __future__ import annotations
 
-from harness.profile import ncu
-from harness.profile.running import Profile, Side
 from harness.protocol.kernel_names import short_name
 from harness.report import format as show
+from harness.runner.profile import ncu
+from harness.runner.profile.running import Profile, Side
 
 BUSY = 0.6
 """Share of a peak from which on a unit is called busy: few kernels get beyond 0.9."""

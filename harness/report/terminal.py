@@ -27,7 +27,7 @@ from harness.report.narrow import Fitting
 from harness.results.scoring import EAGER, entries_of, main_baseline
 
 if TYPE_CHECKING:
-    from harness.doctor import Diagnosis
+    from harness.runner.doctor import Diagnosis
 
 STATUS_WIDTH = max(len(item.value) for item in Status)
 

@@ -34,7 +34,7 @@ from harness.core.executables import find_nvcc
 from harness.core.problem import Solution
 from harness.core.record import Record
 from harness.core.visible_gpus import Capability
-from harness.timing import UNEXPLAINED
+from harness.referee.timing.speedup import UNEXPLAINED
 from tests.benchmarks.bench_builds import Builders, solutions
 
 ROOT = Path(__file__).parent.parent.parent

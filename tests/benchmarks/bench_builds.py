@@ -32,8 +32,8 @@ from pathlib import Path
 
 from harness.core.executables import find_nvcc
 from harness.core.visible_gpus import Capability
-from harness.executors import Order
-from harness.executors.building import LocalBuilders
+from harness.runner.executors import Order
+from harness.runner.executors.builders import LocalBuilders
 from harness.toolchain import BuildCache, BuildOutcome, NvccToolchain
 
 ROOT = Path(__file__).parent.parent.parent

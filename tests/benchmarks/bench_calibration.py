@@ -30,7 +30,7 @@ import torch
 from harness.core.environment import query_gpus
 from harness.core.problem import Problem
 from harness.core.task import Outcome
-from harness.referee import Referee
+from harness.referee.referee import Referee
 from tests.benchmarks.calibration_tables import Row, document
 from tests.benchmarks.spinning import AS_EVALUATED, SPIN, judge, problem_of, rate_hz, referee, twin, zygote
 

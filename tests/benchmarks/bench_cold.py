@@ -25,15 +25,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.build.opening import open_toolchain
 from harness.core import environment
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig, resolve
 from harness.core.subprocesses import search_path
-from harness.events import BuildFinished, Event, SolutionFinished
-from harness.executors.ahead import start_ahead
-from harness.pipeline import evaluate_run
 from harness.results.reader import new_run_id
+from harness.runner.events import BuildFinished, Event, SolutionFinished
+from harness.runner.executors.prestart import start_ahead
+from harness.runner.executors.toolchains import open_toolchain
+from harness.runner.run import evaluate_run
 from harness.toolchain import Compilations
 
 WAYS = ("harvest", "text", "warm")

@@ -8,7 +8,7 @@ moment that is the same for all of a row, and lost by SIGKILL, one after another
 slowest; `its context` is `cuDevicePrimaryCtxRetain`, median and range; `all open` is when the last process has memory.
 The same under compute-sanitizer's tools where it is found: there the process that is waited for is the tool and not the
 one with the context, so that losing it says nothing; under racecheck also with large pages for what it has pinned
-(`harness/largepages.py`). The second table is what torch's first uses take in a forked process.
+(`harness/referee/audit/huge_pages.py`). The second table is what torch's first uses take in a forked process.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from typing import Any
 
 import torch
 
-from harness.auditor import find_sanitizer
 from harness.core.environment import collect
 from harness.core.visible_gpus import visible_gpus
 from harness.devices.hardware_queues import ONE_QUEUE
-from harness.largepages import LargePages
-from harness.sanitizers import Tool
+from harness.referee.audit.auditor import find_sanitizer
+from harness.referee.audit.huge_pages import LargePages
+from harness.referee.audit.sanitizer import Tool
 
 OPENED = "OPENED "
 """What the line of a process begins with that has opened its context."""

@@ -1,9 +1,9 @@
 """How often honest bursts are doubted, from records: `python -m tests.benchmarks.bench_doubts RUN...`.
 
 Prints a Markdown table, a row for each run, whose solutions should all be honest: evaluations that were timed, those of
-which the referee's clock did not explain at least one burst's claims (`harness.claims`, rules 3 and 5), those that were
-charged for it (label `unexplained_time`), and by how many milliseconds an evaluation's worst burst took longer than one
-of trusted code.
+which the referee's clock did not explain at least one burst's claims (`harness.referee.timing.claims`, rules 3 and 5),
+those that were charged for it (label `unexplained_time`), and by how many milliseconds an evaluation's worst burst
+took longer than one of trusted code.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.core.record import Record
+from harness.referee.timing.speedup import UNEXPLAINED
 from harness.results.writer import RunStore
-from harness.timing import UNEXPLAINED
 
 HEAD = (
     "| run | evaluations | with a doubted burst | charged | worst burst, ms longer, median | most |\n"

@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 
 from harness.core.task import Outcome
-from harness.referee import Referee
-from harness.timing import UNEXPLAINED
+from harness.referee.referee import Referee
+from harness.referee.timing.speedup import UNEXPLAINED
 from tests.benchmarks.spinning import SPIN, judge, problem_of, rate_hz, referee, twin
 
 LENGTHS_S = (2e-6, 20e-6, 200e-6, 1e-3, 4e-3)
@@ -111,8 +111,8 @@ def main() -> None:
     lines = [
         f"# The smallest lie that is caught, on {torch.cuda.get_device_name()}",
         "",
-        "Microseconds a call. `by the formula`: what rule 6 of `harness/claims.py` grants; `hidden at most`: what the "
-        "honest twin's record says a lie could be (`hidden_per_call_s`); `without rule 6`: the same by bursts alone.",
+        "Microseconds a call. `by the formula`: what rule 6 of `harness/referee/timing/claims.py` grants; `hidden at most`: what "
+        "the honest twin's record says a lie could be (`hidden_per_call_s`); `without rule 6`: the same by bursts alone.",
         "",
         *HEAD,
     ]

@@ -25,9 +25,9 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Problem
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.hostcuda.translate.build import prepare_headers
-from harness.referee import Referee
+from harness.referee.referee import Referee
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
 

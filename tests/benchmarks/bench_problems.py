@@ -30,10 +30,10 @@ import torch
 from harness.catalog import load_problems
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem, Workload
-from harness.inputs import draw
-from harness.numerics import LIMITS, compare
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.reference import ReferenceModule, load_reference
+from harness.referee.correctness.tolerance import LIMITS, compare
+from harness.referee.problem.inputs import draw
+from harness.referee.problem.loader import ReferenceModule, load_reference
 from harness.report.baselines import LONGEST_S, SHORTEST_S, from_csv, outside
 
 ROOT = Path(__file__).parents[2] / "problems"

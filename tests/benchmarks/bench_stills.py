@@ -20,20 +20,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import idle
-from harness.bench import Bench
 from harness.core.choices import DeviceKind
 from harness.core.environment import collect
 from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.guest import Guest
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
+from harness.referee.contestants.process import Guest
+from harness.referee.problem.burst_plan import Turn, calls_of
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing import noop_solution
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import default_root
-from harness.turns import Turn, calls_of
 
 SOURCE = """
 import torch
@@ -77,7 +77,7 @@ def loaded(kind: DeviceKind) -> Iterator[tuple[Bench, Guest]]:
             guest.attach(Attach(nbytes=bench.arena.nbytes, opening=opening), bench.arena.fd, LIMIT_S)
             guest.load(
                 Load(
-                    source=idle.source(bench.traits, bench.oracle.initial_state),
+                    source=noop_solution.source(bench.traits, bench.oracle.initial_state),
                     filename="idle.py",
                     modules=(),
                     init_tree=bench.init_tree.to_json(),

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import torch
 
-from harness import values
-from harness.bench import Bench
 from harness.catalog import load_problems
 from harness.core.choices import DeviceKind
 from harness.devices import open_device
 from harness.protocol.messages import BurstDone
-from harness.turns import Turn
-from harness.verify import Verifier
+from harness.referee.correctness import value_check
+from harness.referee.correctness.verifier import Verifier
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.workspace import Bench
 from tests.answers import answer
 
 PROBLEMS = ("level1/1", "level1/19", "level1/23", "level1/40", "level1/53", "level1/100")
@@ -35,12 +35,12 @@ REPEATS = 7
 @contextmanager
 def one_by_one() -> Iterator[None]:
     """As where no kernel is made for a call's tensors."""
-    held = values.enqueue
-    values.enqueue = lambda actual, truth, readings: None  # type: ignore[assignment]
+    held = value_check.enqueue
+    value_check.enqueue = lambda actual, truth, readings: None  # type: ignore[assignment]
     try:
         yield
     finally:
-        values.enqueue = held
+        value_check.enqueue = held
 
 
 def seconds(bench: Bench, verifier: Verifier, turns: Sequence[Turn], done: BurstDone, *, wanted: bool) -> float:

@@ -22,8 +22,8 @@ from harness.core.environment import collect
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.core.visible_gpus import visible_gpus
-from harness.executors.worker import PRELOADED, PRELOADED_CUDA
-from harness.referee import Referee
+from harness.referee.referee import Referee
+from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.sandbox.zygote import Zygote
 
 SPIN = """

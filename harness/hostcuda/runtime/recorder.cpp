@@ -16,7 +16,7 @@ namespace hostcuda {
 
 namespace {
 
-// The layout is known to harness/recorder.py, too.
+// The layout is known to harness/referee/contestants/crash_recorder.py, too.
 constexpr std::size_t text_bytes = 1024;
 struct Page {
     std::atomic<std::uint64_t> used;   // bytes of the log that were asked for, also where there was no room

@@ -35,8 +35,9 @@ class RuntimeLibrary:
         self._library.hostcuda_set_schedule(ctypes.c_int(number))
 
     def record_to(self, fd: int) -> None:
-        """Leave findings, the kernel that runs and where a signal comes in this shared memory (`harness.recorder`).
-        Takes the descriptor. Raises `OSError` where it can't be mapped."""
+        """Leave findings, the kernel that runs and where a signal comes in this shared memory
+        (`harness.referee.contestants.crash_recorder`). Takes the descriptor. Raises `OSError` where it can't be
+        mapped."""
         if self._library.hostcuda_record_to(ctypes.c_int(fd)) != 0:
             raise OSError("the recorder's memory can't be mapped")
 

@@ -105,8 +105,9 @@ class Open:
 class Attach:
     """Map the arena whose descriptor comes along. A device that is not open yet is opened as `opening` says.
 
-    On the host device a second descriptor is of memory in which findings and what runs are left (`harness.recorder`).
-    With `own_allocations` calls get their inputs as copies, each an allocation of its own: for tools that watch bounds.
+    On the host device a second descriptor is of memory in which findings and what runs are left
+    (`harness.referee.contestants.crash_recorder`). With `own_allocations` calls get their inputs as copies, each an
+    allocation of its own: for tools that watch bounds.
     """
 
     nbytes: int

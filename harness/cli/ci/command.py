@@ -1,0 +1,311 @@
+"""`harness ci`: score the solutions that a branch adds or changes, and say whether its rules are met.
+
+Outside layer; trusted side. Everything but the solutions comes from the base revision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+
+import harness
+from harness.catalog import Catalog, CatalogError, find_solutions, load_problems
+from harness.catalog.solutions import AUTHOR_FILE, MAX_SOURCE_BYTES
+from harness.cli import ci
+from harness.cli.evaluate import Evaluate, carry_out
+from harness.cli.output import Json, in_actions, no_commands_in_output, option, print_json, put, say
+from harness.cli.results import known_authors
+from harness.core import environment
+from harness.core.cache_dir import ready_cache
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.config import ConfigError, RunConfig, resolve
+from harness.core.environment import MachineError
+from harness.core.git import REGULAR, Entry
+from harness.core.problem import Solution
+from harness.core.record import Record
+from harness.report import board, terminal
+from harness.report import csv as report_csv
+from harness.results.reader import StoreError, find_runs, new_run_id
+from harness.results.scoring import By, LeaderboardRow, leaderboard
+from harness.results.writer import RunStore, write_whole
+
+GATES = ".ci/gates.yaml"
+SOLUTIONS, RESULTS = "solutions", "results"
+"""Folders that a repository may lack; others are named by somebody who has them."""
+PACKAGE = Path(harness.__file__).resolve().parent
+
+
+def ci_command(
+    context: typer.Context,
+    base: Annotated[str, typer.Option("--base", help="Revision to trust and to compare with: origin/main.")],
+    head: Annotated[str, typer.Option("--head", help="Revision that is submitted.")] = "HEAD",
+    gates: Annotated[
+        str | None, option("--gates", f"File of rules, as a path in the base revision.  [{GATES}, if it is there]")
+    ] = None,
+    solutions: Annotated[str, typer.Option("--solutions", help="Folder of solutions in the repository.")] = SOLUTIONS,
+    problems: Annotated[str, typer.Option("--problems", help="Folder of problems in the repository.")] = "problems",
+    results: Annotated[str, typer.Option("--results", help="Folder of committed runs in the repository.")] = RESULTS,
+    out: Annotated[Path, typer.Option("--out", help="Folder for what is found.")] = Path("ci-results"),
+    repository: Annotated[Path, typer.Option("--repository", help="Any folder of the repository.")] = Path(),
+    device: Annotated[str | None, option("--device", "auto, cuda or host.  [auto: a GPU where one is]")] = None,
+    workload: Annotated[str | None, option("--workload", "Sizes.  [full on cuda, small on host]")] = None,
+    sandbox: Annotated[str | None, option("--sandbox", "auto, strict (full or nothing) or off.  [auto]")] = None,
+    jobs: Annotated[int | None, option("--jobs", "Builds at once.  [processors, bounded by memory]")] = None,
+    timing_budget: Annotated[float | None, option("--timing-budget", "Seconds of timing a solution.  [3]")] = None,
+    cache: Annotated[Path | None, option("--cache", "Folder of built modules.")] = None,
+    annotations: Annotated[
+        bool | None,
+        typer.Option("--annotations/--no-annotations", help="GitHub's annotations.  [where GITHUB_ACTIONS is set]"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score the solutions that a branch adds or changes, hold them against rules, and compare with the base's results.
+
+    Only the branch's solution files are used; problems, rules and results come from --base, and nothing of the working
+    tree is read. Written to --out: verdict.json, summary.md (also GitHub's step summary), junit.xml, leaderboard.csv
+    and the run itself. Exit code 0: the rules are met, 1: one is broken, 2: the call is wrong, 3: the machine or the
+    harness could not judge.
+
+    \b
+    Examples:
+      harness ci --base origin/main
+      harness ci --base origin/main --head refs/pull/7/head --device host --out ci-results
+    """
+    annotated = annotations if annotations is not None else in_actions()
+    repo = ci.Repository(repository)
+    base_commit, head_commit = repo.commit(base), repo.commit(head)
+    _refuse_own_code(repo, base_commit)
+    changed = repo.changes(repo.merge_base(base_commit, head_commit), head_commit)
+    rules = _rules(repo, base_commit, gates)
+    if solutions != SOLUTIONS and not any(repo.entries(commit, [solutions]) for commit in (base_commit, head_commit)):
+        raise ConfigError(f"neither {base} nor {head} has a folder {solutions}: name that of solutions by --solutions")
+    if results != RESULTS and not repo.entries(base_commit, [results]):
+        raise ConfigError(f"the base {base} has no folder {results}: name that of its runs by --results")
+    inside = [item for item in changed if _is_solution(item.path, solutions)]
+    deleted = [item.path for item in inside if item.kind == "deleted"]
+    ignored = [item.path for item in changed if item not in inside]
+    kinds = {item.path: item.kind for item in inside if item.kind != "deleted"}
+    with tempfile.TemporaryDirectory(prefix="harness-ci-") as scratch:
+        trusted, submitted = Path(scratch, "base"), Path(scratch, "head")
+        notes = repo.write(repo.entries(base_commit, [problems, results]), trusted)
+        for path in notes:
+            say(f"note: {path} of the base is left out: no plain file, or too large")
+        if not (trusted / problems).is_dir():
+            raise ConfigError(f"the base {base} has no folder {problems}: name its folder of problems by --problems")
+        catalog = load_problems(trusted / problems)
+        entries = repo.entries(head_commit, sorted(kinds)) if kinds else []
+        # Results know a solution by the end of its path: none may take the name of another that is there already.
+        taken = {name: entry.path for entry in repo.entries(base_commit, [solutions]) for name in _names(entry.path)}
+        found, rejected = _submitted(repo, entries, submitted, catalog, taken)
+        _write_introductions(repo, base_commit, found, submitted)
+        settled = _settled(
+            rules,
+            trusted / problems,
+            [item.path for item in found] or [submitted],
+            out,
+            {
+                "device": device,
+                "workload": workload,
+                "sandbox": sandbox,
+                "jobs": jobs,
+                "budget_s": timing_budget,
+                "cache_dir": cache,
+            },
+        )
+        say(f"solutions to score: {len(found)}; that can't be: {len(rejected)}; other changes, ignored: {len(ignored)}")
+        records: list[Record] = []
+        fault = None
+        with no_commands_in_output(on=annotated and not as_json):
+            try:
+                records = _evaluated(context.obj, settled, quiet=as_json) if found else []
+            except MachineError as error:
+                fault = str(error)
+                say(f"harness: {fault}")
+        base_records, before = _records_below(trusted / results)
+        verdict = ci.give_verdict(
+            records,
+            paths={
+                item.label: ((path := item.path.relative_to(submitted).as_posix()), kinds[path], item.source)
+                for item in found
+            },
+            base_records=base_records,
+            gates=rules,
+            base=base_commit,
+            head=head_commit,
+            device=settled.device.value,
+            workload=settled.workload,
+            rejected=rejected,
+            deleted=deleted,
+            ignored=ignored,
+            fault=fault,
+        )
+    authors = known_authors([*before, *([RunStore.open(settled.run_dir)] if records else [])])
+    rows = leaderboard([*base_records, *records], by=By.author, authors=authors)
+    _publish(verdict, rows, records, out, settled)
+    if annotated:
+        # Where standard output holds JSON for a program, the messages' stream, which GitHub reads as well.
+        (sys.stderr if as_json else sys.stdout).write("".join(f"{line}\n" for line in ci.github_annotations(verdict)))
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        with no_commands_in_output(on=annotated):
+            put(*ci.broken_rules(verdict))
+        put(f"verdict: {verdict.word} (exit code {verdict.exit_code}); everything is in {out}")
+    raise typer.Exit(verdict.exit_code)
+
+
+def _refuse_own_code(repo: ci.Repository, base: str) -> None:
+    """A harness that lies in the repository and is not the base's is the submission's own."""
+    root = repo.root.resolve()
+    if PACKAGE.is_relative_to(root) and repo.entries(base, ["harness"]) and repo.differs_from(base, PACKAGE):
+        raise ConfigError(
+            f"the harness that runs is {PACKAGE}, and it differs from {base[:12]}'s: a submission must not be "
+            f"judged by its own harness. Check the base out beside it and run that one: "
+            f"git worktree add --detach ../base {base[:12]} && make -C ../base warmup && ../base/.venv/bin/harness ci …"
+        )
+
+
+def _rules(repo: ci.Repository, base: str, named: str | None) -> ci.Gates:
+    path = named or GATES
+    data = repo.read(base, path)
+    if data is None:
+        if named is not None:
+            raise ConfigError(f"{named}: not in {base[:12]}; rules are taken from the base, so commit them there")
+        return ci.Gates()
+    try:
+        return ci.read_gates(data.decode(), path)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} of {base[:12]}: not UTF-8") from error
+
+
+def _is_solution(path: str, folder: str) -> bool:
+    """Whether a changed file is one that the catalogue would look at in the folder of solutions."""
+    parts = PurePosixPath(path)
+    if not parts.is_relative_to(folder) or parts.suffix != ".py":
+        return False
+    names = parts.relative_to(folder).parts
+    return not any(name.startswith((".", "_")) for name in names) and names[-1] != "conftest.py"
+
+
+def _names(path: str) -> tuple[str, str]:
+    """What results may call the solution at this path: author, level and file, or (KernelBench's) folder and file."""
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[-3:]), "/".join(parts[-2:])
+
+
+def _submitted(
+    repo: ci.Repository, entries: Sequence[Entry], into: Path, catalog: Catalog, taken: Mapping[str, str]
+) -> tuple[list[Solution], list[ci.Rejected]]:
+    """The submitted files written below `into`; those that are solutions, and those that can't be evaluated."""
+    rejected = []
+    sound = []
+    for entry in entries:
+        if entry.mode not in REGULAR:
+            rejected.append(ci.Rejected(path=entry.path, reason="it is a link or a submodule, not a plain file"))
+        elif (entry.size_bytes or 0) > MAX_SOURCE_BYTES:
+            rejected.append(ci.Rejected(path=entry.path, reason=f"it has more than {MAX_SOURCE_BYTES} bytes"))
+        else:
+            sound.append(entry)
+    rejected += [ci.Rejected(path=path, reason="its name can't be written") for path in repo.write(sound, into)]
+    found: list[Solution] = []
+    labels = dict(taken)
+    for entry in sound:
+        path = into / entry.path
+        if not path.is_file():
+            continue
+        try:
+            (solution,) = find_solutions([path], catalog)
+        except CatalogError as error:
+            # The message begins with the file's scratch place, which means nothing to anybody, and may end with options
+            # that this command does not have.
+            reason = str(error).removeprefix(f"{path}: ").replace(str(into), "").replace(str(catalog.root), "problems")
+            reason = reason.partition(", or name ")[0]
+            rejected.append(ci.Rejected(path=entry.path, reason=reason))
+            continue
+        if labels.get(solution.label, entry.path) != entry.path:
+            reason = f"{labels[solution.label]} has the same name in results, {solution.label}: rename it"
+            rejected.append(ci.Rejected(path=entry.path, reason=reason))
+            continue
+        labels[solution.label] = entry.path
+        found.append(solution)
+    return found, rejected
+
+
+def _write_introductions(repo: ci.Repository, base: str, found: Sequence[Solution], into: Path) -> None:
+    """What the authors of submitted solutions say of themselves, from the base, to where the run looks for it."""
+    folders = {folder for item in found for folder in item.path.relative_to(into).parents[:2]}
+    entries = repo.entries(base, sorted((folder / AUTHOR_FILE).as_posix() for folder in folders)) if folders else []
+    # The branch may hold a folder of that name.
+    repo.write([entry for entry in entries if not (into / entry.path).exists()], into)
+
+
+def _settled(rules: ci.Gates, problems: Path, paths: list[Path], out: Path, options: dict[str, object]) -> RunConfig:
+    """The run's configuration. Where the device times, the baseline that the rules name is measured beside eager."""
+    found = environment.collect()
+    settled = resolve(
+        machine=environment.machine(found),
+        run_id=new_run_id(),
+        options={**options, "paths": paths, "problems": problems, "out": out / "runs"},
+    )
+    why = environment.cuda_unusable(found)
+    if settled.device is DeviceKind.CUDA and why:
+        raise MachineError(f"{why}; --device host checks values on the CPU")
+    ready_cache(settled.cache_dir)
+    if rules.minimum_speedup is not None and settled.device is DeviceKind.CUDA:
+        baselines = dict.fromkeys((Baseline.EAGER, Baseline(rules.baseline)))
+        settled = replace(settled, baselines=tuple(baselines))
+    return settled
+
+
+def _evaluated(run: Evaluate | None, settled: RunConfig, *, quiet: bool) -> list[Record]:
+    done = carry_out(run, settled, environment.collect(), quiet_stdout=quiet)
+    if not quiet:
+        put(terminal.summary(done.records, skipped=done.skipped, wall_s=done.wall_s))
+    return list(RunStore.open(settled.run_dir).records())
+
+
+def _records_below(folder: Path) -> tuple[list[Record], list[RunStore]]:
+    """The records of the base's committed runs, and the runs. One that can't be read is told and left out."""
+    records: list[Record] = []
+    stores = []
+    for run in find_runs(folder):
+        try:
+            store = RunStore.open(run)
+            records += store.records()
+        except StoreError as error:
+            say(f"note: {run.name} of the base's results is left out: {error}")
+            continue
+        stores.append(store)
+        for note in store.notes:
+            say(f"note: {run.name} of the base's results: {note}")
+    return records, stores
+
+
+def _publish(
+    verdict: ci.Verdict,
+    rows: Sequence[LeaderboardRow],
+    records: Sequence[Record],
+    out: Path,
+    settled: RunConfig,
+) -> None:
+    page = ci.summary(verdict, board.markdown(rows, By.author) if rows else "")
+    document = {**verdict.to_json(), "run": f"runs/{settled.run_id}" if records else None}
+    for name, text in (
+        ("verdict.json", json.dumps(document, indent=2, allow_nan=False) + "\n"),
+        ("summary.md", page),
+        ("junit.xml", ci.junit(verdict)),
+        ("leaderboard.csv", report_csv.leaderboard(rows)),
+    ):
+        write_whole(out / name, text.encode("utf-8"))
+    if step := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with contextlib.suppress(OSError), Path(step).open("a", encoding="utf-8") as stream:
+            stream.write(page)

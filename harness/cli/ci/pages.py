@@ -1,0 +1,209 @@
+"""A verdict as CI systems show it: Markdown for a step summary, GitHub annotations, JUnit XML, lines of a terminal.
+
+Outside layer, but pure: values in, text out. Names, reasons and labels come from a submission, so that each form
+escapes them its own way: a cell of a table stays a cell, an annotation can't contain another command, and XML holds no
+character that XML forbids.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from harness.cli.ci.verdict import Scored, Verdict
+from harness.core.status import VERDICT_FREE, Status
+from harness.report import format as show
+from harness.report.board import escape_markdown
+from harness.results.gates import FAILED, PASSED, SKIPPED
+from harness.results.scoring import entries_of
+
+MARKS = {PASSED: "✅", FAILED: "❌", SKIPPED: "➖"}
+MAX_ROWS = 500
+"""Rows of the summary's table; GitHub shows a megabyte at most, and `verdict.json` has them all."""
+MAX_LISTED = 50
+MAX_ANNOTATIONS = 10
+"""GitHub shows ten errors of a step; the rest would be dropped without a word."""
+
+WORDS = {
+    "passed": "passed",
+    "failed": "failed",
+    "error": "could not be judged: a fault of the harness or the machine, not of the solutions",
+    "nothing": "has nothing to score: no solution is added or changed",
+}
+
+
+def summary(verdict: Verdict, leaderboard: str = "") -> str:
+    """The step summary, as GitHub's Markdown. `leaderboard` is Markdown to append."""
+    lines = [
+        f"## Kernels: the submission {WORDS[verdict.word]}",
+        "",
+        f"`{verdict.head[:12]}` against `{verdict.base[:12]}`, device {_cell(verdict.device)}, workload "
+        f"{_cell(verdict.workload)}.",
+        "",
+    ]
+    if verdict.fault:
+        lines += [f"The machine can't: {_cell(verdict.fault, 600)}", ""]
+    if verdict.scored:
+        lines += [
+            "| | solution | change | problem | status | speedup | at the base | rules |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            *(_row(item) for item in verdict.scored[:MAX_ROWS]),
+            "",
+        ]
+        if len(verdict.scored) > MAX_ROWS:
+            lines += [f"… and {len(verdict.scored) - MAX_ROWS} more: see `verdict.json`.", ""]
+    for item in verdict.scored[:MAX_ROWS]:
+        if item.failed or item.record.status is Status.harness_error:
+            lines += [f"**{_cell(item.path)}**{_place(item)}: {_cell(item.record.reason, 600)}", ""]
+            broken = [result for result in item.gates if result.outcome == FAILED and result.gate != "require_passed"]
+            lines += [f"* {result.gate}: {_cell(result.detail, 300)}" for result in broken]
+            lines += [""] if broken else []
+    for title, paths in (
+        ("Can't be evaluated", [f"{_cell(held.path)}: {_cell(held.reason, 300)}" for held in verdict.rejected]),
+        ("Deleted", [_cell(path) for path in verdict.deleted]),
+        ("Changed too, and not used: everything but solutions is taken from the base", map(_cell, verdict.ignored)),
+    ):
+        lines += _listed(title, list(paths))
+    if leaderboard:
+        lines += ["<details><summary>Leaderboard with this submission</summary>", "", leaderboard, "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def _row(item: Scored) -> str:
+    record = item.record
+    mark = MARKS[FAILED] if item.failed else MARKS[PASSED] if record.status is Status.passed else MARKS[SKIPPED]
+    (entry,) = entries_of([record])
+    speed = show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within)
+    rules = " ".join(f"{MARKS[result.outcome]} {result.gate}" for result in item.gates)
+    what = [mark, _cell(item.path), item.change, _cell(record.problem)]
+    return "| " + " | ".join([*what, record.status.value, speed, _before(item), rules]) + " |"
+
+
+def _before(item: Scored) -> str:
+    """What the solution's record at the base says: its status and, where it was timed, its speedup."""
+    held = item.difference
+    if held is None or held.before is None:
+        return show.ABSENT
+    speed = "" if held.before_speedup is None else f", {show.speedup(held.before_speedup)}"
+    return f"{held.before.value}{speed}"
+
+
+def _place(item: Scored) -> str:
+    """The line that a failure points at, where its reason does not begin with it."""
+    return "" if item.line is None or item.record.reason.startswith("line ") else f", line {item.line}"
+
+
+def _listed(title: str, texts: list[str]) -> list[str]:
+    if not texts:
+        return []
+    more = [f"* … and {len(texts) - MAX_LISTED} more"] if len(texts) > MAX_LISTED else []
+    return [f"{title}:", "", *(f"* {text}" for text in texts[:MAX_LISTED]), *more, ""]
+
+
+def _cell(text: str, limit: int = 160) -> str:
+    """Text that Markdown shows as it is: no links, images, HTML, mentions, or cells of its own."""
+    return escape_markdown(show.line(text, limit))
+
+
+def broken_rules(verdict: Verdict) -> list[str]:
+    """A line for each rule that a solution broke, and for each file that can't be evaluated, as a terminal shows it."""
+    found = [(held.path, "can't be evaluated", held.reason) for held in verdict.rejected]
+    for item in verdict.scored:
+        found += [(item.path, result.gate, result.detail) for result in item.gates if result.outcome == FAILED]
+    # The word in front keeps what a submission chose from the line's begin.
+    return [f"failed: {show.line(path, 160)}: {gate}: {show.line(detail, 300)}" for path, gate, detail in found]
+
+
+def github_annotations(verdict: Verdict) -> list[str]:
+    """GitHub workflow commands, one a line: an error at the line of each failure, a warning for what has no verdict.
+
+    The format is GitHub's "Workflow commands" documentation's; in a value `%`, line ends, `:` and `,` are encoded.
+    """
+    found = []
+    for held in verdict.rejected:
+        found.append(_command("error", held.path, None, "can't be evaluated", held.reason))
+    for item in verdict.scored:
+        if item.failed:
+            found.append(_command("error", item.path, item.line, *_failure(item)))
+    for item in verdict.scored:
+        if not item.failed and item.record.status in VERDICT_FREE:
+            found.append(_command("warning", item.path, item.line, item.record.status.value, item.record.reason))
+    return found[:MAX_ANNOTATIONS]
+
+
+def _failure(item: Scored) -> tuple[str, str]:
+    """What a submission failed of, in a word, and what it says: its status, or the rules that a right one broke."""
+    broken = [result for result in item.gates if result.outcome == FAILED]
+    passed = item.record.status is Status.passed
+    what = ", ".join(result.gate for result in broken) if passed else item.record.status.value
+    return what, "; ".join(result.detail for result in broken)
+
+
+def _command(kind: str, path: str, line: int | None, title: str, message: str) -> str:
+    properties = [f"file={_value(path)}", *([f"line={line}"] if line else []), f"title={_value(title)}"]
+    return f"::{kind} {','.join(properties)}::{_data(show.line(message, 1000))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _value(text: str) -> str:
+    return _data(show.line(text, 300)).replace(":", "%3A").replace(",", "%2C")
+
+
+def junit(verdict: Verdict) -> str:
+    """JUnit XML: a test case a solution; failures with their reasons, errors where the harness failed, skipped where
+    there is no verdict."""
+    cases = []
+    for held in verdict.rejected:
+        case = ElementTree.Element("testcase", classname="solutions", name=_xml(held.path), file=_xml(held.path))
+        ElementTree.SubElement(case, "failure", type="rejected", message=_xml(held.reason))
+        cases.append(case)
+    cases += [_case(item) for item in verdict.scored]
+    if verdict.fault:
+        case = ElementTree.Element("testcase", classname="machine", name="evaluation")
+        ElementTree.SubElement(case, "error", type="machine", message=_xml(verdict.fault))
+        cases.append(case)
+    counts = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="harness ci",
+        tests=str(len(cases)),
+        failures=str(counts["failure"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
+        time=f"{sum(item.record.wall_s or 0.0 for item in verdict.scored):.3f}",
+    )
+    suite.extend(cases)
+    whole = ElementTree.Element("testsuites")
+    whole.append(suite)
+    ElementTree.indent(whole)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(whole, encoding="unicode") + "\n"
+
+
+def _case(item: Scored) -> ElementTree.Element:
+    record = item.record
+    case = ElementTree.Element(
+        "testcase",
+        classname=_xml(record.problem),
+        name=_xml(item.path),
+        file=_xml(item.path),
+        time=f"{record.wall_s or 0.0:.3f}",
+    )
+    if item.line is not None:
+        case.set("line", str(item.line))
+    if item.failed:
+        details = [f"{result.gate}: {result.detail}" for result in item.gates if result.outcome == FAILED]
+        kind, message = _failure(item)
+        failure = ElementTree.SubElement(case, "failure", type=kind, message=_xml(message))
+        failure.text = _xml("\n".join(details))
+    elif record.status is Status.harness_error:
+        ElementTree.SubElement(case, "error", type=record.status.value, message=_xml(record.reason))
+    elif record.status in VERDICT_FREE:
+        ElementTree.SubElement(case, "skipped", message=_xml(f"{record.status.value}: {record.reason}"))
+    return case
+
+
+def _xml(text: str) -> str:
+    """Without characters that XML forbids or that nobody sees; the writer escapes the rest."""
+    return show.block(text, 4000)

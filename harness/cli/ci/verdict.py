@@ -1,0 +1,191 @@
+"""Records, rules and the base's results put together: one verdict on a submission, as values and as JSON.
+
+Outside layer; trusted side. Starts nothing and reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.report.feedback.evidence import mapping, rows, text, whole
+from harness.results.compare import Difference
+from harness.results.gates import FAILED, GateResult, Gates, weigh
+from harness.results.latest import recency
+
+VERDICT_FORMAT = 1
+PASSED, GATE_FAILED, INFRASTRUCTURE = 0, 1, 3
+"""Exit codes of a verdict; 2 is a wrong call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A file among the solutions that can't be evaluated at all, and why: it fails the submission."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One solution that the submission adds or changes. `path` is the repository's; `line` the line of the file that
+    its failure points at, where there is one."""
+
+    path: str
+    change: str
+    record: Record
+    gates: tuple[GateResult, ...]
+    difference: Difference | None
+    line: int | None
+
+    @property
+    def failed(self) -> bool:
+        return any(result.outcome == FAILED for result in self.gates)
+
+    def to_json(self) -> dict[str, Any]:
+        timing = mapping(self.record.timing, "speedup")
+        return {
+            "path": self.path,
+            "change": self.change,
+            "problem": self.record.problem,
+            "author": self.record.author,
+            "solution": self.record.solution,
+            "status": self.record.status.value,
+            "reason": self.record.reason,
+            "labels": list(self.record.labels),
+            "line": self.line,
+            "speedup": self.record.speedup,
+            "speedup_low": timing.get("low"),
+            "speedup_high": timing.get("high"),
+            "failed": self.failed,
+            "gates": [result.to_json() for result in self.gates],
+            "compared_with_base": self.difference.to_json() if self.difference else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The verdict on a submission. `ignored` are its changes that had no say: everything but solution files. `fault`
+    says why nothing could be evaluated on this machine, where that is so."""
+
+    base: str
+    head: str
+    device: str
+    workload: str
+    gates: Gates
+    scored: tuple[Scored, ...]
+    rejected: tuple[Rejected, ...]
+    deleted: tuple[str, ...]
+    ignored: tuple[str, ...]
+    fault: str | None = None
+
+    @property
+    def unjudged(self) -> tuple[Scored, ...]:
+        """Those that the harness failed to judge."""
+        return tuple(item for item in self.scored if item.record.status is Status.harness_error)
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a rule is broken for certain, else 3 where one could not be judged, else 0."""
+        if self.rejected or any(item.failed for item in self.scored):
+            return GATE_FAILED
+        return INFRASTRUCTURE if self.unjudged or self.fault else PASSED
+
+    @property
+    def word(self) -> str:
+        """`passed`, `failed`, `error`, or `nothing` where no solution was added or changed."""
+        if not (self.scored or self.rejected or self.fault):
+            return "nothing"
+        return {PASSED: "passed", GATE_FAILED: "failed", INFRASTRUCTURE: "error"}[self.exit_code]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": VERDICT_FORMAT,
+            "verdict": self.word,
+            "exit_code": self.exit_code,
+            "fault": self.fault,
+            "base": self.base,
+            "head": self.head,
+            "device": self.device,
+            "workload": self.workload,
+            "gates": self.gates.to_json(),
+            "solutions": [item.to_json() for item in self.scored],
+            "rejected": [{"path": item.path, "reason": item.reason} for item in self.rejected],
+            "deleted": list(self.deleted),
+            "ignored": list(self.ignored),
+        }
+
+
+def score(
+    records: Iterable[Record],
+    *,
+    paths: Mapping[str, tuple[str, str, str]],
+    base_records: Sequence[Record],
+    gates: Gates,
+) -> tuple[Scored, ...]:
+    """Each record with its rules. `paths` gives for each solution label its path, kind of change, and source."""
+    before: dict[tuple[str, str, str, str], Record] = {}
+    for held in base_records:
+        known = before.get(held.identity)
+        if known is None or recency(held) >= recency(known):
+            before[held.identity] = held
+    scored = []
+    for record in records:
+        path, change, source = paths[record.solution]
+        results, difference = weigh(record, before.get(record.identity), gates)
+        scored.append(
+            Scored(
+                path=path,
+                change=change,
+                record=record,
+                gates=results,
+                difference=difference,
+                line=failing_line(record, source),
+            )
+        )
+    return tuple(sorted(scored, key=lambda item: item.path))
+
+
+def failing_line(record: Record, source: str) -> int | None:
+    """The line of the solution's file that its failure points at: a compiler's, Python's, or a check's."""
+    evidence = record.evidence
+    line = whole(mapping(evidence, "error"), "solution_line") or whole(evidence, "line")
+    if line is None:
+        for report in rows(evidence, "reports"):
+            # Where a report's line counts in a text that is not found in the solution's file, `file` names that text.
+            if text(report, "file").endswith(".py") and (line := whole(report, "line")) is not None:
+                break
+    return line if line is not None and 1 <= line <= source.count("\n") + 1 else None
+
+
+def give_verdict(
+    records: Iterable[Record],
+    *,
+    paths: Mapping[str, tuple[str, str, str]],
+    base_records: Sequence[Record],
+    gates: Gates,
+    base: str,
+    head: str,
+    device: str,
+    workload: str,
+    rejected: Sequence[Rejected] = (),
+    deleted: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+    fault: str | None = None,
+) -> Verdict:
+    """The verdict over all records of a submission."""
+    return Verdict(
+        base=base,
+        head=head,
+        device=device,
+        workload=workload,
+        gates=gates,
+        scored=score(records, paths=paths, base_records=base_records, gates=gates),
+        rejected=tuple(rejected),
+        deleted=tuple(deleted),
+        ignored=tuple(ignored),
+        fault=fault,
+    )

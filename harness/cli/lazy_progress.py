@@ -1,0 +1,46 @@
+"""How a run that goes on is shown, once there is something to show.
+
+Outside layer; trusted side. Imports nothing of what showing takes at the top.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli.output import say
+from harness.core.record import Record
+
+if TYPE_CHECKING:
+    from harness.cli.progress import Shown
+
+
+class Later(ExitStack):
+    """A `Shown` that is made once there is something to show: its imports take as long as all before, and what builds
+    and judges has begun by then."""
+
+    def __init__(self, *, quiet_stdout: bool) -> None:
+        super().__init__()
+        self._quiet_stdout = quiet_stdout
+        self._shown: Shown | None = None
+        self.began = False
+
+    def started(self, run_dir: Path, total: int, skipped: int) -> None:
+        self.began = True
+        from harness.cli.progress import Shown
+
+        self._shown = Shown(quiet_stdout=self._quiet_stdout)
+        self.enter_context(self._shown.progress)
+        self._shown.started(run_dir, total, skipped)
+
+    def built(self) -> None:
+        if self._shown is not None:
+            self._shown.built()
+
+    def finished(self, record: Record, slot: str | None = None) -> None:
+        if self._shown is not None:
+            self._shown.finished(record, slot)
+
+    def noted(self, message: str) -> None:
+        say(f"harness: {message}")

@@ -1,0 +1,190 @@
+"""One solution of the harness's own, evaluated as any other, so that the first evaluation waits for less.
+
+Outside layer; trusted side. Imports `api`. A machine that was just started reads gigabytes from its disk when torch,
+cuBLAS, the CUDA compiler and compute-sanitizer are used for the first time, and shows by it whether they work. Nothing
+is kept of the evaluation but what others share: the built module, the problem's shapes and the GPU's peaks, cached.
+
+Decision: a whole evaluation, and no list of libraries to read, which the next version of any of them would make wrong.
+It takes seconds, so it is made once for each start of the machine (`once`); whether the system still holds in memory
+what it read then nobody can say.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.api import Harness
+from harness.core.atomic_file import replace_whole
+from harness.core.choices import DeviceKind
+from harness.core.config import RunConfig
+from harness.core.environment import Environment, cuda_unusable
+from harness.core.executables import find_nvcc
+from harness.core.problem import Problem, Workload, digest_text
+from harness.core.status import Status, one_line
+from harness.referee.audit.auditor import find_sanitizer
+
+STAMP = "rehearsed.json"
+"""File in the cache folder: for which start of which machine, and with what, a rehearsal has passed."""
+
+_REFERENCE = """
+import torch
+
+SIZE = 1024
+
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.relu(a @ b)
+
+
+def get_inputs():
+    return [torch.rand(SIZE, SIZE) - 0.5, torch.rand(SIZE, SIZE) - 0.5]
+
+
+def get_init_inputs():
+    return []
+"""
+
+PROBLEM = Problem(
+    id="rehearsal/1",
+    name="product",
+    path=Path("1_product.py"),
+    source=_REFERENCE,
+    digest=digest_text(_REFERENCE),
+    workloads={
+        "full": Workload(name="full"),
+        "small": Workload(name="small", sizes={"SIZE": 40}),
+    },
+)
+
+SOLUTION = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r"""
+#include <torch/extension.h>
+
+#define TILE 16
+
+__global__ void product(const float* a, const float* b, float* c, int size) {
+    __shared__ float as[TILE][TILE];
+    __shared__ float bs[TILE][TILE];
+    int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
+    float sum = 0.0f;
+    for (int k = 0; k < size; k += TILE) {
+        as[y][x] = row < size && k + x < size ? a[row * size + k + x] : 0.0f;
+        bs[y][x] = k + y < size && column < size ? b[(k + y) * size + column] : 0.0f;
+        __syncthreads();
+        for (int i = 0; i < TILE; ++i) sum += as[y][i] * bs[i][x];
+        __syncthreads();
+    }
+    if (row < size && column < size) c[row * size + column] = fmaxf(sum, 0.0f);
+}
+
+torch::Tensor product_relu(torch::Tensor a, torch::Tensor b) {
+    int size = a.size(0), blocks = (size + TILE - 1) / TILE;
+    auto c = torch::empty_like(a);
+    product<<<dim3(blocks, blocks), dim3(TILE, TILE)>>>(
+        a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), size);
+    return c;
+}
+"""
+
+module = load_inline(
+    name="rehearsal",
+    cpp_sources="torch::Tensor product_relu(torch::Tensor a, torch::Tensor b);",
+    cuda_sources=CUDA,
+    functions=["product_relu"],
+)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, a, b):
+        return module.product_relu(a, b)
+'''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """How it came out. `status` is None where nothing was evaluated, and `reason` says why; `audited` whether
+    compute-sanitizer was there for it."""
+
+    status: Status | None
+    reason: str
+    wall_s: float = 0.0
+    audited: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rehearse(config: RunConfig) -> Rehearsal:
+    """Evaluate the solution on the device of this configuration, the first GPU where there are several.
+
+    Raises nothing: what goes wrong here goes wrong in an evaluation too, and is told there.
+    """
+    begin = time.perf_counter()
+    try:
+        with Harness(
+            device=config.device,
+            timing="quick",
+            sandbox=config.sandbox,
+            audit=config.audit,
+            checked=config.checked,
+            jobs=config.jobs,
+            workers=1,
+            cache_dir=config.cache_dir,
+        ) as harness:
+            record = harness.evaluate(PROBLEM, SOLUTION, author="harness", name="rehearsal").record
+        status, reason = record.status, record.reason
+    except Exception as error:
+        status, reason = None, one_line(f"{type(error).__name__}: {error}")
+    audited = status is not None and _sanitizer(config) is not None
+    return Rehearsal(status=status, reason=reason, wall_s=time.perf_counter() - begin, audited=audited)
+
+
+def once(config: RunConfig, found: Environment, before: Callable[[], None] = lambda: None) -> Rehearsal:
+    """`rehearse`, unless one has passed since this machine was started, or there is no GPU to do it on.
+
+    `before` is called where it is made.
+    """
+    why = cuda_unusable(found) if config.device is DeviceKind.CUDA else None
+    if why is not None:
+        return Rehearsal(status=None, reason=why)
+    stamp = {
+        "machine_start": _machine_start(),
+        "device": config.device.value,
+        "torch": found.torch,
+        "driver": found.driver,
+        "sanitizer": _sanitizer(config),
+    }
+    path = config.cache_dir / STAMP
+    with suppress(OSError, ValueError):
+        if stamp["machine_start"] is not None and json.loads(path.read_text(encoding="utf-8")) == stamp:
+            return Rehearsal(status=None, reason="it has passed since this machine was started")
+    before()
+    made = rehearse(config)
+    if made.status is Status.passed:
+        with suppress(OSError):
+            replace_whole(path, json.dumps(stamp).encode())
+    return made
+
+
+def _sanitizer(config: RunConfig) -> str | None:
+    """What this configuration audits with."""
+    wanted = config.device is DeviceKind.CUDA and config.audit != "never"
+    return find_sanitizer(find_nvcc()) if wanted else None
+
+
+def _machine_start() -> str | None:
+    """Linux' name for this start of this machine; None where it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None

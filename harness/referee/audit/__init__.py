@@ -1,0 +1,1 @@
+"""Checks beside the judgement: compute-sanitizer and the small workload."""

@@ -1,0 +1,187 @@
+"""One audit of a solution by compute-sanitizer's tools: what is watched, what each tool said, and what comes of it.
+
+Trusted side; started by the `auditor`, read by `sidecheck`. An audit only ever takes a pass away: what a tool says is
+about the submission's process, in which the tool's own libraries live, so that a submission that takes them apart goes
+unaudited.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.core.task import SourcePart
+from harness.protocol.messages import Attach, Burst, BurstDone, Load
+from harness.referee.audit.sanitizer import SanitizerFinding, Tool
+from harness.referee.audit.timeouts import Paces
+from harness.referee.contestants.findings import placed
+from harness.referee.contestants.process import Guest
+
+ANSWERS = Tool.MEMCHECK
+"""The tool under which answers are kept: it alters no launch, and is the last that anybody goes without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is audited: the requests to make, the arena's descriptor, and how to find lines in the solution.
+
+    Answers to `burst` are kept (`AuditResult.answers`), those to `elsewhere`, the same calls with outputs at other
+    places, are not: tools run side by side.
+    """
+
+    attach: Attach
+    arena_fd: int
+    load: Load
+    burst: Burst
+    elsewhere: Burst
+    readable: tuple[Path, ...]
+    gpu_minor: int | None
+    builds_later: bool
+    source: str
+    filename: str
+    parts: tuple[SourcePart, ...]
+    kernels: frozenset[str]
+    log_path: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditResult:
+    """Findings in the solution's own kernels as reports, and what became of each tool.
+
+    `answers` is what the solution said to each call of the subject's `burst`, None where not all of them were made.
+    """
+
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: tuple[BurstDone, ...] | None = None
+
+    @property
+    def incomplete(self) -> dict[str, str]:
+        """The tools that found nothing, but did not come to their end either, with why."""
+        whys = {name: held.get("not_run") or held.get("ended") for name, held in self.tools.items()}
+        return {name: str(why) for name, why in whys.items() if why and not self.tools[name]["findings"]}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tools": self.tools, "findings": len(self.reports)}
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What became of one tool. `again`: none of the solution's code was reached; `lost`: its zygote is no use."""
+
+    findings: tuple[SanitizerFinding, ...] = ()
+    not_run: str | None = None
+    ended: str | None = None
+    wall_s: float = 0.0
+    answers: list[BurstDone] = field(default_factory=list)
+    again: bool = False
+    lost: bool = False
+
+
+class Guests:
+    """The contestants of one audit, to be ended together, and what each tool took (`paces`)."""
+
+    def __init__(self) -> None:
+        self.paces = Paces()
+        self._lock = threading.Lock()
+        self._held: list[Guest] = []
+        self._cancelled = False
+
+    def add(self, guest: Guest) -> None:
+        with self._lock:
+            self._held.append(guest)
+            if self._cancelled:
+                guest.kill()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+            for guest in self._held:
+                guest.kill()
+
+
+class Audit:
+    """One audit under way."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        running: Mapping[Tool, Future[Told]],
+        guests: Guests,
+        idle: Mapping[Tool, str] | None = None,
+        *,
+        waits: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._subject = subject
+        self._idle = dict(idle or {})
+        self._running = running
+        self._guests = guests
+        self._waits = waits
+
+    def close_when_over(self) -> None:
+        """Close the arena's descriptor when the last tool is through."""
+        left = len(self._running)
+        if not left:
+            os.close(self._subject.arena_fd)
+        lock = threading.Lock()
+
+        def one_less(_: object) -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                if not left:
+                    os.close(self._subject.arena_fd)
+
+        for running in self._running.values():
+            running.add_done_callback(one_less)
+
+    @property
+    def over(self) -> bool:
+        """Whether `result` returns at once."""
+        return all(running.done() for running in self._running.values())
+
+    def cancel(self) -> None:
+        """End it; returns when nothing of it is left on the GPU."""
+        self._guests.cancel()
+        # Those that wait for their turn are given up at once: what is before them may take long.
+        wait([running for running in self._running.values() if not running.cancel()])
+
+    def result(self) -> AuditResult:
+        """Wait for all tools. Findings in kernels that are not the solution's are counted, not reported."""
+        if not self.over:
+            self._waits()
+        subject, result = self._subject, AuditResult()
+        result.tools |= {tool.value: {"not_needed": why, "findings": 0} for tool, why in self._idle.items()}
+        for tool, future in self._running.items():
+            told = future.result()
+            own = [finding for finding in told.findings if _is_own(finding, subject)]
+            result.reports += [
+                placed(finding.to_report(), subject.parts, source=subject.source, filename=subject.filename)
+                for finding in own
+            ]
+            held: dict[str, Any] = {"wall_s": told.wall_s, "findings": len(own)}
+            if len(own) < len(told.findings):
+                held["foreign_findings"] = len(told.findings) - len(own)
+            if told.not_run is not None:
+                held["not_run"] = told.not_run
+            if told.ended is not None:
+                held["ended"] = told.ended
+            result.tools[tool.value] = held
+            if tool is ANSWERS and told.ended is None and len(told.answers) == len(subject.burst.calls):
+                result.answers = tuple(told.answers)
+        return result
+
+
+def _is_own(finding: SanitizerFinding, subject: Subject) -> bool:
+    """Whether the defect is in the solution's code: by its file, or by its kernel's name where there is no line."""
+    files = {subject.filename, *(part.file for part in subject.parts)}
+    return finding.place.file in files or finding.place.kernel in subject.kernels

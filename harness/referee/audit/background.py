@@ -1,0 +1,134 @@
+"""Begins what a referee has done beside its judgements: each solution's checks on a small workload (`sidecheck`).
+
+Trusted side; used by the referee. Lends a bench of its own to each (`sidebench`), tells the tools what to watch, and
+holds answers against the truth.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import torch
+
+from harness.core.problem import Problem, Workload
+from harness.core.status import Failure
+from harness.core.task import Outcome, RefereeConfig, Task
+from harness.devices import Device
+from harness.protocol.messages import BurstDone, CallMode
+from harness.referee.audit.audit import Subject
+from harness.referee.audit.auditor import Auditor
+from harness.referee.audit.small_workload import (
+    ANSWERED,
+    AUDITED_CALLS,
+    FIRST_FREE,
+    SideBenches,
+    SideCheck,
+    auditable,
+    subject_of,
+)
+from harness.referee.contestants.client import attach_request
+from harness.referee.correctness.verifier import Verifier, overall
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.watchdog import Step, Whereabouts
+from harness.referee.problem.workspace import Bench, NoRoom
+
+NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
+"""What a bench raises that finds no room."""
+
+
+class Alongside:
+    """One referee's, with its device and secret. Without an auditor there is nothing to do. Not safe for threads.
+
+    `calls` is how many calls the verification of a problem makes, `full` a task's bench at full size, published, and
+    `examine` the judgement of a task's values on a bench of its own, from the set of that number on.
+    """
+
+    def __init__(
+        self,
+        config: RefereeConfig,
+        device: Device,
+        secret: random.Random,
+        auditor: Auditor | None,
+        *,
+        gpu_minor: int | None,
+        calls: Callable[[Problem], int],
+        full: Callable[[Task], Bench],
+        examine: Callable[[Task, Bench, int], Outcome],
+        whereabouts: Whereabouts,
+    ) -> None:
+        self._config = config
+        self._device = device
+        self._secret = secret
+        self._auditor = auditor
+        self._gpu_minor = gpu_minor
+        self._calls = calls
+        self._full = full
+        self._examine = examine
+        self._whereabouts = whereabouts
+        self.benches = SideBenches(self._make)
+
+    def get_ready(self, problem: Problem, workload: Workload) -> None:
+        """Have a bench for checks of solutions to this problem. Raises `ProblemError` and `NO_MEMORY`."""
+        if self._auditor is not None:
+            self.benches.get_ready(problem, workload)
+
+    def begin(self, task: Task, workload: Workload) -> SideCheck | None:
+        """Begin the checks, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
+        if self._auditor is None or not auditable(task):
+            return None
+        try:
+            bench = self.benches.lend(task.problem, workload)
+        except NO_MEMORY:
+            raise
+        except ProblemError:
+            return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
+
+        def subject(bench: Bench, calls: int) -> Subject:
+            attach = attach_request(self._config, bench, own_allocations=True)
+            return subject_of(task, bench, attach, gpu_minor=self._gpu_minor, calls=calls)
+
+        try:
+            audited = subject(bench, AUDITED_CALLS)
+        except NO_MEMORY:
+            self.benches.give_back(bench)
+            raise
+        first = FIRST_FREE if len(bench.sets) > FIRST_FREE else 0  # no tool writes to sets from there on
+        return SideCheck.begin(
+            task,
+            workload,
+            audited,
+            self._auditor,
+            verify=lambda answers: _wrong_values(task, bench, answers),
+            examine=lambda small: self._examine(small, bench, first),
+            full=lambda: subject(self._full(task), 1),
+            give_back=lambda: self.benches.give_back(bench),
+        )
+
+    def close(self) -> None:
+        """Close the benches, lent ones too."""
+        self.benches.close()
+
+    def _make(self, problem: Problem, workload: Workload) -> Bench:
+        wanted = FIRST_FREE + self._calls(problem)
+        with self._whereabouts.at(problem, workload, Step.READY):
+            return Bench(
+                problem,
+                workload,
+                self._device,
+                sets_wanted=wanted,
+                secret=self._secret,
+                whereabouts=self._whereabouts,
+            )
+
+
+def _wrong_values(task: Task, bench: Bench, answers: Sequence[BurstDone]) -> Failure | None:
+    """What is wrong with the answers of audited calls."""
+    verifier = Verifier(bench, required=task.problem.precision, coerce=True)
+    findings = [
+        finding
+        for index, done in zip(ANSWERED, answers, strict=True)
+        for finding in verifier.check([Turn(index=index, mode=CallMode.LATENCY)], done, with_reference=True)
+    ]
+    return overall(findings)

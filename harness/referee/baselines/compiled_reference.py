@@ -1,0 +1,177 @@
+"""The reference in the form of one baseline: torch's flags set, compiled by inductor in one of its modes.
+
+Trusted side. Imports `bench`, `oracle`'s model through it, `peaks` (for the TF32 flags) and torch; the compiler only
+where something is compiled.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from harness.core.choices import Baseline, PrecisionClass
+from harness.devices.measured_peaks import tf32_allowed
+from harness.referee.problem.workspace import Bench
+
+WARM_CALLS = 3
+"""Calls after compiling: inductor's CUDA graphs are recorded by the second."""
+
+
+class Turnstile:
+    """Lets one process at a time onto the GPU: several compile side by side, and none disturbs another's clock.
+
+    A file lock; entered again inside itself it does nothing, and without a path it never does anything.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._fd = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._depth = 0
+        self._on_gpu = torch.cuda.is_available()
+
+    @property
+    def shared(self) -> bool:
+        return self._fd is not None
+
+    def __enter__(self) -> Turnstile:
+        if self._fd is not None and self._depth == 0:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._fd is not None and self._depth == 0:
+            try:
+                if self._on_gpu:
+                    torch.cuda.synchronize()
+                    torch.cuda.empty_cache()  # others wait for room
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+
+class NothingCompiledError(Exception):
+    """`torch.compile` gave up on the whole of a reference, as it does without saying so."""
+
+
+class _Inductor:
+    """What `torch.compile(mode=...)` compiles with, its runs behind the turnstile and its compiling before it."""
+
+    def __init__(self, mode: str, turnstile: Turnstile) -> None:
+        from torch._inductor import list_mode_options
+
+        self._options = list_mode_options(mode)
+        self._turnstile = turnstile
+        self.graphs = 0
+
+    def __call__(self, graph: Any, inputs: Any) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx
+
+        self.graphs += 1
+        compiled: Any = compile_fx(graph, inputs, config_patches=dict(self._options))
+
+        def run(*arguments: Any) -> Any:
+            with self._turnstile:
+                return compiled(*arguments)
+
+        return run
+
+
+class Subject:
+    """The reference of `bench`, run as `baseline` says. `forward` is the bare call, as it is timed."""
+
+    def __init__(self, baseline: Baseline, bench: Bench, turnstile: Turnstile) -> None:
+        self.baseline = baseline
+        self.compile_s: float | None = None
+        self.graphs: int | None = None
+        """How many pieces torch compiled it in; None for eager."""
+        self.bench = bench
+        self._turnstile = turnstile
+        self._model: Callable[..., object] = bench.oracle.model
+        self._graphs = baseline.mode == "max-autotune"
+
+    @property
+    def held_to(self) -> PrecisionClass:
+        """The class that its values must reach."""
+        order = list(PrecisionClass)
+        own = self.bench.problem.precision
+        return max(own, PrecisionClass.TF32, key=order.index) if self.baseline.tf32 else own
+
+    @contextmanager
+    def flags(self) -> Iterator[None]:
+        """With torch's flags as this baseline has them."""
+        with tf32_allowed(self.baseline.tf32):
+            yield
+
+    def forward(self, arguments: Sequence[object]) -> object:
+        if self._graphs and self.bench.device.torch_device.type == "cuda":
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        return self._model(*arguments)
+
+    def prepare(self) -> None:
+        """Compile and call it until it has settled. Raises whatever torch raises."""
+        begin = time.perf_counter()
+        with self.flags(), torch.no_grad():
+            if self.baseline.mode is not None:
+                # Where the compiler's own benchmarks can't be guarded one by one, all of the compiling is.
+                whole = self._turnstile.shared and "autotune" in self.baseline.mode and not _guarded(self._turnstile)
+                backend = _Inductor(self.baseline.mode, self._turnstile)
+                self._model = torch.compile(self.bench.oracle.model, backend=backend)
+                if whole:
+                    with self._turnstile:
+                        self._call()
+                else:
+                    self._call()
+                self.compile_s = time.perf_counter() - begin
+                self.graphs = backend.graphs
+                if not backend.graphs:
+                    raise NothingCompiledError("torch.compile found nothing that it could compile, and ran it eagerly")
+            with self._turnstile:
+                for _ in range(WARM_CALLS):
+                    self._call()
+                self.bench.device.synchronize()
+
+    def _call(self) -> None:
+        self.forward(self.bench.arguments(0))
+        self.bench.oracle.restore_state()
+
+
+def forget_compiled() -> None:
+    """Free what the compiler holds of earlier subjects."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    if torch.cuda.is_available():
+        from torch._inductor.cudagraph_trees import reset_cudagraph_trees
+
+        reset_cudagraph_trees()
+
+
+def _guarded(turnstile: Turnstile) -> bool:
+    """Have inductor benchmark its candidates behind the turnstile; False where this torch has no such place."""
+    from torch._inductor import select_algorithm
+
+    cache: Any = getattr(select_algorithm, "AlgorithmSelectorCache", None)
+    name = "benchmark_in_current_process"
+    if cache is None or not isinstance(found := cache.__dict__.get(name), classmethod):
+        return False
+    if getattr(found.__func__, "_behind", None) is turnstile:
+        return True
+    original = found.__func__
+
+    def behind(cls: Any, *arguments: Any, **named: Any) -> Any:
+        with turnstile:
+            return original(cls, *arguments, **named)
+
+    behind._behind = turnstile  # type: ignore[attr-defined]
+    setattr(cache, name, classmethod(behind))
+    return True

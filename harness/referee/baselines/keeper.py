@@ -1,0 +1,128 @@
+"""The baselines that a run asks for: found in the cache folder, checked against this session, or measured anew.
+
+Trusted side; for the referee. A kept entry holds its ratio to eager and eager's own time. Where eager, measured here
+and now, is off by more than `DRIFT`, the machine is not what it was, and the entry is measured again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.environment import cpu_count
+from harness.devices import Device
+from harness.referee.baselines.entry import Entry, failed_entry
+from harness.referee.baselines.measuring import eager_now_s
+from harness.referee.baselines.process_handle import LONGEST_S, BaselineProcess, BaselinesLost, Request
+from harness.referee.baselines.store import BaselineStore, key_for
+from harness.referee.problem.workspace import Bench
+
+DRIFT = 0.02
+"""How far eager may be from its kept time before entries are measured again."""
+
+HOST_DRIFT = 0.25
+"""The same on the host device, whose clock other processes disturb."""
+
+DRIFT_S = 0.3e-6
+"""Less than this is below what an event's clock tells."""
+
+MOST_THREADS = 8
+"""Threads that compile one problem: max-autotune has some tens of candidates, the default mode a few kernels."""
+
+BUDGET_S = 2.0
+"""Seconds of bursts for each baseline, at most."""
+
+
+class Keeper:
+    """The baselines `wanted` on one device. `Baseline.EAGER` is timed in every run and needs none of this."""
+
+    def __init__(self, wanted: Sequence[Baseline], device: Device, cache_dir: Path) -> None:
+        self.wanted = tuple(baseline for baseline in wanted if baseline is not Baseline.EAGER)
+        self._device = device
+        self._cache_dir = cache_dir
+        self._store = BaselineStore(cache_dir)
+        self.entries: dict[Baseline, Entry] = {}
+        self.checks: dict[Baseline, Mapping[str, Any]] = {}
+        self._held_for: tuple[object, ...] | None = None
+
+    def lacks(self, bench: Bench) -> bool:
+        """Whether `ready` has something to do for this problem."""
+        return bool(self.wanted) and self._held_for != _identity(bench)
+
+    def ready(self, bench: Bench, secret: Random, log_path: Path) -> float:
+        """Fill `entries` and `checks` for this problem; the seconds it took. The GPU must be idle, and is used
+        meanwhile. What goes wrong with a baseline stands in its entry."""
+        begin = time.perf_counter()
+        keys = {b: key_for(b, bench.problem, bench.workload, self._device) for b in self.wanted}
+        kept = {b: entry for b, key in keys.items() if (entry := self._store.get(key)) is not None}
+        self.entries, self.checks = {}, {}
+        now_s = eager_now_s(bench, secret) if any(entry.eager_s for entry in kept.values()) else None
+        for baseline, entry in kept.items():
+            self.checks[baseline] = check = spot_check(entry, now_s, self._device.kind)
+            if not check["drifted"]:
+                self.entries[baseline] = entry
+        missing = [baseline for baseline in self.wanted if baseline not in self.entries]
+        self.entries |= self._measured(bench, missing, log_path)
+        self._held_for = _identity(bench)
+        return time.perf_counter() - begin
+
+    def _measured(self, bench: Bench, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, Entry]:
+        """Each asked for by itself, the quick ones first, and kept as it is done: one that hangs, or ends the process,
+        costs the others nothing but their share of `LONGEST_S`."""
+        found: dict[Baseline, Entry] = {}
+        deadline = time.monotonic() + LONGEST_S
+        requests = [
+            Request(
+                problem=bench.problem, workload=bench.workload, baselines=[baseline], budget_s=BUDGET_S, refresh=True
+            )
+            for baseline in missing
+        ]
+        process: BaselineProcess | None = None
+        try:
+            for request in sorted(requests, key=lambda item: item.timeout_s):
+                (baseline,) = request.baselines
+                left_s = deadline - time.monotonic()
+                try:
+                    if left_s <= 0.0:
+                        raise BaselinesLost(f"not begun: the others took the {LONGEST_S:.0f} s that there are for all")
+                    process = process or self._started(log_path)
+                    (found[baseline],) = process.measure(request, within_s=left_s)
+                except BaselinesLost as lost:
+                    found[baseline] = failed_entry(baseline, bench.problem, str(lost))
+                    if process is not None:  # it may be dead, or still busy
+                        process.close()
+                        process = None
+        finally:
+            if process is not None:
+                process.close()
+        return found
+
+    def _started(self, log_path: Path) -> BaselineProcess:
+        on_gpu = self._device.kind is DeviceKind.CUDA
+        return BaselineProcess(
+            self._device.kind,
+            self._cache_dir,
+            log_path,
+            threads=min(MOST_THREADS, cpu_count()) if on_gpu else 1,
+            device_index=self._device.torch_device.index or 0,
+        )
+
+
+def _identity(bench: Bench) -> tuple[object, ...]:
+    """To be compared: callers of the Python API may give several sizes one name."""
+    return bench.problem.digest, bench.problem.precision, bench.workload
+
+
+def spot_check(entry: Entry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:
+    """Whether eager takes what it took when `entry` was measured. An entry without times has nothing to check."""
+    then_s = entry.eager_s
+    if then_s is None or now_s is None:
+        return {"eager_then_s": then_s, "eager_now_s": now_s, "drift": None, "drifted": False}
+    drift = now_s / then_s - 1.0
+    limit = DRIFT if device is DeviceKind.CUDA else HOST_DRIFT
+    drifted = abs(drift) > limit and abs(now_s - then_s) > DRIFT_S
+    return {"eager_then_s": then_s, "eager_now_s": now_s, "drift": drift, "drifted": drifted}

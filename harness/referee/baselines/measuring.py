@@ -1,0 +1,258 @@
+"""Measures baselines of one problem: compiled, held against the truth, and timed in turns with eager.
+
+Trusted side; imports `bench`, `measure`, `numerics`, `stats`, `stopping`. The bursts are those in which a run times
+the reference (`ReferenceRunner`): cold L2, distinct inputs, the outputs copied out behind the clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import torch
+
+from harness.core.choices import Baseline
+from harness.core.stats import SpeedupEstimate, speedup_interval, summarise
+from harness.core.status import one_line
+from harness.protocol.messages import CallMode
+from harness.protocol.tensor_tree import flatten, unflatten
+from harness.referee.baselines.compiled_reference import Subject, Turnstile, forget_compiled
+from harness.referee.baselines.entry import Entry, Outcome
+from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, sensitivity_of
+from harness.referee.problem.burst_plan import plan_turns
+from harness.referee.problem.loader import state_of
+from harness.referee.problem.truth import Answer, Traits
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing.rounds import ReferenceRunner
+from harness.referee.timing.stopping import Stopping
+from harness.results.reader import timestamp
+
+SETS = 10
+"""Input sets of a burst: one call to warm up, one for latency, the others timed."""
+
+SETS_BYTES = 6 * 2**30
+"""What input sets may take together, beyond `LEAST_SETS` of them: several processes hold theirs side by side."""
+
+LEAST_SETS = 3
+"""With fewer no call of a burst is left for latency."""
+
+LARGE_SET_BYTES = 2**31
+"""From here on values are checked on the problem's own inputs alone: each variant takes seconds."""
+
+LEAST_ROUNDS, MAX_ROUNDS = 4, 40
+
+
+def sets_for(set_bytes: int | None) -> int:
+    """How many input sets to make of a problem of which one takes so much; None: not known."""
+    return SETS if not set_bytes else max(LEAST_SETS, min(SETS, SETS_BYTES // set_bytes))
+
+
+def measure(
+    bench: Bench, wanted: Sequence[Baseline], *, secret: Random, budget_s: float, turnstile: Turnstile | None = None
+) -> list[Entry]:
+    """One entry for each of `wanted`; eager is timed beside them whether asked for or not.
+
+    `budget_s` bounds the bursts of all of them together. What torch makes of a baseline never raises, but for the
+    memory of the device running out.
+    """
+    gate = turnstile or Turnstile()
+    held: dict[Baseline, Entry] = {}
+    subjects: list[Subject] = []
+    try:
+        for baseline in wanted:
+            subject = Subject(baseline, bench, gate)
+            outcome, reason = _made_ready(subject, gate)
+            if outcome is Outcome.measured:
+                subjects.append(subject)
+            else:
+                held[baseline] = _entry(subject, outcome=outcome, reason=reason)
+        with gate:
+            series = _bursts(bench, subjects, secret, budget_s)
+        for place, subject in enumerate(subjects):
+            held[subject.baseline] = _timed(subject, series, place)
+    finally:
+        with gate:
+            subjects.clear()
+            if any(baseline.mode is not None for baseline in wanted):
+                forget_compiled()
+    return [held[baseline] for baseline in wanted]
+
+
+def _made_ready(subject: Subject, gate: Turnstile) -> tuple[Outcome, str | None]:
+    if subject.baseline is Baseline.EAGER:
+        return Outcome.measured, None
+    try:
+        subject.prepare()
+        with gate:
+            wrong = _wrong(subject)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # whatever a compiler may raise
+        return Outcome.failed, one_line(f"{type(error).__name__}: {error}", limit=400)
+    return (Outcome.wrong, wrong) if wrong else (Outcome.measured, None)
+
+
+def _wrong(subject: Subject) -> str | None:
+    """What is wrong with its values, on the problem's own inputs and on every variant; None where nothing is."""
+    bench = subject.bench
+    if bench.traits.draws_random:
+        return None  # another stream of random numbers: nothing to compare with
+    set_bytes = sum(tensor.nbytes for tensor in bench.tensors((*bench.sets[0].inputs, *bench.sets[0].outputs)))
+    variants = bench.problem.rules.variants if set_bytes < LARGE_SET_BYTES else ()
+    for index, variant in enumerate(("own", *variants)):
+        place = index % len(bench.sets)
+        bench.draw(place, variant)
+        if said := _wrong_on(subject, place):
+            return said if variant == "own" else f"on {variant.replace('_', ' ')} inputs: {said}"
+    return None
+
+
+def _wrong_on(subject: Subject, index: int) -> str | None:
+    bench, traits = subject.bench, subject.bench.traits
+    truth, own = bench.truth(index), bench.answer(index)
+    leaves = [leaf.clone() for leaf in bench.tensors(bench.sets[index].inputs)]
+    bench.device.reseed(bench.call_seed(index))
+    with torch.no_grad(), subject.flags():
+        result = subject.forward(unflatten(bench.tree, leaves))
+    got, _ = flatten(result)
+    if [(tuple(leaf.shape), leaf.dtype) for leaf in got] != list(zip(traits.shapes, traits.dtypes, strict=True)):
+        return "its outputs have other shapes or types than eager's"
+    state = state_of(bench.oracle.model)
+    # An output that is a buffer would be put back with it.
+    actual = [*(leaf.clone() for leaf in got), *(state[name].clone() for name in traits.updates_state)]
+    expected, eager = _leaves(truth.answer, traits), _leaves(own, traits)
+    names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
+    bench.oracle.restore_state()
+    references = [compare(e, t, limits=UNLIMITED) for e, t in zip(eager, expected, strict=True)]
+    comparisons = [
+        compare(a, t, reference=e, limits=limits_for(subject.held_to, r))
+        for a, t, e, r in zip(actual, expected, eager, references, strict=True)
+    ]
+    sensitivity = sensitivity_of(
+        comparisons,
+        subject.held_to,
+        references=references,
+        expected=expected,
+        nearby=((weight, _leaves(near, traits)) for weight, near in bench.nearby(index, None, subject.held_to)),
+    )
+    failure = judge(comparisons, subject.held_to, references=references, sensitivity=sensitivity, names=names).failure
+    return None if failure is None else failure.reason
+
+
+def _leaves(answer: Answer, traits: Traits) -> list[torch.Tensor]:
+    """The tensors of an answer of the reference in the order in which they are judged."""
+    return [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
+
+
+@dataclass(slots=True)
+class _Series:
+    """Samples of all subjects and of eager beside them, by round."""
+
+    eager: list[list[float]] = field(default_factory=list)
+    eager_latency: list[float] = field(default_factory=list)
+    own: list[list[list[float]]] = field(default_factory=list)
+    own_latency: list[list[float]] = field(default_factory=list)
+    stopped_by: str = "most rounds"
+
+
+def _bursts(bench: Bench, subjects: Sequence[Subject], secret: Random, budget_s: float) -> _Series:
+    """Rounds of one burst of eager and one of each subject over the same inputs, in turning order."""
+    series = _Series(own=[[] for _ in subjects], own_latency=[[] for _ in subjects])
+    if not subjects:
+        return series
+    eager = ReferenceRunner(bench)
+    runners = [ReferenceRunner(bench, subject.forward) for subject in subjects]
+    rules = [Stopping(budget_s=budget_s, least_pairs=LEAST_ROUNDS) for _ in subjects]
+    fired: list[str | None] = [None] * len(subjects)
+    count = min(len(bench.sets), SETS)
+    for number in range(MAX_ROUNDS):
+        begin = time.perf_counter()
+        _draw(bench, count)
+        turns = plan_turns(count, secret, number)
+        order = list(range(-1, len(subjects)))
+        for place in order if number % 2 == 0 else reversed(order):
+            if bench.traits.mutates_inputs:
+                for index in range(count):
+                    bench.redraw(index)
+            bench.device.synchronize()
+            if place < 0:
+                burst = eager.burst(turns)
+            else:
+                with subjects[place].flags():
+                    burst = runners[place].burst(turns)
+            samples, latency = (
+                [t.device_s for turn, t in zip(turns, burst.times, strict=True) if turn.mode is CallMode.COLD],
+                [t.window_s for turn, t in zip(turns, burst.times, strict=True) if turn.mode is CallMode.LATENCY],
+            )
+            if place < 0:
+                series.eager.append(samples)
+                series.eager_latency += latency
+            else:
+                series.own[place].append(samples)
+                series.own_latency[place] += latency
+        spent_s = time.perf_counter() - begin
+        for place, rule in enumerate(rules):
+            said = rule.add(speedup_interval(series.eager, series.own[place]), spent_s)
+            fired[place] = fired[place] or said
+        done = all(fired) or "budget" in fired
+        # An even number of rounds, so that each order stands as often as the other.
+        if done and number + 1 >= LEAST_ROUNDS and number % 2 == 1:
+            series.stopped_by = "budget" if "budget" in fired else str(fired[-1])
+            break
+    return series
+
+
+def _draw(bench: Bench, count: int) -> None:
+    for index in range(count):
+        bench.draw(index)
+    bench.hold_back(range(count))
+
+
+def _timed(subject: Subject, series: _Series, place: int) -> Entry:
+    own, latency = series.own[place], series.own_latency[place]
+    over: SpeedupEstimate = speedup_interval(series.eager, own)
+    return _entry(
+        subject,
+        outcome=Outcome.measured,
+        device=summarise([time_s for burst in own for time_s in burst]).to_json(),
+        eager=summarise([time_s for burst in series.eager for time_s in burst]).to_json(),
+        latency_s=statistics.median(latency) if latency else None,
+        eager_latency_s=statistics.median(series.eager_latency) if series.eager_latency else None,
+        over_eager=over,
+        samples_s=tuple(map(tuple, own)),
+        eager_samples_s=tuple(map(tuple, series.eager)),
+        rounds=len(own),
+        stopped_by=series.stopped_by,
+    )
+
+
+def _entry(subject: Subject, **values: Any) -> Entry:
+    with subject.flags():
+        flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    return Entry(
+        baseline=subject.baseline,
+        held_to=subject.held_to.value,
+        matmul_tf32=flags[0],
+        cudnn_tf32=flags[1],
+        compile_s=subject.compile_s,
+        graphs=subject.graphs,
+        measured_at=timestamp(),
+        **values,
+    )
+
+
+def eager_now_s(bench: Bench, secret: Random, bursts: int = 3) -> float:
+    """Eager's median over a few bursts, as it is measured beside a baseline: the spot check of a kept entry."""
+    runner, count = ReferenceRunner(bench), min(len(bench.sets), SETS)
+    times: list[float] = []
+    for number in range(bursts):
+        _draw(bench, count)
+        bench.device.synchronize()
+        turns = plan_turns(count, secret, number + 3)
+        burst = runner.burst(turns)
+        times += [t.device_s for turn, t in zip(turns, burst.times, strict=True) if turn.mode is CallMode.COLD]
+    return statistics.median(times)

@@ -1,0 +1,172 @@
+"""The process that compiles and measures baselines: `python -m harness.referee.baselines.measuring_process FD`.
+
+Trusted side: it executes problems, never a submission. Speaks `wire` frames with whoever started it: its device first,
+then one request after another. It ends when its owner does, and inductor's workers with it.
+
+Kept entries are given out only after one was held against eager as it is now: where the machine is not what it was, all
+that is kept is held against it, problem by problem, and what drifted is measured again.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.core.choices import Baseline, DeviceKind
+from harness.core.problem import Problem, Workload
+from harness.core.status import one_line
+from harness.core.subprocesses import end_with
+from harness.core.task import problem_of
+from harness.devices import Device, DeviceError, measured_peaks, nvrtc
+from harness.devices.nvrtc import KeptImages
+from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
+from harness.protocol.channel import Channel, ChannelClosed
+from harness.referee.baselines.compiled_reference import Turnstile
+from harness.referee.baselines.entry import Entry
+from harness.referee.baselines.keeper import spot_check
+from harness.referee.baselines.measuring import eager_now_s, measure, sets_for
+from harness.referee.baselines.store import BaselineStore, key_for
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.shapes import sketch
+from harness.referee.problem.workspace import Bench
+
+TRUTH_SETS = 4
+"""Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""
+
+ROOM_TIMEOUT_S = 90.0
+
+
+def main(fd: int) -> None:
+    """Serve until the owner closes the connection."""
+    sock = socket.socket(fileno=fd)
+    end_with(sock, lambda: os.killpg(0, signal.SIGKILL))  # it leads a group of its own (see `BaselineProcess`)
+    channel = Channel(sock)
+    start = channel.receive().message
+    try:
+        device = opened(DeviceKind(start["device"]), start["device_index"])
+    except DeviceError as error:
+        channel.send({"type": "fault", "reason": str(error)})
+        return
+    turnstile = Turnstile(None if start["turnstile"] is None else Path(start["turnstile"]))
+    cache_dir = Path(start["cache_dir"])
+    nvrtc.keep_images(KeptImages(cache_dir))
+    with turnstile:
+        found = measured_peaks.ensure(device, cache_dir)
+    channel.send({"type": "ready", "peaks": None if found is None else found.to_json()})
+    trust = _Trust()
+    while True:
+        try:
+            request = channel.receive().message
+        except ChannelClosed:
+            return
+        answer = _answer(request, device, turnstile, BaselineStore(cache_dir), trust)
+        if answer.get("no_memory"):
+            answer["reason"] += f": {advice(device, held_elsewhere_bytes(device))}"
+        channel.send(answer)
+
+
+@dataclass(slots=True)
+class _Trust:
+    """Whether what is kept is what this machine measures: it was the last time that this process looked. `own` are the
+    digests of entries that it measured itself."""
+
+    holds: bool = False
+    own: set[str] = field(default_factory=set)
+
+
+def _answer(
+    request: Mapping[str, Any], device: Device, turnstile: Turnstile, store: BaselineStore, trust: _Trust
+) -> dict[str, Any]:
+    problem, workload = problem_of(request["problem"]), Workload(**request["workload"])
+    asked = [Baseline(name) for name in request["baselines"]]
+    keys = {baseline: key_for(baseline, problem, workload, device) for baseline in asked}
+    held = {} if request["refresh"] else {b: found for b, key in keys.items() if (found := store.get(key)) is not None}
+    doubted = not trust.holds and any(e.eager_s and keys[b].digest() not in trust.own for b, e in held.items())
+    if not doubted and all(baseline in held for baseline in asked):
+        return _told([held[baseline] for baseline in asked])
+    # Seeds are nobody's to know: entries are kept, and a problem's inputs must not repeat.
+    secret = random.Random(secrets.randbits(256))
+    bench: Bench | None = None
+    try:
+        bench = _bench(problem, workload, device, turnstile, secret)
+        if doubted:
+            with turnstile:
+                now_s = eager_now_s(bench, secret)
+            sound = {b: found for b, found in held.items() if not spot_check(found, now_s, device.kind)["drifted"]}
+            trust.holds, held = len(sound) == len(held), sound
+        if wanted := [baseline for baseline in asked if baseline not in held]:
+            for entry in measure(bench, wanted, secret=secret, budget_s=request["budget_s"], turnstile=turnstile):
+                held[entry.baseline] = entry
+                trust.own.add(keys[entry.baseline].digest())
+                with suppress(OSError):  # a cache that can't be written costs the next run its time, and nothing else
+                    store.put(keys[entry.baseline], entry)
+        return _told([held[baseline] for baseline in asked])
+    except Exception as error:
+        if is_shortage(error):
+            return {"type": "fault", "reason": f"problem {problem.id}: not enough memory", "no_memory": True}
+        if isinstance(error, ProblemError):
+            return {"type": "fault", "reason": one_line(f"problem {problem.id}: {error}")}
+        traceback.print_exc()
+        return {"type": "fault", "reason": one_line(f"{type(error).__name__}: {error}")}
+    finally:
+        with turnstile:
+            if bench is not None:
+                bench.close()
+            del bench
+            gc.collect()
+            if device.torch_device.type == "cuda":
+                torch.cuda.empty_cache()
+
+
+def _set_bytes(problem: Problem, workload: Workload) -> int | None:
+    """What one set of inputs and outputs takes; None where that can't be known without data."""
+    try:
+        made = sketch(problem, workload)
+    except ProblemError:
+        return None
+    return made.input_bytes + made.output_bytes
+
+
+def _bench(problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random) -> Bench:
+    """The problem made ready, once there is room for its sets and for truth in float64.
+
+    Raises `OutOfMemoryError` where that takes too long: without room truth would be computed on the CPU, for minutes,
+    with everyone else waiting.
+    """
+    set_bytes = _set_bytes(problem, workload)
+    sets = sets_for(set_bytes)
+    shared = turnstile.shared and device.torch_device.type == "cuda"
+    needed = (sets + TRUTH_SETS) * (set_bytes or 0) if shared else 0
+    deadline = time.monotonic() + ROOM_TIMEOUT_S
+    while True:
+        with turnstile:
+            if not needed or torch.cuda.mem_get_info(device.torch_device)[0] >= needed:
+                bench = Bench(problem, workload, device, sets_wanted=sets, secret=secret)
+                for index in range(len(bench.sets)):
+                    bench.draw(index)
+                return bench
+        if time.monotonic() > deadline:
+            raise torch.OutOfMemoryError(f"no {needed} bytes free beside other problems")
+        time.sleep(0.5)
+
+
+def _told(entries: Sequence[Entry]) -> dict[str, Any]:
+    return {"type": "measured", "entries": [entry.to_json() for entry in entries]}
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,71 @@
+"""Entries on disk: one small JSON file each, below the cache folder, and the keys that they are found by.
+
+They are worth nothing on another machine, and none is shipped: the key names processor, driver and torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import torch
+
+from harness.core.choices import Baseline
+from harness.core.environment import cpu_name, query_gpus
+from harness.core.problem import Problem, Workload
+from harness.devices import Device
+from harness.referee.baselines.entry import FORMAT, Entry, Key
+
+
+class BaselineStore:
+    """The entries of one cache folder. Processes may share it: a file is put in place whole."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self.folder = cache_dir / "baselines"
+
+    def get(self, key: Key) -> Entry | None:
+        """The entry kept under `key`; None where there is none, or its file is broken or of another version."""
+        try:
+            held = json.loads(self._path(key).read_text(encoding="utf-8"))
+            if held["format"] != FORMAT:
+                return None
+            return Entry.from_json(held["entry"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, key: Key, entry: Entry) -> None:
+        """Keep `entry`, in place of an earlier one. Raises `OSError`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(key)
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        held = {"format": FORMAT, "key": key.to_json(), "entry": entry.to_json()}
+        draft.write_text(json.dumps(held, allow_nan=False) + "\n", encoding="utf-8")
+        draft.replace(path)
+
+    def drop(self, key: Key) -> None:
+        self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: Key) -> Path:
+        return self.folder / f"{key.digest()}.json"
+
+
+def key_for(baseline: Baseline, problem: Problem, workload: Workload, device: Device) -> Key:
+    """What an entry measured on `device` now holds for."""
+    place = device.torch_device
+    if place.type == "cuda":
+        properties = torch.cuda.get_device_properties(place)
+        processor, units, driver = str(device.name), int(properties.multi_processor_count), query_gpus()[1]
+    else:
+        processor, units, driver = cpu_name() or os.uname().machine, torch.get_num_threads(), None
+    return Key(
+        baseline=baseline,
+        problem_digest=problem.digest,
+        sizes=dict(workload.sizes),
+        precision=problem.precision.value,
+        device=device.kind.value,
+        processor=processor,
+        units=units,
+        driver=driver,
+        torch=str(torch.__version__),
+    )

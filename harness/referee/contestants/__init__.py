@@ -1,0 +1,1 @@
+"""The referee's end of contestant processes: start, requests, failures, findings."""

@@ -1,0 +1,182 @@
+"""The second schedule of the host device: the same calls with blocks and threads executed in another order, and with
+other values in shared memory that nobody wrote.
+
+Trusted side; used by the referee after everything was right in the first order. A right solution gives the same values
+in both, exactly, or within rounding where it uses atomics, whose order a GPU leaves open. Values are compared here,
+from the bytes in the referee's buffers; the contestant only makes the calls.
+
+A difference convicts only where it goes with the order: a third run, in the first order again, tells it from a solution
+whose calls differ anyway (a counter of calls, random numbers of its own), which is a label.
+
+A kernel that reads shared memory which nothing wrote may never use it: a tile's rows beyond the matrix, say, whose
+products are not stored. So such a read convicts where an answer is wrong or another one with NaN, large or large
+negative numbers there (a minimum passes over the first two), and is a label else. Compute-sanitizer looks at global
+memory alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.core.status import Failure, Status
+from harness.protocol.messages import BurstDone, CallMode
+from harness.referee.contestants.findings import failure_of_reports, is_of_unset_shared
+from harness.referee.correctness.verifier import Verifier, overall
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.workspace import Bench
+
+FIRST, SECOND = 0, 1
+"""Rising and falling order of blocks and threads."""
+
+LARGE, NEGATIVE = 2, 4
+"""The first order, with large and with large negative numbers in shared memory that nobody wrote; it is NaN else."""
+
+UNSET_SHARED = "reads_unset_shared"
+"""Label: a kernel reads shared memory that nothing wrote, and no answer depends on it."""
+
+REPEATED_CALLS = 2
+"""Calls that are made again: each costs as much as one of the verification."""
+
+VARIES = "varies_between_calls"
+"""Label: the same inputs in the same order do not give the same values twice, all of them right."""
+
+_ATOMICS = re.compile(r"\batomic|\b(?:atom|red)\.|\bcub::|\bthrust::|atomic_(?:add|max|min|cas|xchg)")
+
+
+def uses_atomics(source: str) -> bool:
+    """Whether a solution's text asks for atomics anywhere, so that values may differ by rounding."""
+    return _ATOMICS.search(source) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where two runs of one call part: `count` of `of` values of the tensor `name`, the first at `place`."""
+
+    name: str
+    count: int
+    of: int
+    place: tuple[int, ...]
+    values: tuple[float, float]
+
+    def sentence(self) -> str:
+        first, second = self.values
+        return (
+            f"{self.count} of {self.of} values of {self.name} differ, first at {list(self.place)}: "
+            f"{first:.6g} in one order, {second:.6g} in the other"
+        )
+
+
+@dataclass(slots=True)
+class Reordering:
+    """One solution's calls in another order. `ask` makes the calls of these turns in a schedule.
+
+    `evidence` and `labels` hold what was seen.
+    """
+
+    bench: Bench
+    verifier: Verifier
+    ask: Callable[[Sequence[Turn], int], BurstDone]
+    atomics: bool
+    evidence: dict[str, Any] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
+
+    def check(self, indices: Sequence[int]) -> tuple[Failure | None, BurstDone]:
+        """Repeat the calls on these sets, whose answers of the first order still stand in the arena."""
+        first = {index: self._answers(index) for index in indices}
+        done = self._repeat(indices, SECOND)
+        if failure := failure_of_reports([held for held in done.reports if not is_of_unset_shared(held)]):
+            return failure, done
+        wrong = self._wrong(indices, done)
+        second = {index: self._answers(index) for index in indices}
+        difference = next((d for index in indices if (d := self._difference(first[index], second[index]))), None)
+        self.evidence = {
+            "calls": len(indices),
+            "atomics": self.atomics,
+            "equal": difference is None,
+            "difference": None if difference is None else difference.sentence(),
+        }
+        if wrong is None and (difference is None or self.atomics):
+            return None, done
+        done = self._repeat(indices, FIRST)
+        wrong_again = self._wrong(indices, done)
+        if wrong is not None:
+            if wrong_again is not None:
+                return wrong_again, done
+            self.evidence["first_order"] = "right again"
+            return _convict(f"right in one order of blocks and threads, wrong in another: {wrong.reason}"), done
+        assert difference is not None
+        steady = not any(self._difference(first[index], self._answers(index)) for index in indices)
+        self.evidence["first_order"] = "equal again" if steady else "different again"
+        if not steady:
+            self.labels.append(VARIES)
+            return None, done
+        return _convict(f"values depend on the order of blocks and threads: {difference.sentence()}"), done
+
+    def unset(self, indices: Sequence[int], reports: Sequence[Mapping[str, Any]]) -> Failure | None:
+        """What `reports` of reads of shared memory that nobody wrote come to, the answers on these sets being right and
+        in the arena."""
+        first = {index: self._answers(index) for index in indices}
+        for schedule in (LARGE, NEGATIVE):
+            done = self._repeat(indices, schedule)
+            others = [held for held in done.reports if not is_of_unset_shared(held)]
+            if failure := failure_of_reports(others):
+                return failure
+            differ = not self.atomics and any(self._difference(first[i], self._answers(i)) for i in indices)
+            if differ or self._wrong(indices, done) is not None:
+                return failure_of_reports(reports)
+        self.labels.append(UNSET_SHARED)
+        return None
+
+    def _repeat(self, indices: Sequence[int], schedule: int) -> BurstDone:
+        for index in indices:
+            self.bench.redraw(index)
+        self.bench.device.synchronize()
+        return self.ask(_turns(indices), schedule)
+
+    def _wrong(self, indices: Sequence[int], done: BurstDone) -> Failure | None:
+        return overall(self.verifier.check(_turns(indices), done, with_reference=False))
+
+    def _answers(self, index: int) -> dict[str, torch.Tensor]:
+        bench, traits = self.bench, self.bench.traits
+        held = bench.sets[index]
+        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
+        slots = [*held.outputs, *held.state]
+        if traits.mutates_inputs:
+            names += bench.tree.paths("inputs")
+            slots += held.inputs
+        return {name: tensor.clone() for name, tensor in zip(names, bench.tensors(slots), strict=True)}
+
+    def _difference(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Difference | None:
+        return next((d for name, tensor in first.items() if (d := difference_of(name, tensor, second[name]))), None)
+
+
+def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> Difference | None:
+    """Where two tensors of one shape and dtype hold different values; NaN equals NaN, and -0 equals +0."""
+    if first.is_floating_point() and first.element_size() == 1:
+        first, second = first.float(), second.float()
+    unequal = first != second
+    if first.is_floating_point() or first.is_complex():
+        unequal &= ~(first.isnan() & second.isnan())
+    count = int(unequal.sum())
+    if count == 0:
+        return None
+    place = tuple(int(i) for i in unequal.nonzero()[0])
+    values = (_number(first[place]), _number(second[place]))
+    return Difference(name=name, count=count, of=first.numel(), place=place, values=values)
+
+
+def _number(value: torch.Tensor) -> float:
+    return float(value.real if value.is_complex() else value)
+
+
+def _turns(indices: Sequence[int]) -> list[Turn]:
+    return [Turn(index=index, mode=CallMode.COLD) for index in indices]
+
+
+def _convict(reason: str) -> Failure:
+    return Failure(status=Status.data_race, reason=reason[:450], evidence={"rule": "second_schedule"})

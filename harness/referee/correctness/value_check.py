@@ -1,0 +1,308 @@
+"""The values of a call's answer against the truth: of many calls at once where they are right, of one with all there is
+to be said where they are not.
+
+Trusted side; used by `verify`, one `Values` for one solution. On a GPU a call's truth, and the kernels that say how far
+the answer is from it, are enqueued without waiting, and so are the next call's: the next truth takes the memory of the
+one before in the order of the stream, so that many calls need no more of it than one. What the kernels found is read
+for all in one copy. An answer that they do not prove to be right is judged by itself, its truth computed again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from harness.core.choices import PrecisionClass
+from harness.core.status import Failure, Status
+from harness.protocol.messages import CallClaim
+from harness.protocol.tensor_tree import TreeSpec
+from harness.referee.correctness.deferred_values import Readings
+from harness.referee.correctness.tolerance import (
+    LIMITS,
+    REFERENCE_FACTOR,
+    UNLIMITED,
+    Judgement,
+    Limits,
+    Pending,
+    Sensitivity,
+    TensorComparison,
+    compare,
+    enqueue,
+    judge,
+    kernelbench_far,
+    kernelbench_rule,
+    limits_for,
+    sensitivity_of,
+)
+from harness.referee.problem.stress_variants import OWN
+from harness.referee.problem.truth import Answer, Truth
+from harness.referee.problem.workspace import POISON, Bench
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is known of one call. `failure` is None only where everything was proven."""
+
+    variant: str
+    failure: Failure | None
+    judgement: Judgement | None = None
+    truth: str | None = None
+    reference: tuple[TensorComparison, ...] = ()
+    kernelbench: bool | None = None
+    """What KernelBench's rule says, which knows the problem's own inputs alone; None where that was not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One call whose answer is to be judged. `changed` are the numbers of the inputs that are not as drawn; `wanted`
+    says whether the reference's own answer is asked for whatever is known of it. It always is on stress inputs: how
+    exact float32 is there differs from draw to draw."""
+
+    index: int
+    claim: CallClaim
+    changed: Sequence[int]
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A call whose comparisons are under way. `own` are the reference's own with the truth, and `far` the numbers of
+    the readings that KernelBench's rule needs (None: another form), where its answer was asked for on own inputs."""
+
+    call: Answered
+    source: str
+    tree: TreeSpec
+    comparisons: tuple[Pending, ...]
+    own: tuple[Pending, ...] | None = None
+    far: tuple[int | None, ...] = ()
+
+
+@dataclass(slots=True)
+class Values:
+    """Judges the values of one solution's calls."""
+
+    bench: Bench
+    required: PrecisionClass
+    _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
+    _unclear: set[str] = field(default_factory=set)
+    """Variants on which right answers need the longer way: non-finite values, ties that float32 makes."""
+    _mistaken: bool = False
+    """Whether an answer was wrong: others will be, and the longer way is then the shorter one."""
+
+    def begin(self, call: Answered, readings: Readings, underway: set[str]) -> Begun | Finding:
+        """Start judging a call; its values will be among `readings`. At once where there are no kernels for it.
+
+        `underway` are the variants whose reference's own errors will be known from calls begun before this one.
+        """
+        truth = self.bench.truth(call.index, call.changed)
+        variant = self.bench.variant(call.index)
+        longer = self._mistaken or variant in self._unclear
+        begun = None if longer else self._enqueue(call, truth, readings, underway)
+        return begun or self._judge(call, truth)
+
+    def end(self, begun: Begun, readings: Readings) -> Finding | None:
+        """What the readings prove; None where they do not, and `judge` is to be asked."""
+        call, variant = begun.call, self.bench.variant(begun.call.index)
+        if begun.own is None:
+            references = self._references[variant]
+        else:
+            known = [pending.right(readings, UNLIMITED) for pending in begun.own]
+            references = tuple(reference for reference in known if reference is not None)
+            if len(references) < len(known):
+                return None
+        limits = [limits_for(self.required, reference) for reference in references]
+        found = [pending.right(readings, limit) for pending, limit in zip(begun.comparisons, limits, strict=True)]
+        comparisons = [comparison for comparison in found if comparison is not None]
+        if len(comparisons) < len(found):
+            return None
+        self._references[variant] = references
+        asked = begun.own is not None and variant == OWN
+        close = all(n is not None and readings[n][0] == 0 for n in begun.far) if asked else None
+        if _constants(call.claim, begun.tree, self._constant_limit(limits)) is not None:
+            return None
+        return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
+
+    def judge(self, call: Answered) -> Finding:
+        """All that is to be said of a call, with its truth computed anew."""
+        finding = self._judge(call, self.bench.truth(call.index, call.changed))
+        if finding.failure is None:
+            self._unclear.add(finding.variant)
+        return finding
+
+    def _enqueue(self, call: Answered, truth: Truth, readings: Readings, underway: set[str]) -> Begun | None:
+        actual, expected = self._actual(call), self._leaves(truth.answer)
+        if (comparisons := _enqueued(actual, expected, readings)) is None:
+            return None
+        variant = self.bench.variant(call.index)
+        begun = Begun(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
+        if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
+            return begun
+        own = self._leaves(self._own(call))
+        if (errors := _enqueued(own, expected, readings)) is None:
+            return None
+        count = len(self.bench.sets[call.index].outputs) if variant == OWN else 0
+        far = [kernelbench_far(a, r) for a, r in zip(actual[:count], own[:count], strict=True)]
+        underway.add(variant)
+        return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
+
+    def _actual(self, call: Answered) -> list[torch.Tensor]:
+        """Where a call's tensors lie, in the order in which they are judged."""
+        bench, held = self.bench, self.bench.sets[call.index]
+        inputs = held.inputs if bench.traits.mutates_inputs else ()
+        return bench.tensors((*held.outputs, *held.state, *inputs))
+
+    def _leaves(self, answer: Answer) -> list[torch.Tensor]:
+        """The tensors of the reference's answer, in the same order."""
+        traits = self.bench.traits
+        leaves = [*answer.leaves, *(answer.state[name] for name in traits.updates_state)]
+        return [*leaves, *answer.inputs] if traits.mutates_inputs else leaves
+
+    def _names(self) -> list[str]:
+        traits = self.bench.traits
+        names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
+        return [*names, *self.bench.tree.paths("inputs")] if traits.mutates_inputs else names
+
+    def _own(self, call: Answered) -> Answer:
+        """The reference's own answer."""
+        return self.bench.answer(call.index, call.changed)
+
+    def _constant_limit(self, limits: Sequence[Limits]) -> float:
+        """What numbers beside the tensors may be off by: as single values of the first of these, if there is one."""
+        return (limits[0] if limits else LIMITS[self.required]).max
+
+    def _judge(self, call: Answered, truth: Truth) -> Finding:
+        """Everything about one call, waiting for the device wherever that is needed."""
+        actual, expected = self._actual(call), self._leaves(truth.answer)
+        variant = self.bench.variant(call.index)
+        close: bool | None = None
+        references = self._references.get(variant) if variant == OWN else None
+        answer: Answer | None = None
+        own: list[torch.Tensor] | None = None
+        if call.wanted or references is None:
+            answer = self._own(call)
+            own = self._leaves(answer)
+            if variant == OWN:
+                count = len(self.bench.sets[call.index].outputs)
+                close = all(kernelbench_rule(a, r) for a, r in zip(actual[:count], own[:count], strict=True))
+            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            self._references[variant] = references
+        limits = [limits_for(self.required, reference) for reference in references]
+        comparisons = _compared(actual, expected, own, limits)
+        if answer is None and not (
+            all(c.within(limit) for c, limit in zip(comparisons, limits, strict=True))
+            and _constants(call.claim, truth.answer.tree, self._constant_limit(limits)) is None
+        ):
+            # Indices and counts may differ from the truth's by ties that float32 rounding makes, and values in kind;
+            # and float32 may be less exact on these inputs than on those for which that was found out.
+            answer = self._own(call)
+            own = self._leaves(answer)
+            references = tuple(compare(r, t, limits=UNLIMITED) for r, t in zip(own, expected, strict=True))
+            limits = [limits_for(self.required, reference) for reference in references]
+            comparisons = _compared(actual, expected, own, limits)
+        # Several truths more, which help nobody once an answer was wrong.
+        nearby = () if self._mistaken else self.bench.nearby(call.index, call.changed, self.required)
+        sensitivity = sensitivity_of(
+            comparisons,
+            self.required,
+            references=references,
+            expected=expected,
+            nearby=((weight, self._leaves(answer)) for weight, answer in nearby),
+        )
+        if sensitivity is not None:
+            limits = [limits_for(self.required, r, s) for r, s in zip(references, sensitivity, strict=True)]
+            comparisons = _compared(actual, expected, own, limits)  # what lies beyond the limits is another now
+        return self._finding(
+            call,
+            truth.source,
+            truth.answer.tree,
+            comparisons,
+            references,
+            limits,
+            close,
+            sensitivity=sensitivity,
+            own=None if answer is None else answer.tree,
+        )
+
+    def _finding(
+        self,
+        call: Answered,
+        source: str,
+        tree: TreeSpec,
+        comparisons: Sequence[TensorComparison],
+        references: tuple[TensorComparison, ...],
+        limits: Sequence[Limits],
+        close: bool | None,
+        *,
+        sensitivity: tuple[Sensitivity, ...] | None = None,
+        own: TreeSpec | None = None,
+    ) -> Finding:
+        """The finding that follows from the comparisons; `source` and `tree` are the truth's, `own` is the tree of the
+        reference's own answer, `close` is what KernelBench's rule says."""
+        judgement = judge(
+            comparisons, self.required, references=references, sensitivity=sensitivity, names=self._names()
+        )
+        failure = judgement.failure or _constants(call.claim, tree, self._constant_limit(limits), own)
+        if failure is not None:
+            inside = [c.within(limit) for c, limit in zip(comparisons, limits, strict=True)]
+            count = len(self.bench.sets[call.index].outputs)
+            if all(inside[:count]) and not all(inside[count:]):
+                failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
+        self._mistaken = self._mistaken or failure is not None
+        return Finding(
+            variant=self.bench.variant(call.index),
+            failure=failure,
+            judgement=judgement,
+            truth=source,
+            reference=references,
+            kernelbench=close,
+        )
+
+
+def _enqueued(
+    actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], readings: Readings
+) -> tuple[Pending, ...] | None:
+    """The comparisons of these tensors, under way; None where one of them can't be begun."""
+    begun = []
+    for a, t in zip(actual, expected, strict=True):
+        if (pending := enqueue(a, t, readings)) is None:
+            return None
+        begun.append(pending)
+    return tuple(begun)
+
+
+def _compared(
+    actual: Sequence[torch.Tensor],
+    expected: Sequence[torch.Tensor],
+    own: Sequence[torch.Tensor] | None,
+    limits: Sequence[Limits],
+) -> list[TensorComparison]:
+    """Each tensor held against the truth, and against the reference's `own` where that is given."""
+    return [
+        compare(a, t, reference=r, limits=limit, poison_byte=POISON)
+        for a, t, r, limit in zip(actual, expected, [None] * len(actual) if own is None else own, limits, strict=True)
+    ]
+
+
+def _constants(claim: CallClaim, truth: TreeSpec, limit: float, own: TreeSpec | None = None) -> Failure | None:
+    """Constants inside the output (a loss or a count returned as a Python number), against the truth's. Where those of
+    the reference's `own` answer are given, floats may be off by four times their error, as tensors may, and others may
+    be equal to them."""
+    tree = TreeSpec.from_json(claim.tree)
+    exact_own = truth.exact() if own is None else own.exact()
+    for (path, said), (_, right), (_, other) in zip(tree.exact("output"), truth.exact(), exact_own, strict=True):
+        if said not in (right, other):
+            return Failure(status=Status.wrong_value, reason=f"{path}: {said!r:.60} is wrong for these inputs")
+    mine = tree.floats("output")
+    expected = truth.floats("output")
+    references = expected if own is None else own.floats("output")
+    for (path, got), (_, exact), (_, reference) in zip(mine, expected, references, strict=True):
+        if any(got == right or (math.isnan(got) and math.isnan(right)) for right in (exact, reference)):
+            continue
+        if math.isfinite(exact) and abs(got - exact) <= limit * max(abs(exact), 1e-3):
+            continue
+        if not abs(got - exact) <= REFERENCE_FACTOR * abs(reference - exact) < math.inf:
+            return Failure(status=Status.wrong_value, reason=f"{path}: got {got:.6g}, expected about {exact:.2g}")
+    return None

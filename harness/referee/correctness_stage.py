@@ -1,0 +1,180 @@
+"""One solution's answers before the referee: on every variant, with an element changed, in another order of threads.
+
+Trusted side; a `session` goes on with it. What the contestant is asked, and how, is the `conversation`; how an answer
+is held against the truth is in `verify`.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from harness.core.choices import DeviceKind
+from harness.core.status import Failure
+from harness.core.task import RefereeConfig, Task
+from harness.devices.gpu_specs import Peaks
+from harness.devices.nvml import GpuMonitor
+from harness.protocol.messages import BurstDone, CallMode
+from harness.referee.baselines import Keeper
+from harness.referee.contestants.client import Conversation
+from harness.referee.contestants.findings import failure_of_reports, is_of_unset_shared, labels_of_reports
+from harness.referee.contestants.process import Guest
+from harness.referee.correctness.perturbed_input import Refresh
+from harness.referee.correctness.second_schedule import REPEATED_CALLS, Reordering, uses_atomics
+from harness.referee.correctness.verifier import Finding, Verifier, overall, summarise
+from harness.referee.gpu_exclusive import Hush
+from harness.referee.problem.burst_plan import Turn, calls_of
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing.reference_timing import Known
+
+T = TypeVar("T")
+
+DEFENCES = frozenset({"audit", "refresh", "back_to_back", "census"})
+"""Stages that are there for the verdict's trust alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a referee lends to its sessions: settings and secrets."""
+
+    config: RefereeConfig
+    monitor: GpuMonitor
+    secret: random.Random
+    variants: tuple[tuple[str, int], ...]
+    hush: Hush
+    peaks: Peaks | None = None
+    baselines: Keeper | None = None
+    again: Callable[[], Known] | None = None
+    """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
+
+
+class Verification(Conversation):
+    """A solution from its being loaded to whether it is right. `stages` get the seconds of each step."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        bench: Bench,
+        guest: Guest,
+        task: Task,
+        evidence: dict[str, Any],
+        stages: dict[str, float],
+        begin: float,
+        *,
+        first_set: int = 0,
+    ) -> None:
+        """Calls are made over the sets of `bench` from `first_set` on."""
+        super().__init__(terms.config, bench, guest, task, evidence, begin)
+        self._deadline += terms.hush.waited_s  # what waiting for others takes is not this one's time
+        self._terms = terms
+        self._secret = terms.secret
+        self._variants = terms.variants
+        self._stages = stages
+        self._labels: list[str] = []
+        self._answered: list[int] = []
+        self._call_s = 0.0
+        self._first_set = first_set
+
+    def _right(self) -> Failure | None:
+        findings, done = self._verification()
+        self._evidence |= summarise(findings)
+        repeats = self._config.device is DeviceKind.HOST and self._config.checked and not self._task.timed
+        unset = [held for held in done.reports if is_of_unset_shared(held)] if repeats else []
+        certain = [held for held in done.reports if held not in unset]
+        failure = failure_of_reports(certain) or overall(findings, unmatched=self._unmatched)
+        if failure is not None and unset:
+            failure = failure_of_reports(done.reports)  # which may be why
+        if failure is None and repeats:
+            failure, done = self._timed("reorder", functools.partial(self._reordered, unset))
+        if done.reports:
+            self._evidence["reports"] = [dict(report) for report in done.reports]
+        self._labels += labels_of_reports(done.reports)
+        if failure is None and self._task.timed:
+            self._terms.hush.announce()  # one check is left: audits come to a stand meanwhile
+        return failure or self._timed("refresh", self._refreshed)
+
+    def _refreshed(self) -> Failure | None:
+        """The last call that was answered, once more with an element changed."""
+        refresh = Refresh(
+            bench=self._bench,
+            verifier=self._verifier(),
+            ask=lambda turns: self._burst(turns)[0],
+            secret=self._secret,
+            required=self._task.problem.precision,
+        )
+        failure = refresh.check(self._answered)
+        self._expect_still()
+        self._evidence["refresh"] = refresh.evidence
+        return failure
+
+    def _reordered(self, unset: Sequence[Mapping[str, Any]]) -> tuple[Failure | None, BurstDone]:
+        """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU), and where there
+        are reports of shared memory that was read and not written, with other values there."""
+        second = Reordering(
+            self._bench,
+            self._verifier(),
+            lambda turns, schedule: self._ask(calls_of(self._bench, turns), schedule)[0],
+            uses_atomics(self._task.source),
+        )
+        failure, done = second.check(self._answered[:REPEATED_CALLS])
+        if failure is None and unset:
+            failure = second.unset(self._answered, unset)
+        if second.evidence:
+            self._evidence["second_schedule"] = second.evidence
+        self._labels += second.labels
+        return failure, done
+
+    def _timed(self, name: str, step: Callable[[], T]) -> T:
+        begin = time.perf_counter()
+        try:
+            with self._bench.ledger.spend(name) if name in DEFENCES else nullcontext():
+                return step()
+        finally:
+            self._stages[name] = time.perf_counter() - begin
+
+    def _verification(self) -> tuple[list[Finding], BurstDone]:
+        """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
+
+        As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
+        costs one call's time limit.
+        """
+        bench = self._bench
+        verifier = self._verifier()
+        pending = list(self._variants)
+        self._secret.shuffle(pending)
+        findings: list[Finding] = []
+        size = 1
+        while pending:
+            now, pending = pending[:size], pending[size:]
+            for index, (variant, part) in enumerate(now, self._first_set):
+                bench.draw(index, variant, part=part)
+            drawn = range(self._first_set, self._first_set + len(now))
+            bench.hold_back(drawn)
+            bench.mask(drawn)
+            bench.device.synchronize()
+            turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
+            done, wall_s = self._burst(turns)
+            self._call_s = wall_s / len(turns)  # of the last burst: the first call loads and allocates
+            self._answered = [turn.index for turn in turns]
+            findings += verifier.check(turns, done, with_reference=True)
+            self._expect_still()
+            # The form of an answer is the same for every input: one call tells. Values are worth a second look.
+            if any(finding.failure is not None and finding.judgement is None for finding in findings):
+                break
+            if any(finding.failure for finding in findings) and len(findings) > 1:
+                break
+            size = len(bench.sets) - self._first_set
+        self._labels += verifier.labels
+        return findings, done
+
+    def _verifier(self) -> Verifier:
+        return Verifier(
+            self._bench,
+            required=self._task.problem.precision,
+            coerce=self._config.device_policy == "coerce",
+        )

@@ -1,0 +1,215 @@
+"""Draws a problem's inputs: from its own distribution, and the stress variants that tell right from nearly right.
+
+Trusted side. Imports `devices`, `reference`, `trees`, `variants` and torch. Nothing here decides which variants a
+problem allows; that is `InputRules`, from the problem's declaration.
+
+`get_inputs` is called under a default-device context, so that one written for the CPU draws on the GPU, which is a
+thousand times faster on the large problems; where that fails, it is called on the CPU and the tensors are moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.devices import seed_generators
+from harness.protocol.tensor_tree import TreeError, TreeSpec, flatten, unflatten
+from harness.referee.problem.loader import ProblemError, ReferenceModule, describe
+from harness.referee.problem.stress_variants import OWN, check_variant, transform
+
+_TRANSFORM_SALT = 0x51EED
+"""Keeps the generators of a variant apart from those of the draw it changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnInputs:
+    """One set of inputs. `values` are the positional arguments of `forward`; `labels` say what was done to which."""
+
+    values: list[Any]
+    drawn_on: Literal["device", "cpu"]
+    variant: str
+    labels: tuple[str, ...] = ()
+
+
+def draw(reference: ReferenceModule, *, seed: int, variant: str = OWN, device: torch.device) -> DrawnInputs:
+    """New inputs on `device`. The same seed and variant give the same values here and in `draw_into`.
+
+    Raises `ProblemError` where `get_inputs` fails or returns what can't be passed on; `ValueError` for an
+    unknown variant.
+    """
+    check_variant(variant)
+    values, drawn_on = _own(reference, seed, device, nullcontext())
+    drawn, spec = _flatten(values)
+    labels = _layout_labels(drawn, spec)
+    leaves: list[torch.Tensor] = []
+    for leaf in drawn:
+        leaves.append(_settled(leaf.detach().to(device), leaves))
+    labels += _transform(variant, leaves, spec, seed)
+    return DrawnInputs(values=unflatten(spec, leaves), drawn_on=drawn_on, variant=variant, labels=tuple(labels))
+
+
+def draw_into(
+    targets: Sequence[Any], reference: ReferenceModule, *, seed: int, variant: str = OWN, device: torch.device
+) -> DrawnInputs:
+    """Like `draw`, but into the tensors of the tree `targets`, which must not overlap.
+
+    Random draws of the right shape and dtype go straight into the targets, so that the usual `get_inputs` needs no
+    memory beside them; whatever else it computes is copied. Raises `ProblemError` also where the tensors that
+    `get_inputs` returns don't fit the targets.
+    """
+    check_variant(variant)
+    places, _ = flatten(list(targets))
+    values, drawn_on = _own(reference, seed, device, _DrawInPlace(places))
+    leaves, spec = _flatten(values)
+    if len(leaves) != len(places):
+        raise ProblemError(f"get_inputs returned {len(leaves)} tensors where it returned {len(places)} before")
+    labels = _layout_labels(leaves, spec)
+    del values
+    _move_in(leaves, places, spec)
+    del leaves
+    labels += _transform(variant, places, spec, seed)
+    return DrawnInputs(values=unflatten(spec, places), drawn_on=drawn_on, variant=variant, labels=tuple(labels))
+
+
+def _transform(variant: str, leaves: Sequence[torch.Tensor], spec: TreeSpec, seed: int) -> list[str]:
+    """Apply a variant in place, with generators that don't depend on how the inputs were drawn."""
+    if variant == OWN:
+        return []
+    seed_generators(seed ^ _TRANSFORM_SALT)
+    return transform(variant, list(zip(spec.paths("inputs"), leaves, strict=True)), seed)
+
+
+def _layout_labels(leaves: Sequence[torch.Tensor], spec: TreeSpec) -> list[str]:
+    """Inputs lie contiguous in shared memory, whatever strides `get_inputs` gave them; say where that differs."""
+    paths = zip(spec.paths("inputs"), leaves, strict=True)
+    return [f"{path}: made contiguous" for path, leaf in paths if not leaf.is_contiguous()]
+
+
+def _own(
+    reference: ReferenceModule, seed: int, device: torch.device, around: Any
+) -> tuple[Any, Literal["device", "cpu"]]:
+    """What `get_inputs` returns, drawn on the device if that works, and where it was drawn."""
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # the generators of a device not in use can't be seeded
+    try:
+        seed_generators(seed)
+        with torch.no_grad(), around, torch.device(device):
+            values = reference.get_inputs()
+        leaves = flatten(values)[0]
+        if all(leaf.device.type == device.type for leaf in leaves):
+            return values, "device"
+        return values, "cpu"
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except (Exception, SystemExit):
+        # Whatever it was, the CPU decides: code that is not made for another device fails in many ways.
+        pass
+    try:
+        seed_generators(seed)
+        with torch.no_grad():
+            return reference.get_inputs(), "cpu"
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise ProblemError(f"get_inputs failed: {describe(error)}") from error
+
+
+def _flatten(values: Any) -> tuple[list[torch.Tensor], TreeSpec]:
+    """The tensors of the inputs, checked to be something that can be shared with another process."""
+    if not isinstance(values, list | tuple):
+        raise ProblemError(f"get_inputs returns a {type(values).__name__}, not a list")
+    try:
+        leaves, spec = flatten(list(values))
+    except TreeError as error:
+        raise ProblemError(f"get_inputs returns no usable inputs: {error}") from error
+    if opaque := spec.opaque("inputs"):
+        raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
+    for path, leaf in zip(spec.paths("inputs"), leaves, strict=True):
+        if leaf.layout is not torch.strided or leaf.is_quantized:
+            raise ProblemError(f"{path} is not a dense tensor ({leaf.layout}), which can't be passed on")
+    return leaves, spec
+
+
+class _DrawInPlace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Lets whole random draws fill waiting targets of the same shape, dtype and device instead of new memory.
+
+    Targets are given out once each, in order. A draw that turns out to be an intermediate has used a target as
+    scratch memory, which is harmless: `_move_in` sorts out who lies where.
+    """
+
+    def __init__(self, targets: Sequence[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._free = [target for target in targets if target.is_contiguous()]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else the first draw imports torch's compiler, for which this mode has no use: 1 to 3 s.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _FILLS and not kwargs.get("pin_memory") and kwargs.get("layout") in (None, torch.strided):
+            sizes, fill = _FILLS[func](args)
+            dtype = kwargs.get("dtype")
+            if dtype is None:
+                dtype = torch.int64 if func in _INTEGER_FILLS else torch.get_default_dtype()
+            device = torch.device(kwargs.get("device") or "cpu")
+            for i, target in enumerate(self._free):
+                same_device = target.device.type == device.type and device.index in (None, target.device.index)
+                if tuple(target.shape) == sizes and target.dtype is dtype and same_device:
+                    return fill(self._free.pop(i).detach())
+        return func(*args, **kwargs)
+
+
+_aten = torch.ops.aten
+_INTEGER_FILLS = frozenset({_aten.randint.default, _aten.randint.low})
+_FILLS: dict[Any, Any] = {
+    _aten.rand.default: lambda args: (tuple(args[0]), lambda out: out.uniform_()),
+    _aten.randn.default: lambda args: (tuple(args[0]), lambda out: out.normal_()),
+    _aten.randint.default: lambda args: (tuple(args[1]), lambda out: out.random_(0, args[0])),
+    _aten.randint.low: lambda args: (tuple(args[2]), lambda out: out.random_(args[0], args[1])),
+}
+
+
+def _move_in(leaves: Sequence[torch.Tensor], places: Sequence[torch.Tensor], spec: TreeSpec) -> None:
+    """Copy every leaf that does not lie in its place already. Leaves may lie in one another's places."""
+    spans = [_span(place) for place in places]
+    waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for path, leaf, place in zip(spec.paths("inputs"), leaves, places, strict=True):
+        if leaf.shape != place.shape or leaf.dtype is not place.dtype:
+            raise ProblemError(
+                f"get_inputs returned {leaf.dtype} {tuple(leaf.shape)} as {path}, "
+                f"{place.dtype} {tuple(place.shape)} before"
+            )
+        held = leaf.detach()
+        if held.device == place.device and held.data_ptr() == place.data_ptr() and held.stride() == place.stride():
+            continue
+        if any(_overlap(_span(held), span) for span in spans):
+            held = held.clone()
+        waiting.append((held, place))
+    for held, place in waiting:
+        place.copy_(held)
+
+
+def _span(tensor: torch.Tensor) -> tuple[torch.device, int, int]:
+    """Device and address range of a tensor's whole storage, an upper bound of what it touches."""
+    storage = tensor.untyped_storage()
+    return tensor.device, storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def _overlap(a: tuple[torch.device, int, int], b: tuple[torch.device, int, int]) -> bool:
+    return a[0] == b[0] and max(a[1], b[1]) < min(a[2], b[2])
+
+
+def _settled(leaf: torch.Tensor, earlier: Sequence[torch.Tensor]) -> torch.Tensor:
+    """`leaf`, copied if it is strided with gaps or overlaps, or shares memory with an earlier input.
+
+    Copies are contiguous, as every input is once it lies in shared memory.
+    """
+    shared = any(_overlap(_span(leaf), _span(other)) for other in earlier)
+    return leaf.clone(memory_format=torch.contiguous_format) if shared or not leaf.is_contiguous() else leaf

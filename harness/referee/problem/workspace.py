@@ -1,0 +1,399 @@
+"""One problem at one workload, made ready to judge solutions: reference, shared arena, input sets.
+
+Trusted side; lives in the referee. Plans the arena's layout, draws fresh inputs into it, poisons the output
+buffers, and knows whether inputs were changed. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.catalog.sizes import evaluate
+from harness.core.choices import DeviceKind, PrecisionClass
+from harness.core.problem import Problem, Workload
+from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
+from harness.protocol.messages import MAX_ITEMS, Slot
+from harness.protocol.tensor_tree import flatten, unflatten
+from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
+from harness.referee.problem.checksum import checksums
+from harness.referee.problem.flops import FlopCount, Traffic, count_flops, least_traffic
+from harness.referee.problem.inputs import draw, draw_into
+from harness.referee.problem.loader import ProblemError, load_reference, state_of
+from harness.referee.problem.overhead import Ledger
+from harness.referee.problem.truth import Answer, Oracle, Truth
+from harness.referee.problem.watchdog import NOWHERE, Step, Whereabouts
+
+CUDA_SHARE = 0.4
+"""Part of the free GPU memory that the sets may take: the rest is for truth in float64 and for the solution."""
+
+HOST_SHARE = 0.2
+HOST_LIMIT_BYTES = 4 * 2**30
+
+SMALL_SET_BYTES = 64 * 2**20
+"""Sets up to this size may be many: calls over them are so short that it takes many to tell how long one is."""
+
+HOST_GUARD_BYTES = 4096
+"""Bytes behind each tensor of the arena that belong to none, on the host device, whose checks find what a kernel reads
+or writes there. On a GPU compute-sanitizer looks for that where each input has memory of its own."""
+
+POISON = 0xFF
+"""Byte that fills output buffers: NaN in every float format, -1 in integers."""
+
+
+class NoRoom(ProblemError):
+    """The inputs do not fit the memory that is free now, of which others may have taken some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSet:
+    """Places of one call's tensors in the arena."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    state: tuple[Slot, ...]
+
+
+class Bench:
+    """A problem made ready on a device. Raises `ProblemError` where the problem is at fault."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        workload: Workload,
+        device: Device,
+        *,
+        sets_wanted: int,
+        secret: random.Random,
+        small_sets_wanted: int = 0,
+        whereabouts: Whereabouts = NOWHERE,
+    ) -> None:
+        """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`);
+        `whereabouts` is told when the problem's code runs."""
+        self.problem = problem
+        self.workload = workload
+        self.device = device
+        self._secret = secret
+        self._reference = load_reference(problem, workload, whereabouts)
+        if device.kind is DeviceKind.HOST:
+            self._refuse_what_has_no_room(whereabouts)
+        self.model_seed = secret.getrandbits(48)
+        self.oracle = Oracle(self._reference, device, self.model_seed)
+        first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
+        self.drawn_on = first.drawn_on
+        leaves, self.tree = flatten(list(first.values))
+        if opaque := self.tree.opaque("inputs"):
+            raise ProblemError(f"get_inputs returns a {opaque[0][1]} at {opaque[0][0]}, which can't be passed on")
+        arguments = unflatten(self.tree, leaves)
+        self.traits = self.oracle.try_out(arguments, self._new_seed())
+        counts = {
+            "get_inputs": len(leaves),
+            "forward": len(self.traits.shapes),
+            "state": len(self.oracle.initial_state),
+        }
+        if (most := max(counts, key=lambda what: counts[what])) and counts[most] > MAX_ITEMS:
+            raise ProblemError(f"{most} has {counts[most]} tensors, of which at most {MAX_ITEMS} can be passed on")
+        self.init_leaves, self.init_tree = flatten(list(self._reference.init_inputs()))
+        self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
+        del first, leaves, arguments
+        self.sets: tuple[InputSet, ...] = ()
+        self._views: dict[Slot, torch.Tensor] = {}
+        self.init_slots: tuple[Slot, ...] = ()
+        self.state_slots: Mapping[str, Slot] = {}
+        self.arena = self._lay_out(sets_wanted, small_sets_wanted)
+        self._salt = secret.getrandbits(128)
+        self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
+        self._drawn: dict[int, torch.Tensor] = {}
+        self.ledger = Ledger()
+        self.copy_aside_s = math.inf
+        """The shortest time in which outputs of calls back to back were copied aside (`aside`)."""
+        self.copying_s = math.inf
+        """How long that may take behind queued calls, as learnt from trusted code."""
+        self.reading_s: dict[tuple[int, ...], float] = {}
+        """The shortest time in which the outputs of such sets were read for their checksums (`conversation`)."""
+        self._held_back: dict[int, tuple[HeldBack, int]] = {}
+        self._words = self.arena.tensor(0, (self.arena.nbytes // WORD_BYTES,), torch.int32)
+        # Truth is computed once before any guest is in: the memory it takes stays reserved in this process, so that
+        # no guest can starve the referee of it later.
+        self.draw(0)
+        self.truth_source = self.truth(0).source
+
+    def _new_seed(self) -> int:
+        return self._secret.getrandbits(62)
+
+    def _refuse_what_has_no_room(self, whereabouts: Whereabouts) -> None:
+        """Raise `NoRoom` for inputs that can't be laid out, before one of them is drawn: nothing else would stop
+        drawing, copying and computing before the kernel ends other programs for want of memory. Where the problem does
+        not tell its inputs without data, it is tried."""
+        try:
+            # In a module of its own: what its functions keep from one call to the next must not be without data.
+            with torch.device("meta"):
+                leaves, _ = flatten(list(load_reference(self.problem, self.workload, whereabouts).get_inputs()))
+            set_bytes = sum(tensor_bytes(tuple(leaf.shape), leaf.dtype) for leaf in leaves)
+        except (Exception, SystemExit):
+            return
+        budget = self._budget_bytes()
+        if 2 * set_bytes > budget:
+            raise self._no_room(set_bytes, budget)
+
+    def _budget_bytes(self, wanted: int | None = None) -> int:
+        """What the sets may take of the memory that is free now; most of the rest is for truth: the reference's answer
+        in its own type, and inputs, state and answer in float64. At least `wanted`, if there is so much."""
+        free = self.device.free_bytes(None if wanted is None else math.ceil(wanted / CUDA_SHARE))
+        if self.device.torch_device.type == "cuda":
+            return int(free * CUDA_SHARE)
+        return min(int(free * HOST_SHARE), HOST_LIMIT_BYTES)
+
+    def _no_room(self, set_bytes: int, budget: int) -> NoRoom:
+        what = f"two input sets of {set_bytes / 2**20:.0f} MiB do not fit the {budget / 2**20:.0f} MiB"
+        free = f"{self.device.free_bytes() / 2**20:.0f} MiB are free"
+        advice = "a smaller --workload" + ("" if self.device.kind is DeviceKind.CUDA else ", or a GPU")
+        return NoRoom(
+            f"{what} that this device has for them ({free}; truth and the solution take several times as much): "
+            f"take {advice}"
+        )
+
+    def _lay_out(self, wanted: int, small_wanted: int) -> Arena:
+        state = self.oracle.initial_state
+        offset = 0
+        guard_bytes = HOST_GUARD_BYTES if self.device.kind is DeviceKind.HOST else 0
+
+        def room(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+            return aligned(tensor_bytes(shape, dtype)) + guard_bytes
+
+        def place(shape: tuple[int, ...], dtype: torch.dtype) -> Slot:
+            nonlocal offset
+            slot = Slot(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."))
+            offset += room(shape, dtype)
+            return slot
+
+        self.init_slots = tuple(place(tuple(leaf.shape), leaf.dtype) for leaf in self.init_leaves)
+        self.state_slots = {name: place(tuple(value.shape), value.dtype) for name, value in state.items()}
+        fixed_bytes = offset
+        output_metas = list(zip(self.traits.shapes, self.traits.dtypes, strict=True))
+        state_metas = [(tuple(state[name].shape), state[name].dtype) for name in self.traits.updates_state]
+        metas = (*self._input_metas, *output_metas, *state_metas)
+        set_bytes = sum(room(shape, dtype) for shape, dtype in metas)
+        if set_bytes <= SMALL_SET_BYTES:
+            wanted = max(wanted, small_wanted)
+        self.set_bytes = set_bytes
+        budget = self._budget_bytes(fixed_bytes + wanted * set_bytes)
+        count = min(wanted, (budget - fixed_bytes) // max(set_bytes, 1))
+        if count < 2:
+            raise self._no_room(set_bytes, budget)
+        self.sets = tuple(
+            InputSet(
+                inputs=tuple(place(*meta) for meta in self._input_metas),
+                outputs=tuple(place(*meta) for meta in output_metas),
+                state=tuple(place(*meta) for meta in state_metas),
+            )
+            for _ in range(count)
+        )
+        try:
+            return self.device.allocate(max(offset, 1))
+        except DeviceError as error:
+            raise NoRoom(f"no room for the inputs: {error}") from error
+
+    def tensor(self, slot: Slot) -> torch.Tensor:
+        held = self._views.get(slot)
+        if held is None:
+            held = self._views[slot] = self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
+        return held.detach()  # a tensor of its own, which the problem's code may turn as it likes
+
+    def tensors(self, slots: Sequence[Slot]) -> list[torch.Tensor]:
+        return [self.tensor(slot) for slot in slots]
+
+    def publish(self) -> None:
+        """Lay out the constructor's arguments and the reference's state, and wipe what an earlier guest left."""
+        for slot, leaf in zip(self.init_slots, self.init_leaves, strict=True):
+            self.tensor(slot).copy_(leaf)
+        for name, slot in self.state_slots.items():
+            self.tensor(slot).copy_(self.oracle.initial_state[name])
+        slots = [slot for held in self.sets for slot in (*held.inputs, *held.outputs, *held.state)]
+        self._region(slots).zero_()
+
+    def draw(
+        self,
+        index: int,
+        variant: str = "own",
+        *,
+        part: int = 0,
+        into: Sequence[torch.Tensor] | None = None,
+        call_seed: int | None = None,
+    ) -> None:
+        """Fill set `index` with fresh inputs of this variant, or the tensors `into`, which are to be copied there.
+
+        Draws of one variant with different `part` differ in kind where it has several: `structured` gives its roles
+        to the inputs by the seed's last bit. `call_seed` is what the generators are set to before the call on them,
+        where a contestant was told already; else a new one.
+        """
+        seed = self._new_seed() & ~1 | part & 1
+        fresh = self._new_seed() % 2**31
+        self._seeds[index] = (seed, fresh if call_seed is None else call_seed, variant)
+        self.redraw(index, into)
+
+    def redraw(self, index: int, into: Sequence[torch.Tensor] | None = None) -> None:
+        """Fill set `index`, or `into`, with the inputs it had, and poison its outputs."""
+        seed, _, variant = self._seeds[index]
+        held = self.sets[index]
+        targets = self.tensors(held.inputs) if into is None else list(into)
+        draw_into(
+            unflatten(self.tree, targets), self._reference, seed=seed, variant=variant, device=self.device.torch_device
+        )
+        self.poison(index)
+        self._note(index, targets)
+
+    def amend(self, index: int) -> None:
+        """Take the inputs of set `index` as they are now for those that were drawn, and poison its outputs."""
+        self.poison(index)
+        self._note(index, self.tensors(self.sets[index].inputs))
+
+    def _note(self, index: int, drawn: Sequence[torch.Tensor]) -> None:
+        """Remember what the inputs of set `index` are, without waiting for the device."""
+        with self.ledger.spend("digests"):
+            self._drawn[index] = checksums(drawn, salt=self._salt)
+
+    def poison(self, index: int) -> None:
+        held = self.sets[index]
+        self._region((*held.outputs, *held.state)).fill_(POISON)
+
+    def _region(self, slots: Sequence[Slot]) -> torch.Tensor:
+        """The bytes from the first of these slots, which follow one another, to the end of the last."""
+        if not slots:
+            return self._words[:0]
+        begin, last = slots[0].offset, slots[-1]
+        end = last.offset + tensor_bytes(last.shape, getattr(torch, last.dtype))
+        return self.tensor(Slot(offset=begin, shape=(end - begin,), dtype="uint8"))
+
+    def hold_back(self, indices: Sequence[int]) -> None:
+        """Choose secret words of these sets, as drawn, that the contestant is to get with each call only."""
+        self.device.synchronize()  # what drawing them takes is no cost of holding some back
+        with self.ledger.spend("held_back_words"):
+            held = HeldBack(self._words, [choose(self._spans(index), self._secret) for index in indices])
+            self._held_back |= {index: (held, number) for number, index in enumerate(indices)}
+
+    def _spans(self, index: int) -> list[Span]:
+        return [
+            Span(
+                first=slot.offset // WORD_BYTES,
+                words=tensor_bytes(slot.shape, getattr(torch, slot.dtype)) // WORD_BYTES,
+                dtype=getattr(torch, slot.dtype),
+            )
+            for slot in self.sets[index].inputs
+        ]
+
+    def mask(self, indices: Sequence[int]) -> None:
+        """Replace the held-back words of these sets by decoys; whoever makes the calls writes the true ones."""
+        wanted: dict[HeldBack, list[int]] = {}
+        for index in indices:
+            held, number = self._held_back[index]
+            wanted.setdefault(held, []).append(number)
+        for held, numbers in wanted.items():
+            held.mask(numbers)
+
+    def complete(self, index: int) -> None:
+        """Write the held-back words of set `index`, in the current stream."""
+        held, number = self._held_back[index]
+        held.restore(number)
+
+    def late_words(self, index: int) -> tuple[tuple[int, int], ...]:
+        """Place and value of each word held back of set `index`; none where nothing is."""
+        if index not in self._held_back:
+            return ()
+        held, number = self._held_back[index]
+        return held.words(number)
+
+    def output_digests(self, indices: Sequence[int]) -> list[int]:
+        """A checksum of each output and state tensor of these sets, as they are now. One synchronisation."""
+        slots = [slot for index in indices for slot in (*self.sets[index].outputs, *self.sets[index].state)]
+        with self.ledger.spend("digests"):
+            return [int(value) for value in checksums(self.tensors(slots), salt=self._salt).tolist()]
+
+    def variant(self, index: int) -> str:
+        return self._seeds[index][2]
+
+    def call_seed(self, index: int) -> int:
+        """Seed of the generators for calls on set `index`."""
+        return self._seeds[index][1]
+
+    def compare_inputs(self, indices: Sequence[int]) -> torch.Tensor:
+        """Of each input of these sets, one set after another, whether its bytes are not the ones drawn (bool, on the
+        device), without waiting."""
+        with self.ledger.spend("digests"):
+            now = checksums([t for index in indices for t in self.tensors(self.sets[index].inputs)], salt=self._salt)
+            before = torch.cat([self._drawn[index] for index in indices]) if indices else now
+            return now != before
+
+    def changed_inputs(self, indices: Sequence[int], compared: torch.Tensor | None = None) -> list[tuple[int, ...]]:
+        """For each of these sets, the numbers of its inputs whose bytes are not the ones drawn. One synchronisation.
+
+        `compared` is what `compare_inputs` gave for them, where that was asked for before.
+        """
+        count = len(self._input_metas)
+        with self.ledger.spend("digests"):
+            differs = (self.compare_inputs(indices) if compared is None else compared).tolist()
+        return [tuple(i for i in range(count) if differs[number * count + i]) for number in range(len(indices))]
+
+    def arguments(self, index: int) -> list[object]:
+        """The reference's positional arguments over set `index`, in place."""
+        values: list[object] = unflatten(self.tree, self.tensors(self.sets[index].inputs))
+        return values
+
+    def pristine_inputs(self, index: int, changed: Sequence[int] | None = None) -> list[torch.Tensor]:
+        """Inputs of set `index` as drawn, whatever a call did to the arena.
+
+        `changed` is what `changed_inputs` has just said, where that is known: large inputs take a while to digest.
+        """
+        if not (self.changed_inputs([index])[0] if changed is None else changed):
+            return self.tensors(self.sets[index].inputs)
+        seed, _, variant = self._seeds[index]
+        fresh = draw(self._reference, seed=seed, variant=variant, device=self.device.torch_device)
+        return flatten(list(fresh.values))[0]
+
+    def truth(self, index: int, changed: Sequence[int] | None = None) -> Truth:
+        return self.oracle.truth(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
+
+    def inputs_changed_by_reference(self, index: int, changed: Sequence[int]) -> tuple[int, ...]:
+        """Numbers of the inputs of set `index`, as drawn, that a call of the reference changes; `changed` as in
+        `pristine_inputs`."""
+        try:
+            return self.oracle.changed_inputs(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
+        except torch.OutOfMemoryError:  # nothing says that it does
+            torch.cuda.empty_cache()
+            return ()
+
+    def nearby(
+        self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
+    ) -> Iterator[tuple[float, Answer]]:
+        """Truths of set `index`, rounded to a class (`Oracle.nearby`), each made when it is asked for."""
+        inputs = self.pristine_inputs(index, changed)
+        yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision)
+
+    def answer(self, index: int, changed: Sequence[int] | None = None) -> Answer:
+        return self.oracle.answer(self.pristine_inputs(index, changed), self.tree, self.call_seed(index))
+
+    @functools.cached_property
+    def costs(self) -> tuple[FlopCount, Traffic]:
+        """Flops of one call of the reference by torch's formulas and the least bytes it must move; as the problem
+        declares them, where it does."""
+        arguments = self.arguments(0)
+        results: list[object] = []
+        with self._reference.at(Step.FORWARD):
+            flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
+        self.oracle.restore_state()
+        traffic = least_traffic(arguments, list(state_of(self.oracle.model).values()), results[0])
+        if (declared := self.problem.costs.flops) is not None:
+            flops = replace(flops, total=int(evaluate(declared, self._reference.sizes)))
+        if (declared := self.problem.costs.bytes) is not None:
+            traffic = replace(traffic, declared_bytes=int(evaluate(declared, self._reference.sizes)))
+        return flops, traffic
+
+    def close(self) -> None:
+        self._views.clear()
+        self._held_back.clear()
+        self.arena.close()

@@ -1,0 +1,378 @@
+"""The referee: inputs, truth, verification, timing and verdict for one solution at a time.
+
+The trusted process. It never imports, unpickles or executes anything of a submission: it asks a contestant over
+`wire` and reads raw bytes from its own arena. One referee serves one device; it keeps the last problem ready, so
+that solutions of one problem following one another share inputs' layout and the reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.core.choices import DeviceKind
+from harness.core.status import Status, one_line
+from harness.core.task import Outcome, RefereeConfig, Task
+from harness.devices import Device, nvrtc, open_device
+from harness.devices.hardware_queues import queues_for
+from harness.devices.nvml import GpuMonitor
+from harness.devices.nvrtc import KeptImages
+from harness.referee.audit.auditor import Auditor
+from harness.referee.audit.background import NO_MEMORY, Alongside
+from harness.referee.audit.small_workload import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
+from harness.referee.baselines import Keeper
+from harness.referee.contestants import process
+from harness.referee.contestants.client import open_request
+from harness.referee.contestants.pool import Head, Prefork, Purpose, Standby
+from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.correctness_stage import Terms
+from harness.referee.gpu_exclusive import Hush
+from harness.referee.problem.loader import ProblemError
+from harness.referee.problem.watchdog import NOWHERE, Whereabouts
+from harness.referee.problem.workspace import Bench, NoRoom
+from harness.referee.problem_state import WARMING, AtHand, variants
+from harness.referee.session import Session, failed
+from harness.sandbox.zygote import Zygote
+
+LATEST_PREPARED = 8
+"""So many preparations are told at most: where builds fail, nobody is judged after one."""
+
+DEGENERATE = "degenerate_problem"
+"""Label: the problem takes answers for right that nothing was computed for, and was scored all the same."""
+
+
+class Referee:
+    """Judges solutions on one device. A context manager."""
+
+    def __init__(
+        self,
+        config: RefereeConfig,
+        zygote: Zygote,
+        *,
+        device: Device | None = None,
+        auditor: Auditor | None = None,
+        whereabouts: Whereabouts = NOWHERE,
+    ) -> None:
+        """`whereabouts` is told when problems' code runs."""
+        self.config = config
+        self.whereabouts = whereabouts
+        nvrtc.keep_images(KeptImages(Path(config.cache_dir)) if config.cache_dir else None)
+        self.device = device or open_device(config.device, config.device_index)
+        self.monitor = GpuMonitor(self.device.uuid)
+        self._gpu_minor = self.monitor.minor()
+        self._zygote = zygote
+        # From the system: what a contestant is told (places held back, seeds of calls made) would give away the state
+        # of a generator of numbers, and with it every input to come.
+        self._secret = random.SystemRandom()
+        self._auditor = auditor
+        self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
+        self._standby = Standby(self._trusted_guest)
+        self._hush = Hush(auditor, config.device_index, self._prefork)
+        self.at_hand = AtHand(
+            config,
+            self.device,
+            self._secret,
+            standby=self._standby,
+            hush=self._hush,
+            terms=self._terms,
+            whereabouts=whereabouts,
+        )
+        self._alongside = Alongside(
+            config,
+            self.device,
+            self._secret,
+            auditor,
+            gpu_minor=self._gpu_minor,
+            calls=lambda problem: len(variants(self.config, problem)),
+            full=lambda task: self.at_hand.ready(task)[0],
+            examine=self._examine,
+            whereabouts=whereabouts,
+        )
+        self._sides: dict[str, SideCheck | None] = {}
+        self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
+        self._settled: dict[str, Outcome] = {}
+        # Beside eager, which is timed with every solution.
+        self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
+        self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
+        """What was prepared since a solution was judged, for the record of the next one."""
+
+    def __enter__(self) -> Referee:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._prefork.close()
+        self._standby.close()
+        self._drop_sides(keep=())
+        for side, _outcome in self._owed.values():
+            side.cancel()
+        self._owed.clear()
+        self.at_hand.close()
+        self._alongside.close()
+
+    def prepare(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
+        """Get ready, step by step, what judging the first of these tasks takes before its solution is needed, and what
+        is kept of the others beside the problem at hand. The next record says what it took.
+
+        Decision: nothing that is measured here counts. Builds go on meanwhile, in which submissions run that could load
+        the processors to make calibrations generous. Learning a problem for the first time takes a second longer than
+        later, for what it loads and starts; that is what is done ahead.
+
+        What is wrong with a problem, or finds no room, is told when a solution to it is judged. Anything else raises.
+        """
+        first, others = tasks[0], tasks[1:]
+        spent: dict[str, float] = {}
+        note: dict[str, Any] = {"problem": first.problem.id, "begin_unix_s": time.time(), "steps_s": spent}
+        self._prepared.append(note)
+        steps: list[tuple[str, Callable[[], object]]] = [
+            ("problem", lambda: self.at_hand.bench_for(first.problem, first.workload)),
+            ("problem", lambda: self.at_hand.ready(first)),
+            ("small", lambda: self._ready_small(first)),
+            *[("warming", lambda: self.at_hand.warm_up(first))] * WARMING,
+            ("peaks", self.at_hand.find_peaks),
+            *(("others_small", functools.partial(self._ready_small, each)) for each in others),
+        ]
+        self._fork_trusted(first)
+        try:
+            for name, step in steps:
+                begin = time.perf_counter()
+                try:
+                    step()
+                except (ProblemError, *NO_MEMORY):
+                    if name == "problem":
+                        return
+                finally:
+                    spent[name] = spent.get(name, 0.0) + time.perf_counter() - begin
+                yield
+        finally:
+            note["end_unix_s"] = time.time()
+            ledger = {} if self.at_hand.bench is None else self.at_hand.bench.ledger.close()
+            note["defences_s"] = ledger | self._hush.spent()
+
+    def prove(self, task: Task) -> None:
+        """Run what judging solutions to this task's problem runs of the problem's own code, on every variant, and
+        nothing of any submission: for a referee that was asked nothing before, after another was lost in it.
+
+        What is wrong with the problem, or finds no room, is told when a solution to it is judged. Anything else raises.
+        """
+        with suppress(ProblemError, *NO_MEMORY):
+            self.at_hand.run_all(task)
+            self._ready_small(task)
+
+    def judge(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome:
+        """Run, verify and time one solution. Only a fault of the harness raises.
+
+        `ahead` are tasks that are likely to come next: their audits and their contestants begin while this one is
+        judged.
+        """
+        outcome = self.begin(task, ahead)
+        return self.settle(task) if outcome is None else outcome
+
+    def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
+        """As `judge`, but None where nothing is left to be done except to wait for the audit: `settle` does that."""
+        outcome = self._begin(task, ahead)
+        if outcome is None or not _short_of_memory(outcome) or not (self._owed or self._sides):
+            return outcome
+        self._end_others()  # what they took is not this one's fault
+        return self._begin(task, ())
+
+    def _end_others(self) -> None:
+        """Leave nobody under audit: those take device memory meanwhile, all of it if they like."""
+        self._drop_sides(keep=())
+        for name, (side, waiting) in self._owed.items():
+            self._settled[name] = settle(side, waiting)
+        self._owed.clear()
+
+    def _begin(self, task: Task, ahead: Sequence[Task]) -> Outcome | None:
+        if self._auditor is not None and self.at_hand.has(task):
+            self._fork_ahead(task)  # its contestant is what will be waited for: it opens its device beside what follows
+        # The tools take a second or more: where a small workload is declared, they start while the problem is prepared.
+        for each in (task, *ahead):
+            with suppress(*NO_MEMORY):  # it is tried again when it is this one's turn
+                self._begin_small(each)
+        with suppress(*NO_MEMORY):
+            if task.small is not None and _name(task) not in self._sides and (self._owed or self._sides):
+                self._end_others()
+            self._begin_small(task)
+        self._drop_sides(keep=(task, *ahead))
+        self._prefork.keep([each.log_path for each in (task, *ahead)])
+        try:
+            return self._judge(task, self._sides.get(_name(task)), ahead)
+        finally:
+            self._prefork.keep([each.log_path for each in ahead])
+            if _name(task) in self._owed:
+                self._sides.pop(_name(task), None)
+            self._drop_sides(keep=ahead)
+
+    def due(self, task: Task) -> bool:
+        """Whether `settle` would not wait for the audit."""
+        held = self._owed.get(_name(task))
+        return held is None or held[0].ready
+
+    def settle(self, task: Task) -> Outcome:
+        """The verdict on a task that `begin` left open. Raises `KeyError` where it left none."""
+        if (settled := self._settled.pop(_name(task), None)) is not None:
+            return settled
+        side, outcome = self._owed.pop(_name(task))
+        return settle(side, outcome)
+
+    def _drop_sides(self, keep: Sequence[Task]) -> None:
+        """End the audits of all but these tasks."""
+        kept = {_name(task) for task in keep}
+        for name in [name for name in self._sides if name not in kept]:
+            if (side := self._sides.pop(name)) is not None:
+                side.cancel()
+
+    def _judge(self, task: Task, side: SideCheck | None, ahead: Sequence[Task]) -> Outcome | None:
+        begin = time.perf_counter()
+        stages: dict[str, float] = {}
+        evidence: dict[str, Any] = {"stages_s": stages}
+        if self._prepared:
+            evidence["prepared_ahead"] = list(self._prepared)
+            self._prepared.clear()
+        if not self.at_hand.is_ready_for(task):
+            self._fork_ahead(task)  # while its problem is prepared
+        try:
+            bench, degenerate = self.at_hand.ready(task)
+        except ProblemError as error:
+            evidence |= {"short_of_memory": True} if isinstance(error, NoRoom) else {}
+            return Outcome(
+                status=Status.harness_error, reason=one_line(f"problem {task.problem.id}: {error}"), evidence=evidence
+            )
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            return Outcome(
+                status=Status.harness_error,
+                reason=one_line(
+                    f"problem {task.problem.id}, workload {task.workload.name}, does not fit the free memory of the "
+                    f"{self.config.device.value} device: {error}"
+                ),
+                evidence=evidence | {"short_of_memory": True},
+            )
+        self.at_hand.learn(task)
+        self.at_hand.know_peaks(task)
+        if task.timed and self._baselines is not None and self._baselines.lacks(bench):
+            with self._hush.held():
+                stages["baselines"] = self._baselines.ready(
+                    bench, self._secret, task.log_path.with_name("_baselines.log")
+                )
+            begin += stages["baselines"]  # compiling the reference takes nothing of the solution's time
+        stages["prepare"] = time.perf_counter() - begin
+        evidence["inputs_drawn_on"] = bench.drawn_on
+        if self.config.device is DeviceKind.CUDA:
+            evidence["one_hardware_queue"] = bool(queues_for(task.source))
+        if degenerate:
+            evidence["taken_for_right"] = list(degenerate)
+        guest: Guest | None = None
+        owes = False
+        try:
+            asked_s = time.perf_counter()
+            with self._guest(task) as guest:
+                stages["open"] = time.perf_counter() - asked_s
+                for coming in ahead:
+                    self._fork_ahead(coming)  # nothing is timed until this one's answers are verified
+                if task.small is None and (workload := whole_as_small(task, set_bytes(bench))) is not None:
+                    with suppress(*NO_MEMORY):
+                        side = self._alongside.begin(task, workload)
+                session = Session(
+                    self._terms(task), bench, guest, task, evidence, stages, begin, side=side, known=self.at_hand.known
+                )
+                try:
+                    outcome = session.run()
+                finally:
+                    owes = session.owes
+                    session.close()
+        except GuestFailed as refused:
+            outcome = failed(refused.failure, evidence)
+        except ProblemError as error:  # which the draws of a solution may be the first to show
+            reason = one_line(f"problem {task.problem.id}: {error}")
+            outcome = Outcome(status=Status.harness_error, reason=reason, evidence=evidence)
+        if degenerate:
+            outcome = replace(outcome, labels=(*outcome.labels, DEGENERATE))
+        stages["total"] = time.perf_counter() - begin
+        spent_s = bench.ledger.close() | self._hush.spent()
+        if guest is None:
+            return outcome
+        spent_s |= {"sandbox": guest.spawn_s, "stopping": guest.stopping_s}
+        more = {"sandbox": process.told(guest), "defences_s": spent_s}
+        outcome = replace(outcome, evidence={**outcome.evidence, **more})
+        if side is None and self._auditor is not None:
+            outcome = unaudited(task, outcome, set_bytes(bench))
+        if owes and side is not None:
+            if explainable(outcome) and not _short_of_memory(outcome):
+                self._owed[_name(task)] = (side, outcome)
+                return None
+            side.cancel()
+        return outcome
+
+    def _ready_small(self, task: Task) -> None:
+        """Have a bench for checks on the side of this problem's solutions. Raises `ProblemError` and `NO_MEMORY`."""
+        workload = task.small
+        if workload is None and self.at_hand.bench is not None and self.at_hand.has(task):
+            workload = whole_as_small(task, set_bytes(self.at_hand.bench))
+        if workload is not None:
+            self._alongside.get_ready(task.problem, workload)
+
+    def _begin_small(self, task: Task) -> None:
+        """Begin its checks on the side where a small workload is declared for them, unless they are under way."""
+        if task.small is not None and _name(task) not in self._sides:
+            self._sides[_name(task)] = self._alongside.begin(task, task.small)
+
+    def _examine(self, task: Task, bench: Bench, first: int) -> Outcome:
+        """Judge values alone, over the sets of a side bench from that number on."""
+        evidence: dict[str, Any] = {}
+        begin = time.perf_counter()
+        try:
+            with self._guest(task) as guest:
+                session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=first)
+                return session.run()
+        except GuestFailed as refused:
+            return failed(refused.failure, evidence)
+
+    def _terms(self, task: Task) -> Terms:
+        return Terms(
+            config=self.config,
+            monitor=self.monitor,
+            secret=self._secret,
+            variants=tuple(variants(self.config, task.problem)),
+            hush=self._hush,
+            peaks=self.at_hand.peaks,
+            baselines=self._baselines,
+            again=None if self.at_hand.known is None else functools.partial(self.at_hand.learn_again, task),
+        )
+
+    def _guest(self, task: Task) -> Guest:
+        """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
+        return self._prefork.take(Head(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
+
+    def _trusted_guest(self, task: Task) -> Guest:
+        policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
+        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), policy)
+
+    def _fork_ahead(self, task: Task) -> None:
+        """Begin the contestants that this task needs first."""
+        self._fork_trusted(task)
+        self._prefork.begin(Head(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
+
+    def _fork_trusted(self, task: Task) -> None:
+        """Begin the contestant of trusted code, if this task's problem needs one."""
+        learns = task.timed and self.config.device is DeviceKind.CUDA and not self.at_hand.is_ready_for(task)
+        if learns and not self._standby.waits:
+            policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
+            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), policy)
+
+
+def _name(task: Task) -> str:
+    """What tells a task from the others of a run: its log is its own."""
+    return str(task.log_path)
+
+
+def _short_of_memory(outcome: Outcome) -> bool:
+    return outcome.status is Status.out_of_memory or bool(outcome.evidence.get("short_of_memory"))

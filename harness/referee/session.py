@@ -1,0 +1,317 @@
+"""One solution before the referee: loaded, verified, checked on the side, timed, and the verdict.
+
+Trusted side. Whether its answers are right is found out by its base, the `verification`; here is decided what follows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from harness.core.choices import DeviceKind
+from harness.core.status import Failure, Status
+from harness.core.task import Outcome, Task
+from harness.devices import empty_kernel
+from harness.devices.empty_kernel import Compared
+from harness.devices.gpu_specs import datasheet
+from harness.devices.interference import DISTURBED
+from harness.devices.nvml import Watch
+from harness.protocol.messages import BurstDone, CallMode, EmptyTimed
+from harness.referee.audit.small_workload import EXPLAINED, SideCheck
+from harness.referee.baselines import with_baselines
+from harness.referee.contestants.census_request import take_census
+from harness.referee.contestants.findings import labels_of_reports
+from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.correctness.verifier import Finding, Verifier, overall
+from harness.referee.correctness_stage import Terms, Verification
+from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
+from harness.referee.problem.stress_variants import OWN
+from harness.referee.problem.workspace import Bench
+from harness.referee.timing.back_to_back import Figures, Nonstops
+from harness.referee.timing.back_to_back_burst import Asker
+from harness.referee.timing.output_copies import reserve
+from harness.referee.timing.recalibrate import judge_fairly
+from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.rounds import LONG_S, MAX_ROUNDS, Limits, ReferenceRunner, Rounds, run_rounds
+from harness.referee.timing.speedup import NOT_QUEUED, UNEXPLAINED, Settled, doubt, judge_times, peak_memory, with_graph
+
+T = TypeVar("T")
+
+WORTH_A_GAP_S = 0.05
+"""Checking answers for longer than this, the referee lets audits go on between bursts."""
+
+EXTRA_SETS = 2
+"""Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
+
+
+class Session(Verification):
+    """One solution from attach to verdict."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        bench: Bench,
+        guest: Guest,
+        task: Task,
+        evidence: dict[str, Any],
+        stages: dict[str, float],
+        begin: float,
+        *,
+        first_set: int = 0,
+        side: SideCheck | None = None,
+        known: Known | None = None,
+    ) -> None:
+        super().__init__(terms, bench, guest, task, evidence, stages, begin, first_set=first_set)
+        self._compared: Compared | None = None
+        self._side = side
+        self.owes = False
+        """Whether the findings on the side are still to be held against the outcome (`sidecheck.settle`)."""
+        self._known = known
+        self._nonstops: Nonstops | None = None
+
+    def run(self) -> Outcome:
+        if self._known is not None:
+            reserve(self._bench, range(self._known.quiet.nonstop_sets))
+        lanes = self._known.quiet.empty_calls if self._known is not None and self._task.timed else {}
+        self._timed("load", functools.partial(self._load, empty=bool(lanes)))
+        self._compare(lanes)
+        try:
+            failure = self._timed("verify", self._right)
+        except GuestFailed as refused:
+            failure = refused.failure
+        if self._side is not None and (failure is None or failure.status in EXPLAINED):
+            if not self._side.ready:
+                self.owes = True
+                return self._concluded(failure)
+            failure = self._timed("audit", functools.partial(self._side.conclude, failure))
+            self._deadline += self._stages["audit"]  # one at full size waits for those of others
+            self._evidence |= self._side.evidence
+            self._labels += self._side.labels
+        return self._concluded(failure)
+
+    def _compare(self, lanes: Mapping[int, EmptyTimed]) -> None:
+        """Hold its process's empty calls against the referee's by these lanes, where they were made."""
+        if self._empty is not None:
+            known = empty_kernel.of(self._bench.device)
+            self._compared = known.compare(self._empty, lanes, one_queue=self._guest.has_one_queue)
+
+    def _concluded(self, failure: Failure | None) -> Outcome:
+        """What `failure` means, or, where nothing is wrong, the solution timed."""
+        if failure is not None:
+            return failed(failure, self._evidence, self._labels)
+        if not self._task.timed:
+            untimed = Outcome(
+                status=Status.passed,
+                reason="right on every input variant; not timed, since CUDA sources ran on the CPU",
+                evidence=self._evidence,
+                labels=tuple(self._labels),
+            )
+            return self._counted(untimed) if self._config.device is DeviceKind.HOST else untimed
+        with self._silence():
+            return self._ended(self._timed("measure", self._measure))
+
+    @contextmanager
+    def _silence(self) -> Iterator[None]:
+        """Silence for the length of the block; waiting for it takes nothing of the solution's time."""
+        hush = self._terms.hush
+        before_s = hush.waited_s
+        with hush.held():
+            self._deadline += hush.waited_s - before_s
+            yield
+
+    def _counted(self, outcome: Outcome) -> Outcome:
+        """`outcome` with what the contestant says of its kernels, asked when nothing else is left to be asked."""
+        if outcome.status is not Status.passed:
+            return outcome
+        coerce = self._config.device_policy == "coerce"
+        census = self._timed(
+            "census",
+            functools.partial(take_census, self._guest, self._bench, coerce=coerce, timeout_s=self._left_s()),
+        )
+        return replace(outcome, evidence={**outcome.evidence, "census": census})
+
+    def _ended(self, outcome: Outcome) -> Outcome:
+        """`outcome` with what is found out last, in silence, the contestant being ended by it: the time of a call in a
+        CUDA graph, which code may break by, its kernels, since no clock may run after a profiler, and the memory that
+        its process gives back."""
+        if self._known is None or outcome.status is not Status.passed or outcome.timing is None:
+            return self._counted(outcome)
+        before = self._bench.device.taken_bytes()
+        timing = outcome.timing
+        if self._nonstops is not None:
+            timing = with_graph(timing, self._nonstops.graph)
+        outcome = self._counted(outcome)
+        process_bytes = self.end_guest(before)
+        memory = peak_memory(self._known, self._peak_bytes, process_bytes)
+        return replace(outcome, timing={**timing, "peak_memory_bytes": memory})
+
+    def end_guest(self, before: int | None) -> int | None:
+        """End the contestant; how much of the device memory that was taken `before` is given back by that."""
+        self._guest.kill()
+        after = self._bench.device.taken_bytes()
+        return None if before is None or after is None else before - after
+
+    def close(self) -> None:
+        """Leave nothing of it running, but what is owed, and nothing held for its sake."""
+        self._terms.hush.withdraw()
+        if self._side is not None and not self.owes:
+            self._side.cancel()
+
+    def _speed_of_light(self) -> tuple[SpeedOfLight | None, TrustFloor | None]:
+        """What this GPU allows at best, and what no honest call can beat; None where it is not known.
+
+        The first by the peaks measured on it, where they are; the second by the datasheet's alone.
+        """
+        name, precision = self._bench.device.name, self._task.problem.precision
+        peaks = self._terms.peaks or (datasheet(name) if name is not None else None)
+        if name is None or peaks is None:
+            return None, None
+        flops, traffic = self._bench.costs
+        light = speed_of_light(flops.total, traffic.total_bytes, peaks, precision)
+        return light, trust_floor(traffic, precision, device_name=name, measured=self._terms.peaks)
+
+    def _measure(self) -> Outcome:
+        bench, config = self._bench, self._config
+        verifier = self._verifier()
+        findings: list[Finding] = []
+        watch = Watch(self._terms.monitor)
+
+        checking_s = 0.0
+
+        def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
+            nonlocal checking_s
+            begin = time.perf_counter()
+            # Audits go on meanwhile, where that is worth the while of stopping them again.
+            worth = checking_s > max(WORTH_A_GAP_S, 2 * self._terms.hush.last_s)
+            with self._terms.hush.gap() if worth else nullcontext():
+                latest = verifier.check(turns, done, with_reference=False)
+                self._expect_still()
+                checking_s = time.perf_counter() - begin
+                before_s = self._terms.hush.waited_s
+            self._deadline += self._terms.hush.waited_s - before_s
+            findings.extend(latest)
+            return not any(finding.failure for finding in latest)
+
+        rounds = run_rounds(
+            bench,
+            ReferenceRunner(bench, lane=0 if self._compared is None else self._compared.lane),
+            self._burst,
+            verify,
+            Settled(
+                target=config.relative_half_width,
+                budget_s=config.budget_s,
+                calibrated=self._known is not None and self._known.pauses is not None,
+            ),
+            sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
+            limits=Limits(
+                min_samples=config.min_samples,
+                max_rounds=MAX_ROUNDS,
+                deadline_s=lambda: self._deadline,
+                long_s=LONG_S if config.device is DeviceKind.CUDA else math.inf,
+            ),
+            secret=self._secret,
+            look=watch.look,
+            doubt=lambda rounds: doubt(rounds, config.device, self._known),
+            in_line_s=lambda: self._guest.in_line_s if config.device is DeviceKind.CUDA else 0.0,
+            call_s=self._call_s,
+            stress=[held for held in self._variants if held[0] != OWN],
+        )
+        self._bursts_s["reference"] = sum(held.reference.wall_s for held in rounds.held)
+        self._evidence["timed_calls_verified"] = len(findings)
+        failure = overall(findings, unmatched=self._unmatched)
+        if failure is not None:
+            return failed(failure, self._evidence | {"failed_while": "timing"}, self._labels)
+        if rounds.lacking:
+            # Who takes up the time where it does not count would choose how little of the rest is looked at.
+            words = "were over (--solution-timeout) before enough timed calls were made on every input variant"
+            held = {"failed_while": "timing", "rounds": len(rounds.held)}
+            return failed(self._time_was_over(words), self._evidence | held, self._labels)
+        nonstop = self._nonstop(rounds, verifier, findings)
+        self._evidence["timed_calls_verified"] = len(findings)
+        if failure := overall(findings, unmatched=self._unmatched):
+            return failed(failure, self._evidence | {"failed_while": "calls back to back"}, self._labels)
+        self._labels += [label for label in verifier.labels if label not in self._labels]
+        light, floor = self._speed_of_light()
+        judged = judge_fairly(
+            lambda known: judge_times(
+                rounds,
+                device=config.device,
+                light=light,
+                floor=floor,
+                known=known,
+                nonstop=nonstop,
+                compared=self._compared,
+            ),
+            self._known,
+            None if self._terms.again is None else self._learn_again,
+            self._guest.kill,
+        )
+        # The driver's samples are few: where only some rounds show who else was at work, others may have been, too.
+        disturbed = watch.repeats.gave_up or (watch.repeats.seen and UNEXPLAINED in judged.labels)
+        self._labels += [*judged.labels, *((DISTURBED,) if disturbed else ())]
+        if judged.failure is not None:
+            return failed(judged.failure, self._evidence | dict(judged.failure.evidence), self._labels, judged.timing)
+        speedup, timing = judged.speedup, judged.timing
+        if (beside := self._terms.baselines) is not None:
+            speedup, timing = with_baselines(timing, config.baselines, beside.entries, beside.checks)
+        return Outcome(
+            status=Status.passed,
+            reason=judged.reason,
+            speedup=speedup,
+            evidence=self._evidence,
+            timing={**timing, "gpu_after_rounds": [state.to_json() for state in watch.states], **watch.to_json()},
+            labels=tuple(self._labels),
+        )
+
+    def _asker(self) -> Asker:
+        return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
+
+    def _learn_again(self) -> Known:
+        """What is known of the problem once trusted code was timed again; its answers replace those of before."""
+        assert self._terms.again is not None
+        self._closed, self._closed_digests = [], []
+        self._known = self._terms.again()
+        return self._known
+
+    def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[Finding]) -> Figures | None:
+        """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
+        if self._known is None or not self._known.nonstop:
+            return None
+        self._nonstops = Nonstops(
+            self._asker(),
+            self._known,
+            lambda held: verifier.check(held.turns, held.done, with_reference=False),
+            findings,
+        )
+        claimed_s = statistics.median(time_s for burst in rounds.samples(CallMode.COLD)[1] for time_s in burst)
+        begin = time.perf_counter()
+        figures = self._nonstops.measure(claimed_s, rounds.windows(CallMode.LATENCY)[1])
+        self._stages["back_to_back"] = time.perf_counter() - begin
+        if self._nonstops.starved:
+            self._labels.append(NOT_QUEUED)
+        return figures
+
+
+def failed(
+    failure: Failure,
+    evidence: Mapping[str, Any],
+    labels: Sequence[str] = (),
+    timing: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """The outcome of a solution that did not pass. Reports that came with the failure may ask for labels, too."""
+    asked = labels_of_reports(failure.evidence.get("reports", ()))
+    return Outcome(
+        status=failure.status,
+        reason=failure.reason,
+        evidence={**evidence, **failure.evidence},
+        timing=timing,
+        labels=tuple(dict.fromkeys((*labels, *asked))),
+        detail=failure.detail,
+    )

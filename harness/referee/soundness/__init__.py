@@ -1,0 +1,21 @@
+"""Lint for problems: each must prove that it tells right answers from wrong ones, before anybody is judged by it."""
+
+from harness.referee.soundness.degenerate import Soundness, taken_for_right
+from harness.referee.soundness.ledger import LedgerError, append_to_ledger, key_of, read_ledger
+from harness.referee.soundness.linting import lint_problem, too_large_for_host
+from harness.referee.soundness.problem_report import RULES, Check, ProblemReport, Verdict
+
+__all__ = [
+    "RULES",
+    "Check",
+    "LedgerError",
+    "ProblemReport",
+    "Soundness",
+    "Verdict",
+    "append_to_ledger",
+    "key_of",
+    "lint_problem",
+    "read_ledger",
+    "taken_for_right",
+    "too_large_for_host",
+]

@@ -1,0 +1,207 @@
+"""Solutions that compute nearly the right thing: one input or parameter not used, a tile not read, too coarse numbers.
+
+Control layer; trusted side. Each runs the reference itself with something changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from harness.core.choices import PrecisionClass
+from harness.devices import Device
+from harness.devices.out_of_memory import is_shortage
+from harness.protocol.tensor_tree import flatten, unflatten
+from harness.referee.problem.truth import Oracle
+from harness.referee.soundness.blind import tile_of
+from harness.referee.soundness.samples import Drawer, Leaves, Sample
+from harness.referee.soundness.wrong import Wrong
+
+COARSER = {
+    PrecisionClass.FP32: (torch.float16, torch.bfloat16),
+    PrecisionClass.TF32: (torch.bfloat16,),
+    PrecisionClass.FP16: (torch.bfloat16,),
+    PrecisionClass.BF16: (torch.float8_e4m3fn,),
+    PrecisionClass.FP8: (),
+}
+"""Types whose arithmetic a class must tell from its own. Half precision in a product is as exact as TF32."""
+
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "mv", "dot", "addmv")
+_TF32_BITS = 13
+"""Bits of a float32 mantissa that TF32 drops."""
+
+
+def run_model(
+    model: Callable[..., Any], inputs: Sequence[torch.Tensor], sample: Sample, oracle: Oracle, device: Device
+) -> Leaves:
+    """The outputs of one call of `model`, its state and its inputs left as they were."""
+    own = [leaf.clone() for leaf in inputs] if oracle.traits.mutates_inputs else list(inputs)
+    device.reseed(sample.seed)
+    with torch.no_grad():
+        result = model(*unflatten(sample.tree, own))
+    leaves = tuple(leaf.clone() if oracle.traits.updates_state else leaf for leaf in flatten(result)[0])
+    oracle.restore_state()
+    return leaves
+
+
+def unused_inputs(sample: Sample, drawer: Drawer, oracle: Oracle, device: Device) -> list[Wrong]:
+    """One for every input tensor: the same input of another draw in its place."""
+    found = []
+    for i, path in enumerate(sample.tree.paths("input")):
+        found.append(
+            Wrong(
+                rule="moves_with_inputs", name=f"{path} not used", answer=_with_other_input(i, drawer, oracle, device)
+            )
+        )
+    return found
+
+
+def _with_other_input(
+    index: int, drawer: Drawer, oracle: Oracle, device: Device
+) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+        other = drawer.inputs(sample.variant)[0][index]
+        if torch.equal(other, sample.inputs[index]):
+            other = _shaken(other)  # an input without chance in it: the same in every draw
+        inputs = [other if i == index else leaf for i, leaf in enumerate(sample.inputs)]
+        return run_model(oracle.model, inputs, sample, oracle, device)
+
+    return answer
+
+
+def _shaken(leaf: torch.Tensor) -> torch.Tensor:
+    if leaf.is_floating_point():
+        return leaf * 1.25 + 0.25
+    return leaf.roll(1) if leaf.numel() > 1 else leaf
+
+
+def unused_parameters(oracle: Oracle, device: Device) -> list[Wrong]:
+    """One for every parameter: other values in its place."""
+    return [
+        Wrong(rule="moves_with_parameters", name=f"{name} not used", answer=_with_other_parameter(name, oracle, device))
+        for name, _ in oracle.model.named_parameters()
+    ]
+
+
+def _with_other_parameter(
+    name: str, oracle: Oracle, device: Device
+) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+        parameter = dict(oracle.model.named_parameters())[name]
+        kept = parameter.detach().clone()
+        with torch.no_grad():
+            # Rolled, so that its statistics stay; what is the same everywhere (ones, zeros) is changed instead.
+            moved = kept.view(-1).roll(1).view(kept.shape)
+            parameter.copy_(kept * 1.25 + 0.25 if torch.equal(moved, kept) else moved)
+        try:
+            return run_model(oracle.model, sample.inputs, sample, oracle, device)
+        finally:
+            with torch.no_grad():
+                parameter.copy_(kept)
+
+    return answer
+
+
+def unread_tiles(sample: Sample, oracle: Oracle, device: Device) -> list[Wrong]:
+    """For every dimension of every floating-point input: its last tile read as zero."""
+    found = []
+    for i, (path, leaf) in enumerate(zip(sample.tree.paths("input"), sample.inputs, strict=True)):
+        for dim, size in enumerate(leaf.shape):
+            if leaf.is_floating_point() and size > 1:
+                found.append(
+                    Wrong(
+                        rule="dropped_tile",
+                        name=f"last {tile_of(size)} of dimension {dim} of {path} not read",
+                        answer=_without_tile(i, dim, oracle, device),
+                        may_agree=True,
+                    )
+                )
+    return found
+
+
+def _without_tile(
+    index: int, dim: int, oracle: Oracle, device: Device
+) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+        changed = sample.inputs[index].clone()
+        size = tile_of(changed.shape[dim])
+        changed.narrow(dim, changed.shape[dim] - size, size).zero_()
+        inputs = [changed if i == index else leaf for i, leaf in enumerate(sample.inputs)]
+        return run_model(oracle.model, inputs, sample, oracle, device)
+
+    return answer
+
+
+def coarser(sample: Sample, required: PrecisionClass, oracle: Oracle, device: Device) -> list[Wrong]:
+    """The reference in every type that its class must tell from its own, and products of TF32 where there are any."""
+    floats = [leaf for leaf in (*sample.inputs, *sample.own) if leaf.is_floating_point()]
+    if not floats:
+        return []
+    found = []
+    for dtype in COARSER[required]:
+        name = str(dtype).removeprefix("torch.")
+        # Where the coarser type gives the very bits (a comparison, a count), using it is no mistake.
+        answer = _in_type(dtype, oracle, device)
+        found.append(Wrong(rule="lower_precision", name=f"computed in {name}", answer=answer, may_agree=True))
+    if required is PrecisionClass.FP32 and _has_products(sample, oracle, device):
+        answer = _with_rounded(_to_tf32, oracle, device)
+        found.append(Wrong(rule="lower_precision", name="operands rounded to tf32", answer=answer))
+    return found
+
+
+def _in_type(dtype: torch.dtype, oracle: Oracle, device: Device) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    held: dict[str, torch.nn.Module] = {}
+    rounded = _with_rounded(lambda leaf: leaf.to(dtype).to(leaf.dtype), oracle, device, outputs=True)
+
+    def answer(sample: Sample, other: Leaves) -> Sequence[torch.Tensor]:
+        if dtype.itemsize == 1:
+            return rounded(sample, other)  # nothing computes in these types
+        if "model" not in held:
+            held["model"] = copy.deepcopy(oracle.model).to(dtype=dtype)
+        inputs = [leaf.to(dtype) if leaf.is_floating_point() else leaf for leaf in sample.inputs]
+        try:
+            leaves = run_model(copy.deepcopy(held["model"]), inputs, sample, oracle, device)
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            if is_shortage(error):
+                raise
+            return rounded(sample, other)  # an operation that this device lacks in this type, or mixed types
+        return [leaf.to(own.dtype) for leaf, own in zip(leaves, sample.own, strict=True)]
+
+    return answer
+
+
+def _with_rounded(
+    rounding: Callable[[torch.Tensor], torch.Tensor], oracle: Oracle, device: Device, *, outputs: bool = False
+) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    """The reference with rounded inputs and parameters (and outputs)."""
+
+    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+        model = copy.deepcopy(oracle.model)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point():
+                    parameter.copy_(rounding(parameter))
+        inputs = [rounding(leaf) if leaf.is_floating_point() else leaf for leaf in sample.inputs]
+        leaves = run_model(model, inputs, sample, oracle, device)
+        return [rounding(leaf) if outputs and leaf.is_floating_point() else leaf for leaf in leaves]
+
+    return answer
+
+
+def _to_tf32(leaf: torch.Tensor) -> torch.Tensor:
+    """Rounded to 10 bits of mantissa, to nearest."""
+    if leaf.dtype is not torch.float32:
+        return leaf
+    bits = leaf.contiguous().view(torch.int32)
+    half = 1 << (_TF32_BITS - 1)
+    return ((bits + half) & ~((1 << _TF32_BITS) - 1)).view(torch.float32).view(leaf.shape)
+
+
+def _has_products(sample: Sample, oracle: Oracle, device: Device) -> bool:
+    from harness.referee.problem.flops import count_flops
+
+    counted = count_flops(lambda: run_model(oracle.model, sample.inputs, sample, oracle, device))
+    return any(name.startswith(_PRODUCTS) for name in counted.by_operator)

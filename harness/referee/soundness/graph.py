@@ -1,0 +1,245 @@
+"""The reference with one operation of its graph left out or replaced by its neighbour, by torch.fx where that traces.
+
+Control layer; trusted side.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+
+from harness.core.status import one_line
+from harness.devices import Device
+from harness.devices.out_of_memory import is_shortage
+from harness.protocol.tensor_tree import flatten, unflatten
+from harness.referee.problem.truth import Oracle
+from harness.referee.soundness.computed import run_model
+from harness.referee.soundness.samples import Leaves, Sample
+from harness.referee.soundness.wrong import Wrong
+
+MAX_MUTANTS = 1000
+"""Most mutants of one problem; a graph with more is a loop unrolled, and the notes say how many were left out."""
+
+_NEUTRAL = frozenset(
+    {
+        "contiguous",
+        "view",
+        "reshape",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "expand_as",
+        "to",
+        "type",
+        "type_as",
+        "float",
+        "double",
+        "clone",
+        "detach",
+        "dropout",
+        "Dropout",
+        "Identity",
+        "Flatten",
+        "Unflatten",
+        "getitem",
+        "getattr",
+        "size",
+        "chunk",
+        "split",
+        "unbind",
+        "broadcast_to",
+    }
+)
+"""Operations that move or rename values; leaving them out is no mistake in arithmetic."""
+
+_SWAPPED: Mapping[str, Callable[..., Any]] = {
+    "add": operator.sub,
+    "iadd": operator.sub,
+    "sub": operator.add,
+    "isub": operator.add,
+    "mul": operator.add,
+    "imul": operator.add,
+    "truediv": operator.mul,
+    "div": operator.mul,
+    "mean": torch.sum,
+    "sum": torch.mean,
+    "amax": torch.amin,
+    "amin": torch.amax,
+    "argmax": torch.argmin,
+    "argmin": torch.argmax,
+    "max": torch.min,
+    "min": torch.max,
+    "softmax": torch.log_softmax,
+    "log_softmax": torch.softmax,
+    "sigmoid": torch.tanh,
+    "tanh": torch.sigmoid,
+    "relu": torch.abs,
+    "gelu": F.silu,
+    "silu": F.relu,
+    "cumsum": torch.cumprod,
+    "cumprod": torch.cumsum,
+    "logsumexp": torch.amax,
+    "prod": torch.sum,
+    "std": torch.var,
+    "var": torch.std,
+    "exp": torch.expm1,
+    "maximum": torch.minimum,
+    "minimum": torch.maximum,
+    "triu": torch.tril,
+    "tril": torch.triu,
+    "max_pool1d": F.avg_pool1d,
+    "max_pool2d": F.avg_pool2d,
+    "max_pool3d": F.avg_pool3d,
+    "avg_pool1d": F.max_pool1d,
+    "avg_pool2d": F.max_pool2d,
+    "avg_pool3d": F.max_pool3d,
+}
+"""What somebody may take for the operation; arguments that the other one does not know make it crash, untried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutants:
+    """The wrong graphs, how many operations there were to change, how many graphs are left out (see `MAX_MUTANTS`), and
+    why there may be none."""
+
+    wrongs: tuple[Wrong, ...]
+    operations: int
+    untried: tuple[str, ...]
+    left_out: int = 0
+    not_traced: str | None = None
+
+
+def mutants(sample: Sample, oracle: Oracle, device: Device) -> Mutants:
+    """Every operation dropped where an argument has its result's shape, and replaced where it has a neighbour."""
+    try:
+        traced = torch.fx.symbolic_trace(oracle.model)
+        shapes = _shapes(traced, sample, oracle, device)
+    except Exception as error:
+        if is_shortage(error):
+            raise
+        oracle.restore_state()
+        reason = one_line(f"{type(error).__name__}: {error}", limit=160)
+        return Mutants(wrongs=(), operations=0, untried=(), not_traced=reason)
+    wrongs: list[Wrong] = []
+    untried: list[str] = []
+    operations = 0
+    for node in traced.graph.nodes:
+        name = _name(traced, node)
+        if node.op not in ("call_function", "call_method", "call_module") or name in _NEUTRAL:
+            continue
+        if node.name not in shapes:
+            continue
+        operations += 1
+        made = _of_node(traced, node, name, shapes, oracle, device)
+        if made:
+            wrongs += made
+        else:
+            untried.append(node.name)
+    return Mutants(
+        wrongs=tuple(wrongs[:MAX_MUTANTS]),
+        operations=operations,
+        untried=tuple(untried),
+        left_out=max(0, len(wrongs) - MAX_MUTANTS),
+    )
+
+
+def _of_node(
+    traced: torch.fx.GraphModule,
+    node: torch.fx.Node,
+    name: str,
+    shapes: Mapping[str, tuple[torch.Size, torch.dtype]],
+    oracle: Oracle,
+    device: Device,
+) -> list[Wrong]:
+    found = []
+    instead = next((item for item in node.all_input_nodes if shapes.get(item.name) == shapes[node.name]), None)
+    if instead is not None:
+        answer = _answering(_Mutant(traced, node.name, _dropped(instead.name)), oracle, device)
+        found.append(Wrong(rule="dropped_operation", name=f"{node.name} left out", answer=answer))
+    other = _SWAPPED.get(name)
+    if other is not None and node.op != "call_module":
+        answer = _answering(_Mutant(traced, node.name, _replaced(other)), oracle, device)
+        label = f"{node.name} replaced by {other.__name__}"
+        found.append(Wrong(rule="dropped_operation", name=label, answer=answer))
+    return found
+
+
+class _Mutant(torch.fx.Interpreter):
+    """Runs the traced graph with one operation's result made otherwise. Nothing is compiled, so that hundreds of them
+    cost their calls and little else."""
+
+    def __init__(self, traced: torch.fx.GraphModule, name: str, otherwise: Callable[[_Mutant, torch.fx.Node], Any]):
+        super().__init__(traced)
+        self._name = name
+        self._otherwise = otherwise
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        return self._otherwise(self, n) if n.name == self._name else super().run_node(n)
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self.run(*arguments, enable_io_processing=False)
+        finally:
+            self.env = {}  # the result stands there too: of a hundred mutants, more than a GPU holds
+
+
+def _answering(mutant: _Mutant, oracle: Oracle, device: Device) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    return lambda sample, _: run_model(mutant, sample.inputs, sample, oracle, device)
+
+
+def _dropped(instead: str) -> Callable[[_Mutant, torch.fx.Node], Any]:
+    """The value of the argument called `instead`."""
+    return lambda run, node: next(run.env[item] for item in node.all_input_nodes if item.name == instead)
+
+
+def _replaced(other: Callable[..., Any]) -> Callable[[_Mutant, torch.fx.Node], Any]:
+    def compute(run: _Mutant, node: torch.fx.Node) -> Any:
+        arguments, named = run.fetch_args_kwargs_from_env(node)
+        return other(*arguments, **named)
+
+    return compute
+
+
+class _Recorder(torch.fx.Interpreter):
+    """Runs the graph once and notes shape and dtype of every tensor."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.seen: dict[str, tuple[torch.Size, torch.dtype]] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, torch.Tensor):
+            self.seen[n.name] = (result.shape, result.dtype)
+        elif isinstance(result, tuple) and result and isinstance(result[0], torch.Tensor):
+            self.seen.setdefault(n.name, (torch.Size(), torch.int8))
+        return result
+
+
+def _shapes(
+    traced: torch.fx.GraphModule, sample: Sample, oracle: Oracle, device: Device
+) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    recorder = _Recorder(traced)
+    inputs = [leaf.clone() for leaf in sample.inputs] if oracle.traits.mutates_inputs else list(sample.inputs)
+    device.reseed(sample.seed)
+    with torch.no_grad():
+        result = recorder.run(*unflatten(sample.tree, inputs))
+    leaves = flatten(result)[0]
+    oracle.restore_state()
+    if not sample.equals(leaves) and sample.rejects(leaves):
+        raise ValueError("the traced graph gives other values than the model")
+    return recorder.seen
+
+
+def _name(traced: torch.fx.GraphModule, node: torch.fx.Node) -> str:
+    if node.op == "call_module":
+        return type(traced.get_submodule(str(node.target))).__name__
+    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))

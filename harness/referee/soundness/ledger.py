@@ -1,0 +1,79 @@
+"""Findings on disk: a JSON line a problem, appended as each is done, so that a lint that was cut short goes on.
+
+Control layer; imports `findings` only. Files of several machines or GPUs are joined by concatenation; of two lines
+about the same problem (by digest), workload and device the later counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.referee.soundness.problem_report import ProblemReport
+
+FORMAT = 1
+"""Version of a line."""
+
+Key = tuple[str, str, str]
+"""Digest of the problem with its declarations, workload, device."""
+
+
+class LedgerError(ValueError):
+    """The file is none of these."""
+
+
+def key_of(report: ProblemReport) -> Key:
+    return report.digest, report.workload, report.device
+
+
+def read_ledger(path: Path) -> Mapping[Key, ProblemReport]:
+    """Everything the file holds; nothing where there is no file. A last line that was cut off by the end of its writer
+    is passed over; anything else that is no finding raises `LedgerError` with its line. `OSError` is passed on."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        raise LedgerError(f"{path}: not UTF-8") from error
+    found: dict[Key, ProblemReport] = {}
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            held = json.loads(line)
+            if held["format"] > FORMAT:
+                raise LedgerError(f"{path}, line {number}: format {held['format']}, of a newer harness")
+            report = ProblemReport.from_json(held)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, LedgerError):
+                raise
+            if number == len(lines):
+                break  # no newline behind it: it was never finished
+            raise LedgerError(f"{path}, line {number}: no finding of `harness problems lint`") from error
+        found.pop(key_of(report), None)
+        found[key_of(report)] = report
+    return found
+
+
+def append_to_ledger(path: Path, report: ProblemReport) -> None:
+    """One more line, on the disk when this returns. `OSError` is passed on."""
+    line = json.dumps({"format": FORMAT, **report.to_json()}, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                _drop_cut_line(file.fileno())
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _drop_cut_line(descriptor: int) -> None:
+    """Shorten a file to its last whole line."""
+    size = os.fstat(descriptor).st_size
+    whole = os.pread(descriptor, size, 0).rfind(b"\n") + 1
+    os.ftruncate(descriptor, whole)

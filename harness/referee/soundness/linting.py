@@ -1,0 +1,300 @@
+"""One problem against every rule: is it worth being solved, and can it tell right answers from wrong ones?
+
+Control layer; trusted side. Executes the problem, never a solution. "Rejected" means by the rule and over the calls
+with which solutions are judged.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from harness.catalog.sizes import SizeError, evaluate
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem, Workload
+from harness.core.status import one_line
+from harness.devices import Device
+from harness.devices.out_of_memory import is_shortage
+from harness.protocol.tensor_tree import flatten, unflatten
+from harness.referee.correctness.precision import LIMITS
+from harness.referee.problem.flops import count_flops
+from harness.referee.problem.loader import ProblemError, ReferenceModule, load_reference, state_of
+from harness.referee.problem.truth import Oracle, all_finite
+from harness.referee.soundness.blind import blind, blind_thorough
+from harness.referee.soundness.computed import coarser, run_model, unread_tiles, unused_inputs, unused_parameters
+from harness.referee.soundness.graph import mutants
+from harness.referee.soundness.problem_report import Check, ProblemReport, Verdict
+from harness.referee.soundness.samples import Drawer, Leaves, Sample, make_sample
+from harness.referee.soundness.wrong import Fate, Trial, Wrong, run_trials
+
+FLOPS_TOLERANCE = 0.1
+"""How far a declaration may be from torch's count: the additions of a bias, a last partial tile."""
+
+ROOM = 4.0
+"""How many times the float32 reference's own error its class must allow."""
+
+CLASS_ROOM = 2.0
+"""The same for a class coarser than fp32, in whose arithmetic the reference may compute itself: torch's convolutions
+use TF32 on a GPU, half types round every result.
+
+That arithmetic alone takes a quarter to a third of the limit (2.6e-4 to 3.4e-4 of 1.1e-3 where TF32 is rounded, see
+`LIMITS`), and every further product of a chain adds to it, so that no room of four is to be had. Where there is less,
+solutions are held to four times the reference's error (`limits_for`); a room of two keeps that within twice the class's
+own limit, and only what an operation magnifies beyond its class's rounding breaks the rule. That the next coarser type
+stays outside is tried on every problem (`lower_precision`).
+
+On `large_values` inputs such a class is held to its rms alone: where terms a thousand times as large as the rest
+cancel, an entry keeps the rounding of those terms, and of 1e8 entries a few always do (0.02 of 0.011 for one TF32
+convolution). On all other inputs single entries count.
+"""
+
+LAUNCH_FACTOR = 1.3
+LAUNCH_SAMPLES = 15
+
+MAX_DETAILS = 12
+"""Most lines that one broken rule lists."""
+
+MAX_HOST_BYTES = 2**26
+"""Inputs larger than this make a problem too slow on the CPU; it then needs a small workload."""
+
+_RULES_OF_TRIALS = (
+    "constants",
+    "previous_output",
+    "half_written",
+    "neighbouring_index",
+    "moves_with_inputs",
+    "moves_with_parameters",
+    "dropped_tile",
+    "lower_precision",
+    "dropped_operation",
+)
+
+
+def lint_problem(problem: Problem, workload: Workload, device: Device) -> ProblemReport:
+    """Check every rule. Only a fault of the machine raises (out of memory); whatever the problem does is a finding."""
+    begin = time.perf_counter()
+    checks: list[Check] = []
+    notes: list[str] = []
+    try:
+        linted = _Linted(problem, workload, device)
+        checks.append(Check(rule="loads", verdict=Verdict.KEPT))
+        checks += linted.checks()
+        notes += linted.notes
+    except (ProblemError, ValueError, RuntimeError, TypeError, NotImplementedError) as error:
+        if is_shortage(error):
+            raise
+        told = str(error) if isinstance(error, ProblemError) else f"{type(error).__name__}: {error}"
+        checks.append(_broken("loads", [one_line(told, limit=300)]))
+    return ProblemReport(
+        problem=problem.id,
+        workload=workload.name,
+        device=device.torch_device.type,
+        processor=device.name,
+        digest=problem.digest,
+        checks=tuple(checks),
+        notes=tuple(notes),
+        wall_s=time.perf_counter() - begin,
+    )
+
+
+def too_large_for_host(problem: Problem, workload: Workload) -> int | None:
+    """Bytes of the inputs where they are more than the CPU should be asked to lint; None where they are not, or where
+    the problem does not tell without drawing them."""
+    try:
+        with torch.device("meta"):
+            leaves, _ = flatten(list(load_reference(problem, workload).get_inputs()))
+    except Exception:
+        return None
+    nbytes = sum(leaf.numel() * leaf.element_size() for leaf in leaves)
+    return nbytes if nbytes > MAX_HOST_BYTES else None
+
+
+class _Linted:
+    """One problem made ready."""
+
+    def __init__(self, problem: Problem, workload: Workload, device: Device) -> None:
+        self.problem = problem
+        self.required = workload.precision or problem.precision
+        self.device = device
+        self.notes: list[str] = []
+        self.reference: ReferenceModule = load_reference(problem, workload)
+        self.oracle = Oracle(self.reference, device, seed=4242)
+        self.drawer = Drawer(self.reference, device)
+        leaves, tree = self.drawer.inputs("own")
+        self.traits = self.oracle.try_out(unflatten(tree, [leaf.clone() for leaf in leaves]), 4242)
+        self.first = make_sample("own", leaves, tree, 4242, self.oracle, self.required)
+        if self.first.source != "float64 " + device.torch_device.type:
+            because = f": {self.oracle.float32_because}" if self.oracle.float32_because else ""
+            self.notes.append(f"the truth is {self.first.source}{because}")
+
+    def checks(self) -> list[Check]:
+        found = [self._deterministic(), self._flops(), self._launch_floor()]
+        if not self.first.own:
+            reason = "the reference returns no tensor, only numbers"
+            return found + [_unchecked(rule, reason) for rule in ("finite", "reference_precision", *_RULES_OF_TRIALS)]
+        wrongs, unchecked = self._wrongs()
+        non_finite: list[str] = []
+        imprecise: list[str] = []
+        watched = self._watched(non_finite, imprecise)
+        trials = run_trials(wrongs, watched, self._elsewhere)
+        tried = [
+            _check_of_trials(rule, [t for t in trials if t.wrong.rule == rule], unchecked.get(rule))
+            for rule in _RULES_OF_TRIALS
+        ]
+        # The remaining variants, for what is watched on them. Of the largest problems a sample, and what it takes to
+        # make the next one, fill most of a GPU of 80 GB: none is held meanwhile, as a loop's variable would hold one.
+        del wrongs, trials, self.first
+        collections.deque(watched, maxlen=0)
+        return [*found, _check("finite", non_finite), _check("reference_precision", imprecise), *tried]
+
+    def _wrongs(self) -> tuple[list[Wrong], dict[str, str]]:
+        """The wrong solutions of this problem, and why a rule may have none."""
+        first, oracle, device = self.first, self.oracle, self.device
+        graph = mutants(first, oracle, device)
+        if graph.not_traced is not None:
+            self.notes.append(
+                f"operations could not be left out one by one, torch.fx does not trace it: {graph.not_traced}"
+            )
+        elif graph.untried:
+            self.notes.append(
+                f"{len(graph.untried)} of {graph.operations} operations have nothing of their shape or kind to take "
+                f"their place: {', '.join(graph.untried[:6])}"
+            )
+        if graph.left_out:
+            self.notes.append(
+                f"{graph.left_out} operations beyond the first {len(graph.wrongs)} changed were not tried"
+            )
+        wrongs = [
+            *blind(len(first.own)),
+            *blind_thorough(first.own),
+            *unused_inputs(first, self.drawer, oracle, device),
+            *unused_parameters(oracle, device),
+            *unread_tiles(first, oracle, device),
+            *coarser(first, self.required, oracle, device),
+            *graph.wrongs,
+        ]
+        traced = f"not traced by torch.fx: {graph.not_traced}" if graph.not_traced else "no operation to leave out"
+        unchecked = {
+            "moves_with_inputs": "it has no tensor input",
+            "moves_with_parameters": "it has no parameters",
+            "dropped_tile": "it has no floating-point input of more than one entry",
+            "lower_precision": "no coarser arithmetic, or no floating-point values",
+            "neighbouring_index": "its outputs have one entry",
+            "half_written": "its outputs have one entry",
+            "dropped_operation": traced,
+        }
+        return wrongs, unchecked
+
+    def _elsewhere(self, sample: Sample) -> Leaves:
+        """What the reference gives on other inputs of the same variant."""
+        leaves, _ = self.drawer.inputs(sample.variant)
+        return run_model(self.oracle.model, leaves, sample, self.oracle, self.device)
+
+    def _watched(self, non_finite: list[str], imprecise: list[str]) -> Iterator[Sample]:
+        """The samples, each looked at on its way: is the reference finite and exact enough on it?"""
+        samples = self.drawer.samples(self.oracle, self.problem, self.required, self.first)
+        # No generator: its variable would keep a sample alive while the next is made.
+        return map(functools.partial(self._look_at, non_finite=non_finite, imprecise=imprecise), samples)
+
+    def _look_at(self, sample: Sample, non_finite: list[str], imprecise: list[str]) -> Sample:
+        base = LIMITS[self.required]
+        paths = self.traits.tree.paths("output")
+        exact = self.required is PrecisionClass.FP32
+        room, singly = ROOM if exact else CLASS_ROOM, exact or sample.variant != "large_values"
+        for path, leaf, error in zip(paths, sample.own, sample.errors, strict=True):
+            if leaf.is_floating_point() and not all_finite(leaf):
+                non_finite.append(f"{path} on {sample.variant} inputs")
+            if error.rms_error is None or error.max_error is None:
+                continue
+            if room * error.rms_error > base.rms or (singly and room * error.max_error > base.max):
+                imprecise.append(
+                    f"{path} on {sample.variant} inputs: rms error {error.rms_error:.2g} of {base.rms:.2g} allowed, "
+                    f"largest {error.max_error:.2g} of {base.max:.2g}"
+                )
+        return sample
+
+    def _deterministic(self) -> Check:
+        broken = []
+        if self.traits.draws_random:
+            broken.append("forward draws random numbers")
+        first = self.first
+        again = run_model(self.oracle.model, first.inputs, first, self.oracle, self.device)
+        if not first.equals(again) and (self.device.torch_device.type == "cpu" or first.rejects(again)):
+            broken.append("two calls on the same inputs differ")
+        twin = state_of(self.reference.model(4242, self.device.torch_device))
+        if any(not torch.equal(value, twin[name]) for name, value in self.oracle.initial_state.items()):
+            broken.append("two models constructed under one seed have different parameters")
+        one, two = (Drawer(self.reference, self.device).inputs("own")[0] for _ in range(2))
+        if any(not torch.equal(a, b) for a, b in zip(one, two, strict=True)):
+            broken.append("get_inputs gives different values under one seed")
+        return _check("deterministic", broken)
+
+    def _flops(self) -> Check:
+        if self.problem.costs.flops is None:
+            return _unchecked("flops", "none declared")
+        try:
+            declared = evaluate(self.problem.costs.flops, self.reference.sizes)
+        except SizeError as error:
+            return _broken("flops", [str(error)])
+        first = self.first
+        counted = count_flops(lambda: run_model(self.oracle.model, first.inputs, first, self.oracle, self.device)).total
+        if counted == 0:
+            return _unchecked("flops", f"torch's counter knows none of its operations; {declared:.3g} declared")
+        if math.isclose(declared, counted, rel_tol=FLOPS_TOLERANCE):
+            return Check(rule="flops", verdict=Verdict.KEPT)
+        return _broken("flops", [f"{declared:.4g} declared, {counted:.4g} counted"])
+
+    def _launch_floor(self) -> Check:
+        if self.device.torch_device.type != "cuda":
+            return _unchecked("launch_floor", "only a GPU tells")
+        first = self.first
+        arguments = unflatten(first.tree, list(first.inputs))
+        tiny = torch.zeros(1, device=self.device.torch_device)
+
+        def median_s(call: Callable[[], object]) -> float:
+            held = [self.device.time_cold(call, lambda _: None).device_s for _ in range(LAUNCH_SAMPLES)]
+            return statistics.median(held[LAUNCH_SAMPLES // 3 :])
+
+        with torch.no_grad():
+            floor_s = median_s(tiny.zero_)
+            call_s = median_s(lambda: self.oracle.forward(arguments))
+        self.oracle.restore_state()
+        self.notes.append(f"one call takes {call_s * 1e6:.1f} us, an empty launch {floor_s * 1e6:.1f} us")
+        if call_s >= LAUNCH_FACTOR * floor_s:
+            return Check(rule="launch_floor", verdict=Verdict.KEPT)
+        return _broken("launch_floor", [f"{call_s * 1e6:.1f} us a call, {floor_s * 1e6:.1f} us an empty launch"])
+
+
+def _check_of_trials(rule: str, trials: Sequence[Trial], unchecked: str | None) -> Check:
+    tried = [trial for trial in trials if trial.fate is not Fate.UNTRIED]
+    if not tried:
+        return _unchecked(rule, unchecked or "nothing to try")
+    broken = []
+    for trial in tried:
+        if trial.survived:
+            how = "changes nothing" if trial.fate is Fate.AGREES else "is taken for right"
+            broken.append(f"{trial.wrong.name}: {how} on {', '.join(trial.seen)} inputs")
+    check = _check(rule, broken)
+    return Check(rule=rule, verdict=check.verdict, details=check.details, tried=len(tried))
+
+
+def _check(rule: str, broken: Sequence[str]) -> Check:
+    return _broken(rule, list(dict.fromkeys(broken))) if broken else Check(rule=rule, verdict=Verdict.KEPT)
+
+
+def _broken(rule: str, details: Sequence[str]) -> Check:
+    shown = list(itertools.islice(details, MAX_DETAILS))
+    if len(details) > MAX_DETAILS:
+        shown.append(f"and {len(details) - MAX_DETAILS} more")
+    return Check(rule=rule, verdict=Verdict.BROKEN, details=tuple(shown))
+
+
+def _unchecked(rule: str, reason: str) -> Check:
+    return Check(rule=rule, verdict=Verdict.NOT_CHECKED, details=(reason,))

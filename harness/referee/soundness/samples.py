@@ -1,0 +1,154 @@
+"""The calls on which answers are tried: inputs of every variant with their truth, and the rule that judges an answer.
+
+Control layer; trusted side. The rule is that of the verification (`numerics`): an answer must lie inside the problem's
+precision class on every output, and a wrong solution is rejected where one call of any variant rejects it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.core.choices import PrecisionClass
+from harness.core.problem import Problem
+from harness.devices import Device
+from harness.protocol.tensor_tree import TreeSpec, flatten
+from harness.referee.correctness.tolerance import (
+    UNLIMITED,
+    Limits,
+    TensorComparison,
+    compare,
+    limits_for,
+    roundable,
+    sensitivities,
+)
+from harness.referee.problem.inputs import draw
+from harness.referee.problem.loader import ReferenceModule
+from harness.referee.problem.truth import Answer, Oracle
+
+OWN_DRAWS = 3
+"""Draws of the problem's own inputs, as `--seeds` has by default."""
+
+STRESS_DRAWS = 2
+"""Draws of every other variant, as in an evaluation."""
+
+Leaves = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One call: its inputs (slot order of `tree`), what the reference gives in float32, and the truth.
+
+    `errors` are the float32 reference's own, `limits` those that an answer must keep.
+    """
+
+    variant: str
+    inputs: Leaves
+    tree: TreeSpec
+    seed: int
+    own: Leaves
+    truth: Leaves
+    errors: tuple[TensorComparison, ...]
+    limits: tuple[Limits, ...]
+    source: str
+    required: PrecisionClass
+    nearby: Callable[[], Iterator[tuple[float, Leaves]]]
+    """Truths of inputs and weights rounded to the class, which loosen the limits of answers outside them."""
+    _loosened: list[Limits] = field(default_factory=list)
+
+    def rejects(self, leaves: Sequence[torch.Tensor]) -> bool:
+        """Whether these outputs are judged wrong here. Of another shape or dtype: always."""
+        if any(a.shape != r.shape or a.dtype != r.dtype for a, r in zip(leaves, self.own, strict=True)):
+            return True
+        # `judge` fails an answer exactly where an output is not within its limits. Compared to no limit at all: what is
+        # looked for beyond them, places and patterns, costs more than the comparison, and nobody reads it here.
+        # Contiguous, as an answer is when it is judged: the kernels that compare on a GPU would copy anything else.
+        found = [
+            compare(a.contiguous(), t, reference=r, limits=UNLIMITED)
+            for a, t, r in zip(leaves, self.truth, self.own, strict=True)
+        ]
+        limits = self._loosest() if roundable(found, self.limits, self.required) else self.limits
+        return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
+
+    def _loosest(self) -> Sequence[Limits]:
+        """The limits once it is known what rounding does to these inputs, which is found out for the first answer."""
+        if not self._loosened:
+            self._loosened.extend(self.limits)
+            for worst in sensitivities(self.truth, self.nearby(), self.required):
+                both = zip(self.errors, worst, strict=True)
+                self._loosened[:] = [limits_for(self.required, error, sensitivity) for error, sensitivity in both]
+        return self._loosened
+
+    def equals(self, leaves: Sequence[torch.Tensor]) -> bool:
+        """Whether these outputs are the reference's own, bit for bit (NaN counts as equal to NaN)."""
+        return all(
+            a.shape == r.shape and a.dtype == r.dtype and torch.allclose(a, r, rtol=0.0, atol=0.0, equal_nan=True)
+            if a.is_floating_point() or a.is_complex()
+            else torch.equal(a, r)
+            for a, r in zip(leaves, self.own, strict=True)
+        )
+
+
+def make_sample(
+    variant: str,
+    inputs: Sequence[torch.Tensor],
+    tree: TreeSpec,
+    seed: int,
+    oracle: Oracle,
+    required: PrecisionClass,
+) -> Sample:
+    """Compute truth and own answer on these inputs. Raises what the reference raises."""
+    truth = oracle.truth(inputs, tree, seed)
+    own: Answer = oracle.answer(inputs, tree, seed)
+    exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
+    errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(own.leaves, exact, strict=True))
+    return Sample(
+        variant=variant,
+        inputs=tuple(inputs),
+        tree=tree,
+        seed=seed,
+        own=own.leaves,
+        truth=exact,
+        errors=errors,
+        limits=tuple(limits_for(required, error) for error in errors),
+        source=truth.source,
+        required=required,
+        nearby=lambda: ((weight, near.leaves) for weight, near in oracle.nearby(inputs, tree, seed, required)),
+    )
+
+
+def variants_of(problem: Problem) -> list[tuple[str, int]]:
+    """Variant and part of every call that a verification makes."""
+    stress = [(variant, part) for variant in problem.rules.variants for part in range(STRESS_DRAWS)]
+    return [("own", part) for part in range(OWN_DRAWS)] + stress
+
+
+@dataclass(slots=True)
+class Drawer:
+    """Draws inputs of a problem, new ones with every call; the same numbers for the same `seed`."""
+
+    reference: ReferenceModule
+    device: Device
+    seed: int = 20_240_607
+    _count: int = 0
+
+    def inputs(self, variant: str, part: int = 0) -> tuple[Leaves, TreeSpec]:
+        self._count += 1
+        seed = (self.seed + 7919 * self._count) & ~1 | part & 1
+        drawn = draw(self.reference, seed=seed, variant=variant, device=self.device.torch_device)
+        leaves, tree = flatten(list(drawn.values))
+        return tuple(leaves), tree
+
+    def samples(self, oracle: Oracle, problem: Problem, required: PrecisionClass, first: Sample) -> Iterator[Sample]:
+        """One sample at a time, every variant in turn, `first` in place of the first: at full size few of them fit the
+        memory together, so nothing here holds on to one."""
+        yield first
+        del first
+        for number, (variant, part) in enumerate(variants_of(problem)[1:], 1):
+            yield self._sample(variant, part, 1000 + number, oracle, required)
+
+    def _sample(self, variant: str, part: int, seed: int, oracle: Oracle, required: PrecisionClass) -> Sample:
+        leaves, tree = self.inputs(variant, part)
+        return make_sample(variant, leaves, tree, seed, oracle, required)

@@ -1,0 +1,1 @@
+"""Timing: rounds of bursts, checks of claimed times, calibration, speedup."""

@@ -1,0 +1,167 @@
+"""New inputs for calls back to back: drawn aside, delivered at once, and complete only at the last moment.
+
+Trusted side; used by `asker`. A kernel that was left on the device may look out for inputs as they arrive and begin
+before the clock does. So some of each input is held back once more: all the rest is in place before, and what is held
+back of all sets comes in two short writes. Work that began earlier has used decoys, of two kinds. A few secret words
+are as in other bursts (`holdback`): in floating tensors NaN, which nothing passes over in silence. But who expects that
+finds these words, computes without them, and mends the little that hangs on them once the clock runs. So one sector in
+sixteen (`SECTORS_FOR_ONE`) is another one of the same input: nothing tells which, not even once the true ones are
+there, without reading all of the input again and comparing it with what it was.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+
+from harness.devices import aligned, tensor_bytes
+from harness.protocol.messages import Slot
+from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose, writers
+from harness.referee.problem.workspace import Bench
+
+SECTOR_WORDS = 8
+"""What a GPU moves at once: 32 bytes."""
+
+SECTORS_FOR_ONE = 16
+SECTORS_FOR_ONE_OF_MANY = 64
+MANY_BYTES = 2**30
+"""Of so many sectors one is held back, drawn with repetition; of an input that has two or more, one at least. The more
+they are, the more hangs on them, of products too, which are linear in what differs; where all inputs together are so
+large, calls are too long to be made early, and the memory for copies of what is held back counts."""
+
+
+class _Sectors:
+    """Sectors of each input that are held back, in one list. `begins` are, for each input, its first sector in the
+    private copy and in the arena, and how many it has."""
+
+    def __init__(self, begins: Sequence[tuple[int, int, int]], device: torch.device) -> None:
+        self._begins = [held for held in begins if held[2] > 1]
+        many = sum(number for _, _, number in self._begins) * SECTOR_WORDS * WORD_BYTES > MANY_BYTES
+        one_in = SECTORS_FOR_ONE_OF_MANY if many else SECTORS_FOR_ONE
+        self._counts = [max(1, number // one_in) for _, _, number in self._begins]
+        self._generator = torch.Generator(device)
+        total = sum(self._counts)
+        # All memory is taken here: later a contestant may have left none.
+        self._places, self._own, self._others = torch.empty(3, total, dtype=torch.int64, device=device).unbind()
+        self._true, self._decoys = torch.empty(2, total, SECTOR_WORDS, dtype=torch.int32, device=device).unbind()
+
+    def choose(self, secret: random.Random) -> None:
+        """Draw anew which sectors are held back, and which others stand in for them."""
+        self._generator.manual_seed(secret.getrandbits(62))
+        first = 0
+        for (private, arena, number), count in zip(self._begins, self._counts, strict=True):
+            part = slice(first, first := first + count)
+            torch.randint(number, (count,), generator=self._generator, out=self._own[part])
+            torch.randint(1, number, (count,), generator=self._generator, out=self._others[part])
+            self._others[part].add_(self._own[part]).remainder_(number)  # any but itself
+            torch.add(self._own[part], arena, out=self._places[part])
+            self._own[part] += private
+            self._others[part] += private
+
+    def mask(self, private: torch.Tensor) -> None:
+        """Put others in their places in the `private` copy of the inputs (int32, by sectors)."""
+        torch.index_select(private, 0, self._own, out=self._true)
+        torch.index_select(private, 0, self._others, out=self._decoys)
+        private.index_copy_(0, self._own, self._decoys)
+
+    def restore(self, arena: torch.Tensor) -> None:
+        """Write the true ones to where they belong in the `arena` (int32, by sectors)."""
+        arena.index_copy_(0, self._places, self._true)
+
+
+class Arrival:
+    """Inputs of these sets, in memory that no contestant sees. Raises `torch.OutOfMemoryError` where there is none."""
+
+    def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
+        self._bench = bench
+        self._indices = tuple(indices)
+        # A set's inputs lie behind one another in the arena, and here in the same way.
+        self._begins = [_begin(bench.sets[index].inputs) for index in self._indices]
+        sizes = [_end(bench.sets[i].inputs) - begin for i, begin in zip(self._indices, self._begins, strict=True)]
+        self._starts = [sum(sizes[:number]) for number in range(len(sizes))]
+        self._bytes = torch.empty(sum(sizes), dtype=torch.uint8, device=bench.device.torch_device)
+        self._parts = list(torch.split(self._bytes, sizes))
+        self._places = [
+            bench.arena.tensor(begin, (size,), torch.uint8) for begin, size in zip(self._begins, sizes, strict=True)
+        ]
+        self._late: list[tuple[int, int]] = []
+        spans = [self._span(number, slot) for number, slot in self._slots()]
+        self._sectors = _Sectors(
+            [
+                (span.first // SECTOR_WORDS, slot.offset // SECTOR_WORDS // WORD_BYTES, span.words // SECTOR_WORDS)
+                for span, (_, slot) in zip(spans, self._slots(), strict=True)
+            ],
+            bench.device.torch_device,
+        )
+
+    def _slots(self) -> list[tuple[int, Slot]]:
+        """All inputs, each with its set's number here."""
+        return [(number, slot) for number, index in enumerate(self._indices) for slot in self._bench.sets[index].inputs]
+
+    def draw(self) -> None:
+        """Draw all inputs anew, and hold some of them back. The calls on them were asked for before: what their
+        generators are set to stays."""
+        for number, index in enumerate(self._indices):
+            targets = [self._view(number, slot) for slot in self._bench.sets[index].inputs]
+            self._bench.draw(index, into=targets, call_seed=self._bench.call_seed(index))
+        secret = random.SystemRandom()
+        self._hold_back(secret)
+        self._sectors.choose(secret)
+        self._sectors.mask(self._bytes.view(torch.int32).view(-1, SECTOR_WORDS))
+        self._bench.device.synchronize()
+
+    def deliver(self) -> None:
+        """Bring the inputs to their places, but for what is held back."""
+        if self._bytes.numel():
+            torch._foreach_copy_(self._places, self._parts)
+        self._bench.device.synchronize()
+
+    def complete(self) -> None:
+        """Write what was held back."""
+        words = self._bench.arena.tensor(0, (self._bench.arena.nbytes // WORD_BYTES,), torch.int32)
+        (write,) = writers(words, [self._late])
+        sectors = self._bench.arena.nbytes // WORD_BYTES // SECTOR_WORDS
+        by_sectors = self._bench.arena.tensor(0, (sectors, SECTOR_WORDS), torch.int32)
+        self._bench.device.synchronize()
+        self._sectors.restore(by_sectors)
+        if write is not None:
+            write()  # in sectors, too, as which they were drawn
+        self._bench.device.synchronize()
+
+    def _view(self, number: int, slot: Slot) -> torch.Tensor:
+        dtype = getattr(torch, slot.dtype)
+        first = self._starts[number] + slot.offset - self._begins[number]
+        return self._bytes[first : first + tensor_bytes(slot.shape, dtype)].view(dtype).view(slot.shape)
+
+    def _hold_back(self, secret: random.Random) -> None:
+        choices = [
+            choose([self._span(number, slot) for slot in self._bench.sets[index].inputs], secret)
+            for number, index in enumerate(self._indices)
+        ]
+        held = HeldBack(self._bytes.view(torch.int32), choices)
+        held.mask(range(len(choices)))
+        self._late = [
+            (place + (begin - start) // WORD_BYTES, value)
+            for number, (begin, start) in enumerate(zip(self._begins, self._starts, strict=True))
+            for place, value in held.words(number)
+        ]
+
+    def _span(self, number: int, slot: Slot) -> Span:
+        dtype = getattr(torch, slot.dtype)
+        return Span(
+            first=(self._starts[number] + slot.offset - self._begins[number]) // WORD_BYTES,
+            words=tensor_bytes(slot.shape, dtype) // WORD_BYTES,
+            dtype=dtype,
+        )
+
+
+def _begin(slots: Sequence[Slot]) -> int:
+    return min((slot.offset for slot in slots), default=0)
+
+
+def _end(slots: Sequence[Slot]) -> int:
+    """Behind the last of them, on a word's boundary at least: places are aligned, and what pads them is nobody's."""
+    ends = [slot.offset + tensor_bytes(slot.shape, getattr(torch, slot.dtype)) for slot in slots]
+    return aligned(max(ends, default=0))

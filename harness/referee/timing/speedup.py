@@ -1,0 +1,420 @@
+"""From rounds of bursts to a speedup: claims held against the referee's clock, intervals, and when to stop.
+
+Trusted side; floats in, JSON-able values out, nothing is measured here. Imports `claims`, `stats`, `stopping`,
+`measure`'s types.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.core.choices import DeviceKind
+from harness.core.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
+from harness.core.status import Failure
+from harness.devices.empty_kernel import Compared
+from harness.protocol.messages import CallMode, Manner
+from harness.referee.problem.roofline import SpeedOfLight, TrustFloor
+from harness.referee.timing.back_to_back import Figures
+from harness.referee.timing.calibration import Calibration, beside, calibrate
+from harness.referee.timing.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
+from harness.referee.timing.reference_timing import PROCESS_BIAS, Known, Quiet, halves, proves_more
+from harness.referee.timing.rounds import LONG_SETS, Round, Rounds
+from harness.referee.timing.stopping import Stopping
+
+UNEXPLAINED = "unexplained_time"
+"""Label: in most bursts the referee's clock did not explain the claimed times, and the conservative ones count."""
+
+WAITS_FOR_DEVICE = "waits_for_device"
+"""Label: its forward waits for the device to finish, or its calls take long to submit: what they wait counts, unless
+the reference can't be queued either."""
+
+NOT_QUEUED = "not_queued"
+"""Label: its calls fail, are wrong or do not end where they are queued, so that launching them counts, unless the
+reference can't be queued either; or the memory for the copies of them is taken."""
+
+BUSY_HOST = "busy_host"
+"""Label: the host's processors were busy with other work while calls were timed that are charged for what the referee's
+clock does not explain: it was kept from that clock, or the solution stood in line for a processor."""
+
+WAIT_COUNTS = "its forward waits for the device, so that the wait counts"
+LAUNCHES_COUNT = "its calls can't be queued, so that launching them counts"
+"""What a record's reason says where calls count by the referee's clock (`claims`, rule 6)."""
+
+HOST_TOLERANCE = Tolerance(burst_s=40e-3, per_call_s=1e-3, relative=0.25, uneven_s=5e-3)
+"""On the host device other processes take the processors from a burst for time slices of several milliseconds, which
+the referee's own bursts, by which it is calibrated, may be spared: honest code must not be flagged for that. The price
+is that a lie of some ten milliseconds a call goes unnoticed there."""
+
+HOST_BIAS_S = 15e-6
+"""Least noise floor of a call on the host device: a contestant, which stood still before, takes some ten microseconds
+longer for the same. A torch twin of a call of 60 us came out at 0.60 to 0.86 times on two busy processors."""
+
+DISTURBED_BASELINE = "disturbed_baseline"
+"""Label: the reference was slower beside this solution than before it was started, and the earlier time counts."""
+
+DISTURBED_FACTOR = 1.1
+"""How much slower the reference may be, beside what its noise floor allows; clocks and temperature account for less
+than this. A reference that waits for the device lies far apart from itself on a busy host: one of 80 to 120 us had a
+floor of 9 % on an H100."""
+
+DECIDED_BY = "single calls with a cold cache"
+"""What the speedup is of, for short calls too. Each such call has its data cold, its inputs completed at the last
+moment and its output verified, for any code, on both sides alike. Back to back, short calls take what their launches
+take; a graph can't be had of all code; and in both, work on one call's inputs may begin in another's time."""
+
+LEAST_ROUNDS = 4
+"""Rounds that any speedup rests on, and from which on its interval is looked at."""
+
+HIDES_MUCH = 0.25
+"""Share of the reference's call that what is let pass for bursts that differ may be, before two of them are too few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What the rounds say: a speedup with its evidence, or the failure that they convict of.
+
+    `by_calibration` says that the failure rests on what bursts of trusted code cost (rule 4 of `claims`).
+    """
+
+    reason: str
+    speedup: float | None
+    timing: Mapping[str, Any]
+    failure: Failure | None
+    labels: tuple[str, ...] = ()
+    by_calibration: bool = False
+
+
+def _by_rounds(rounds: Sequence[Round]) -> Calibration:
+    """What the reference's own bursts cost: they stand in for those of trusted code where nothing was made before."""
+    return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds])
+
+
+def _known_calibrations(rounds: Sequence[Round], known: Known | None) -> list[Calibration] | None:
+    """What each round's burst is held against: trusted code's, of as many calls; None where there is none."""
+    if known is None or known.pauses is None:
+        return None
+    few = known.pauses if known.sparing is None else known.sparing
+    return [few if len(held.turns) <= LONG_SETS else known.pauses for held in rounds]
+
+
+def _own_calibrations(rounds: Rounds) -> list[Calibration]:
+    """What each round's burst is held against where nothing else is known."""
+    together = _by_rounds(rounds.held)
+    return [beside(_by_rounds([held]), together) for held in rounds.held]
+
+
+class Settled:
+    """Decides after each round whether the speedup is known well enough; names the rule that fired, or None.
+
+    `calibrated` says that claims are held against bursts made before. Else the time to measure in ends nothing before
+    `LEAST_ROUNDS`, if the reference's bursts differ by enough to hide much of a call: two of them tell not which of
+    them something disturbed.
+    """
+
+    def __init__(self, *, target: float, budget_s: float, calibrated: bool = True) -> None:
+        self._stopping = Stopping(budget_s=budget_s, target=target, least_pairs=LEAST_ROUNDS)
+        self._calibrated = calibrated
+        self._spent_s = 0.0
+
+    def __call__(self, rounds: Rounds) -> str | None:
+        reference, solution = rounds.samples(CallMode.COLD)
+        if not _usable(reference, solution):
+            return None
+        spent_s = rounds.spent_s - rounds.thrown_s
+        newest_s, self._spent_s = spent_s - self._spent_s, spent_s
+        rule = self._stopping.add(speedup_interval(reference, solution), newest_s)
+        if rule is not None and len(rounds.held) < LEAST_ROUNDS and not self._calibrated:
+            median_s = statistics.median(time_s for burst in reference for time_s in burst)
+            if SPREADS * _by_rounds(rounds.held).spread_s > HIDES_MUCH * median_s:
+                return None
+        return rule
+
+
+def _usable(reference: Sequence[Sequence[float]], solution: Sequence[Sequence[float]]) -> bool:
+    return all(burst and min(burst) > 0.0 for burst in (*reference, *solution))
+
+
+def judge_times(
+    rounds: Rounds,
+    *,
+    device: DeviceKind,
+    light: SpeedOfLight | None = None,
+    floor: TrustFloor | None = None,
+    known: Known | None = None,
+    nonstop: Figures | None = None,
+    compared: Compared | None = None,
+) -> Judged:
+    """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
+
+    `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
+    `known` what was measured before the solution was started, which a submission can't have slowed: without it, the
+    reference's own bursts stand in for those of trusted code. `nonstop` are the solution's calls back to back.
+    `compared` is what calls that do next to nothing took in the solution's process, before it was there.
+    """
+    quiet = known.quiet if known is not None else None
+    calibrations = _known_calibrations(rounds.held, known) or _own_calibrations(rounds)
+    if device is DeviceKind.HOST:
+        calibrations = [_on_host(calibration) for calibration in calibrations]
+    floor_s = floor.floor_s if floor is not None and floor.floor_s > 0.0 else None
+    tolerance = HOST_TOLERANCE if device is DeviceKind.HOST else Tolerance()
+    verdicts = [
+        _judge_round(r, calibration, floor_s, tolerance)
+        for r, calibration in zip(rounds.held, calibrations, strict=True)
+    ]
+    refused = [verdict for verdict in verdicts if not verdict.accepted]
+    claims: dict[str, Any] = {
+        "bursts": len(verdicts),
+        "accepted": len(verdicts) - len(refused),
+        "worst": dict(max(verdicts, key=_unexplained).evidence),
+        "refused": [verdict.reason for verdict in refused[:3]],
+        "made_again": rounds.doubted,
+    }
+    for verdict in verdicts:
+        if verdict.failure is not None:
+            return Judged(
+                reason=verdict.reason,
+                speedup=None,
+                timing={"claims": claims},
+                failure=verdict.failure,
+                by_calibration=verdict.by_calibration,
+            )
+    timed, claimed = rounds.samples(CallMode.COLD)
+    own_s = 0.0 if compared is None else compared.taken_off_s
+    reference, disturbed = (timed, False) if quiet is None else _undisturbed(timed, quiet)
+    charge_s = 0.0 if nonstop is None else nonstop.verdict.charge_s
+    proven = nonstop is not None and nonstop.proven
+    least_s = 0.0 if nonstop is None else nonstop.verdict.at_least_s
+    by_clock = nonstop is not None and nonstop.verdict.by_clock
+    claims["charged_rounds"] = [n for n, verdict in enumerate(verdicts) if not (verdict.accepted or proven)]
+    solution = (
+        [[max(_without(time_s, own_s), least_s) for time_s in burst] for burst in claimed]
+        if proven
+        else [
+            [
+                max(_without(time_s, own_s) + charge_s, least_s if by_clock else 0.0)
+                for turn, time_s in zip(r.turns, verdict.times_s, strict=True)
+                if turn.mode is CallMode.COLD
+            ]
+            for r, verdict in zip(rounds.held, verdicts, strict=True)
+        ]
+    )
+    estimate = speedup_interval(reference, solution)
+    reference_latency, solution_latency = rounds.windows(CallMode.LATENCY)
+    timing: dict[str, Any] = {
+        "clock": "CUDA events" if device is DeviceKind.CUDA else "host clock",
+        "baseline": "eager",
+        "solution": _series(solution, solution_latency),
+        "reference": _series(reference, reference_latency),
+        "speedup": estimate.to_json(),
+        "rounds": len(rounds.held),
+        "stopped_by": rounds.stopped_by,
+        "spent_s": rounds.spent_s,
+        "spent_on_s": dict(rounds.spent_on_s),
+        "in_line_s": [r.in_line_s for r in rounds.held],
+        "order": ["AB" if r.reference_first else "BA" for r in rounds.held],
+        "burst_wall_s": {
+            "reference": [r.reference.wall_s for r in rounds.held],
+            "solution": [r.solution_wall_s for r in rounds.held],
+        },
+        "sm_clock_hz": {
+            "reference": [r.reference.rate_hz for r in rounds.held],
+            "solution": [r.solution_hz for r in rounds.held],
+        },
+        "warmup_calls_discarded": sum(turn.mode is CallMode.WARM for r in rounds.held for turn in r.turns),
+        "claims": claims,
+        "quiet_reference_s": None if quiet is None else quiet.reference_s,
+        "decided_by": DECIDED_BY,
+    }
+    if quiet is not None:
+        timing["noise_floor"] = quiet.floor_json()
+        timing["reference"] |= {
+            "back_to_back_s": quiet.back_to_back_s,
+            "queued_s": quiet.queued_s,
+            "graph_s": quiet.graph_s,
+        }
+    if compared is not None:
+        timing["empty_call_s"] = dict(compared.evidence)
+    floor_width = None if quiet is None else quiet.floor.log_width
+    if device is DeviceKind.HOST:
+        timing["noise_floor"] = _floor_of_rounds(timed)
+        floor_width = timing["noise_floor"]["log_width"]
+    hidden_s = claims["worst"].get("hidden_per_call_s")
+    if nonstop is not None:
+        timing["solution"] |= {
+            "back_to_back_s": nonstop.seconds.get(Manner.LAUNCHED),
+            "queued_s": nonstop.seconds.get(Manner.QUEUED),
+            "graph_s": None,
+        }
+        timing["back_to_back"] = {
+            **nonstop.verdict.evidence,
+            "manner": nonstop.manner.value,
+            "data": nonstop.data,
+            "refused": {manner.value: refusal.text for manner, refusal in nonstop.refused.items()},
+            "waited": nonstop.waited,
+            "late_s": list(nonstop.late_s),
+            "copies_s": list(nonstop.copied_s),
+            "copies_granted_s": nonstop.copying_s,
+        }
+        median_s = statistics.median(time_s for burst in solution for time_s in burst)
+        hidden_s = min(hidden_s or math.inf, max(0.0, nonstop.verdict.at_most_s - median_s))
+    timing["hidden_per_call_s"] = hidden_s
+    if light is not None:
+        timing["speed_of_light"] = {
+            **light.to_json(),
+            "fraction": light.fraction(timing["solution"]["device"]["median_s"]),
+            "reference_fraction": light.fraction(timing["reference"]["device"]["median_s"]),
+            "floor": None if floor is None else floor.to_json(),
+        }
+    labels: tuple[str, ...] = (DISTURBED_BASELINE,) if disturbed else ()
+    if nonstop is not None and nonstop.waits:
+        labels += (WAITS_FOR_DEVICE,)
+    if nonstop is not None and nonstop.unqueued:
+        labels += (NOT_QUEUED,)
+    unexplained = charge_s > 0.0 or (2 * len(refused) > len(verdicts) and not proven)
+    raised = by_clock and min(time_s for burst in claimed for time_s in burst) < least_s
+    if unexplained or raised:
+        timing["solution"]["claimed_samples_s"] = claimed
+    if unexplained:
+        labels += (UNEXPLAINED,)
+    in_line = any(r.in_line for r, verdict in zip(rounds.held, verdicts, strict=True) if not verdict.accepted)
+    if (nonstop is not None and nonstop.kept_from_clock) or (in_line and not proven):
+        labels += (BUSY_HOST,)
+    why = "" if nonstop is None or not raised else "; " + (WAIT_COUNTS if nonstop.waits else LAUNCHES_COUNT)
+    return Judged(
+        reason=f"right on every input variant; {_in_words(estimate, floor_width)}{why}",
+        speedup=estimate.speedup,
+        timing=timing,
+        failure=None,
+        labels=labels,
+    )
+
+
+def peak_memory(known: Known, claimed_bytes: int | None, process_bytes: int | None) -> dict[str, int | None]:
+    """Peak device memory as a record has it, in bytes.
+
+    `reference` and `solution`: parameters and what calls allocate, without inputs, by torch's allocator; the solution's
+    is a claim, and does not hold what its own code takes from the driver. `solution_process`: what the driver got back
+    as the contestant was ended, CUDA's context and the harness's flush included; `trusted_process`: the same of one
+    that allocates outputs alone.
+    """
+    return {
+        "reference": known.quiet.peak_bytes,
+        "solution": claimed_bytes,
+        "solution_process": process_bytes,
+        "trusted_process": known.process_bytes,
+    }
+
+
+def with_graph(
+    timing: Mapping[str, Any], graph: Callable[[float], tuple[float | None, str | None]]
+) -> Mapping[str, Any]:
+    """A record's `timing` with the time of a call inside a CUDA graph, which `graph` measures for a claimed time."""
+    if "back_to_back" not in timing:
+        return timing
+    graph_s, refused = graph(timing["solution"]["device"]["median_s"])
+    held = dict(timing["back_to_back"])
+    if refused is not None:
+        held["refused"] = {**held["refused"], Manner.GRAPH.value: refused}
+    return {**timing, "solution": {**timing["solution"], "graph_s": graph_s}, "back_to_back": held}
+
+
+def _floor_of_rounds(bursts: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The noise floor by the reference's bursts beside the solution's, as a record has it: where nothing was measured
+    before the solution was started."""
+    least = max(PROCESS_BIAS, HOST_BIAS_S / statistics.median(time_s for burst in bursts for time_s in burst))
+    paired = [burst for burst in bursts if len(burst) >= 2]
+    measured = noise_floor(speedup_interval(*halves(paired))).log_width if paired else 0.0
+    return {
+        **NoiseFloor(log_width=max(least, measured), pairs=len(paired)).to_json(),
+        "measured_log_width": measured,
+        "least_log_width": least,
+        "method": "bursts of the reference beside the solution's, every other call against the rest",
+    }
+
+
+def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
+    low, high = estimate.low, estimate.high
+    if floor_width is not None:
+        share = same_within(estimate.speedup, low, high, floor=floor_width)
+        if share is not None:
+            return f"the same as eager (within {share * 100:.2g} %)"
+    words = f"{estimate.speedup:.3g}x eager" + ("" if low is None else f" ({low:.3g} to {high:.3g})")
+    if floor_width is not None and abs(math.log(estimate.speedup)) <= floor_width:
+        return f"{words}, which tells little: the noise floor is {math.expm1(floor_width):.0%}"
+    return words
+
+
+def _undisturbed(bursts: Sequence[Sequence[float]], quiet: Quiet) -> tuple[Sequence[Sequence[float]], bool]:
+    """The reference's samples, scaled down to the quiet median where they lie more above it than `DISTURBED_FACTOR` and
+    its noise floor let pass."""
+    now_s = statistics.median([time_s for burst in bursts for time_s in burst])
+    if now_s <= DISTURBED_FACTOR * math.exp(quiet.floor.log_width) * quiet.reference_s:
+        return bursts, False
+    return [[time_s * quiet.reference_s / now_s for time_s in burst] for burst in bursts], True
+
+
+def doubt(rounds: Rounds, device: DeviceKind, known: Known | None) -> str | None:
+    """Why what the last round claims is not explained; None where it is, and where it is not possible at all, which all
+    rounds together are convicted of.
+
+    On a GPU it is held against what is known of trusted code: nothing is doubted where nothing is, nor where calls are
+    so short that they are made back to back, which prove more (rule 6 of `claims`). On the host device it is held
+    against the reference's bursts so far.
+    """
+    held, tolerance = rounds.held[-1], Tolerance()
+    if device is DeviceKind.HOST:
+        calibration, tolerance = _on_host(_own_calibrations(rounds)[-1]), HOST_TOLERANCE
+    else:
+        calibrations = _known_calibrations([held], known)
+        if known is None or calibrations is None:
+            return None
+        claimed_s = statistics.median(claim.device_s for claim in held.solution.claims)
+        if known.nonstop and proves_more(claimed_s, known.quiet.nonstop_sets):
+            return None
+        calibration = calibrations[0]
+    verdict = _judge_round(held, calibration, None, tolerance)
+    return None if verdict.accepted or verdict.failure is not None else verdict.reason
+
+
+def _on_host(calibration: Calibration) -> Calibration:
+    """Two processes share the cores in other ways than one: what a flush must cost at least is not known."""
+    return replace(calibration, least_s=0.0)
+
+
+def _judge_round(held: Round, calibration: Calibration, floor_s: float | None, tolerance: Tolerance) -> ClaimVerdict:
+    claims = held.solution.claims
+    return judge_claims(
+        [claim.device_s for claim in claims],
+        calls=len(held.turns),
+        wall_s=held.solution_wall_s,
+        calibration=calibration,
+        window_s=[claim.window_s for claim in claims],
+        floor_s=floor_s,
+        tolerance=tolerance,
+        counted=[index for index, turn in enumerate(held.turns) if turn.mode is CallMode.COLD],
+    )
+
+
+def _without(time_s: float, own_s: float) -> float:
+    """A claimed time without what the solution's process takes longer for any call; never less than half of it, which
+    no honest call of a GPU is short enough for."""
+    return max(time_s - own_s, time_s / 2)
+
+
+def _unexplained(verdict: ClaimVerdict) -> float:
+    held = verdict.evidence.get("unexplained_s")
+    return float(held) if held is not None else float("inf")
+
+
+def _series(bursts: Sequence[Sequence[float]], latency_s: Sequence[float]) -> dict[str, Any]:
+    """Device time over all bursts, and call latency (a warm cache, an idle device, the host's clock)."""
+    flat = [time_s for burst in bursts for time_s in burst]
+    return {
+        "device": summarise(flat).to_json(),
+        "samples_s": [list(burst) for burst in bursts],
+        "latency": summarise(latency_s).to_json() if latency_s else None,
+    }

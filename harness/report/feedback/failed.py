@@ -1,0 +1,246 @@
+"""What an author of a failing solution is told: the reason, the place in the source, where outputs differ, reports.
+
+Pure; see the package. Of an expected value two digits are told, as in the record's reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.status import Status
+from harness.report import format as show
+from harness.report.feedback import evidence as read
+from harness.report.feedback.log import log_end
+from harness.report.feedback.reports import reports, stood_in
+from harness.report.feedback.source import quoted
+
+Section = tuple[str, Sequence[str]]
+
+MAX_OUTPUTS = 4
+EXCEPTIONS = frozenset(
+    {
+        Status.runtime_error,
+        Status.import_error,
+        Status.bad_constructor,
+        Status.cuda_error,
+        Status.crashed,
+        Status.out_of_memory,
+    }
+)
+"""Statuses whose log says more than the reason."""
+
+VARIANTS = {
+    "own": "the problem's own inputs",
+    "zero_mean": "values around zero",
+    "large_values": "rare large values",
+    "structured": "structured values (one-hot, ramps)",
+}
+
+FEW = 0.01
+"""Share of wrong values up to which they are called few."""
+
+_ROUNDED = "look for conversions of inputs or sums, accumulate in float32, and leave out no term."
+ROUNDED = {
+    "tf32": "The error is as large as TF32's: do without its tensor cores, or split each factor in two; or a term is "
+    "missing.",
+    "fp16": f"The error is as large as float16's: {_ROUNDED}",
+    "bf16": f"The error is as large as bfloat16's: {_ROUNDED}",
+    "fp8": f"The error is as large as that of 8 bits: {_ROUNDED}",
+    "fp32": "Accumulate in float32, keep reduced precision out of what is summed, and leave out no term.",
+}
+"""What a precision that was reached suggests."""
+
+ONLY = {
+    "zero_mean": "The problem's own inputs hide the mistake, and values around zero show it: a term that is lost, or "
+    "arithmetic that is less exact than asked for.",
+    "large_values": "Only rare large values show the mistake: an overflow, or a sum that loses small terms.",
+    "structured": "Only structured inputs show the mistake: most likely an index that is off at a border.",
+}
+"""What failing on one variant alone suggests."""
+
+
+def sections(record: Record, *, source: str | None, log: str | None) -> list[Section]:
+    """The sections for a record that did not pass."""
+    late = record.evidence.get("failed_while") == "timing"
+    when = ["The calls checked first were right; this was found in a timed call."] if late else []
+    found: list[Section] = [("What failed", [show.line(record.reason, 600), *when])]
+    found.append(("Compiler error", _compiler_error(record, source)))
+    found += _outputs(record)
+    found.append(("Inputs", _variants(record)))
+    found.append(("Where it stood", stood_in(record, source)))
+    found.append(("Reports", reports(record, source)))
+    found.append(("State", _state(record)))
+    if record.status in EXCEPTIONS and log and log.strip():
+        end = log_end(show.block(log, 20_000), record.solution.rpartition("/")[2])
+        found.append(("End of the log", end))
+    found.append(("What to do", _advice(record)))
+    return found
+
+
+def _compiler_error(record: Record, source: str | None) -> list[str]:
+    error = read.mapping(record.build, "compiler_error") or read.mapping(record.evidence, "error")
+    message = read.text(error, "message")
+    if not message:
+        return []
+    place = show.line(read.text(error, "file") or read.text(error, "tool"), 80)
+    line, in_file = read.whole(error, "line"), read.whole(error, "solution_line")
+    place += f", line {line}" if line is not None else ""
+    place += f" (line {in_file} of the solution)" if in_file is not None else ""
+    lines = [f"{place}: {show.line(message, 400)}"]
+    if source is not None and in_file is not None:
+        return lines + quoted(source, in_file)
+    text = read.text(error, "text").strip()
+    return lines + ([f"> {in_file or line or ''} | {show.line(text, 160)}"] if text else [])
+
+
+def _outputs(record: Record) -> list[Section]:
+    """One section for each output (or state) that is wrong."""
+    wrong = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
+    found = [(f"Where {_name(held)} differs", _output(held)) for held in wrong[:MAX_OUTPUTS]]
+    if len(wrong) > MAX_OUTPUTS:
+        found.append((f"{len(wrong) - MAX_OUTPUTS} more outputs are wrong", ["in the same way or another"]))
+    return list(found)
+
+
+def _is_wrong(held: Mapping[str, Any]) -> bool:
+    limits = read.mapping(held, "limits")
+    error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
+    beyond = error is not None and limit is not None and error > limit
+    return bool(read.whole(held, "wrong") or read.whole(held, "non_finite_mismatches") or beyond)
+
+
+def _name(held: Mapping[str, Any]) -> str:
+    return show.line(read.text(held, "name") or "the output", 80)
+
+
+def _output(held: Mapping[str, Any]) -> list[str]:
+    shape = held.get("shape")
+    dims = list(shape) if isinstance(shape, list | tuple) else []
+    count, wrong = read.whole(held, "count"), read.whole(held, "wrong") or 0
+    lines = [f"{show.line(held.get('dtype', ''), 20)} {dims}: {wrong} of {count} values wrong"]
+    if count and wrong:
+        lines[0] += f" ({show.share(wrong / count)})"
+    first, worst = read.mapping(held, "first"), read.mapping(held, "worst")
+    if first:
+        lines.append(f"first wrong at {first.get('index')}: {_values(first)}")
+    if worst and worst.get("index") != first.get("index") and not _within(held):
+        lines.append(f"worst wrong at {worst.get('index')}: {_values(worst)}")
+    if pattern := read.text(held, "pattern"):
+        lines.append(f"pattern: {show.line(pattern, 200)}")
+    if clashes := read.whole(held, "non_finite_mismatches"):
+        lines.append(f"{clashes} places are NaN or infinite where a number is expected, or the other way round")
+    if unwritten := read.whole(held, "unwritten"):
+        lines.append(f"{unwritten} values were never written")
+    lines += _errors(held)
+    return lines
+
+
+def _within(held: Mapping[str, Any]) -> bool:
+    """Whether all numbers are close enough, so that only places that hold none are wrong."""
+    error, limit = read.number(held, "max_error"), read.number(read.mapping(held, "limits"), "max")
+    return error is not None and limit is not None and error <= limit
+
+
+def _values(place: Mapping[str, Any]) -> str:
+    """Got as it is, expected to two digits: enough to see a sign, a factor, a zero."""
+    got, expected = place.get("got"), place.get("expected")
+    shown = f"got {got:.6g}" if isinstance(got, int | float) else f"got {show.line(got, 40)}"
+    if isinstance(expected, bool) or not isinstance(expected, int | float):
+        return f"{shown}, expected {show.line(expected, 40)}"
+    return f"{shown}, expected about {float(f'{expected:.2g}'):g}"
+
+
+def _errors(held: Mapping[str, Any]) -> list[str]:
+    limits = read.mapping(held, "limits")
+    error, limit = read.number(held, "rms_error"), read.number(limits, "rms")
+    if error is None or limit is None:
+        return []
+    over = "all finite values" if read.whole(held, "non_finite_mismatches") else "all values"
+    lines = [f"error over {over}: {error:.2g} of the output's size, allowed is {limit:.2g}"]
+    if (own := read.number(held, "reference_rms_error")) is not None:
+        lines[0] += f"; the reference in float32 has {own:.2g}"
+    rest, wrong = read.number(held, "rest_rms_error"), read.whole(held, "wrong")
+    if rest is not None and wrong and rest <= limit:
+        lines.append("the other values are right")
+    if note := read.text(limits, "note"):
+        lines.append(f"note: {show.line(note, 200)}")
+    return lines
+
+
+def _variants(record: Record) -> list[str]:
+    held = read.mapping(record.evidence, "variants")
+    failing = {name for name in held if read.whole(read.mapping(held, name), "failed")}
+    if not failing or sum(read.whole(read.mapping(row), "calls") or 0 for row in held.values()) < 2:
+        return []
+    lines = []
+    for name in sorted(held):
+        calls = read.whole(read.mapping(held, name), "calls") or 0
+        bad = read.whole(read.mapping(held, name), "failed") or 0
+        words = f"{bad} of {calls} calls wrong" if bad else f"right in {calls} of {calls} calls"
+        lines.append(f"{VARIANTS.get(name, show.line(name, 40))}: {words}")
+    (only, *others) = sorted(failing)
+    return lines + ([ONLY[only]] if not others and only in ONLY and len(held) > 1 else [])
+
+
+def _state(record: Record) -> list[str]:
+    held = read.mapping(record.evidence, "state").get("unmatched")
+    names = [show.line(name, 80) for name in held[:8]] if isinstance(held, list | tuple) else []
+    if not names:
+        return []
+    return [f"parameters or buffers of the reference without a place in ModelNew: {', '.join(names)}"]
+
+
+def _share_wrong(outputs: Sequence[Mapping[str, Any]]) -> float:
+    """The largest share of wrong values in any output."""
+    counted = [(read.whole(held, "wrong") or 0, read.whole(held, "count") or 0) for held in outputs]
+    return max((wrong / count for wrong, count in counted if count), default=0.0)
+
+
+def _advice(record: Record) -> list[str]:
+    """What usually helps, by status and by what the evidence shows; never more than a hint."""
+    outputs = [held for held in read.rows(record.evidence, "outputs") if _is_wrong(held)]
+    patterns = " ".join(read.text(held, "pattern") for held in outputs)
+    unwritten = any(read.whole(held, "unwritten") for held in outputs)
+    advice = []
+    if unwritten:
+        advice.append("Some outputs are never written: look at the grid's size and the bounds check.")
+    elif record.status is Status.wrong_state:
+        advice.append("Update the state in forward as the reference does, under the same names.")
+    elif "all zero" in patterns:
+        advice.append("All is zero: the kernel may not have run, or its result is not stored.")
+    elif "diagonal" in patterns:
+        advice.append("The wrong places follow the diagonal: look at the comparison of row and column, < against <=.")
+    elif "partial tile" in patterns or "the last" in patterns:
+        advice.append("The wrong places lie at a border: look at the bounds check of the last tile.")
+    elif "transposed" in patterns:
+        advice.append("The values are right and stand in the wrong places: rows and columns are swapped.")
+    elif "constant factor" in patterns:
+        advice.append("Everything is off by one factor: a scale, a mean or a sum counts too much or too little.")
+    elif "every " in patterns or "shifted" in patterns:
+        advice.append("The wrong places repeat: look at how threads map to indices.")
+    if record.status is Status.wrong_value and re.search(r"scattered|\d+ of \d+ (columns|rows)", patterns):
+        advice.append("The wrong places have no order: suspect a race; the host device (--device host) names races.")
+    if record.status is Status.wrong_value and not advice and 0.0 < _share_wrong(outputs) <= FEW:
+        advice.append("Few values are wrong: look at what is special there, the first or last term of a loop, an edge.")
+    if record.status is Status.non_finite and not unwritten:
+        advice.append(
+            "NaN comes from memory that nothing wrote (here all new memory is filled with it), from 0 / 0, or from "
+            "infinity less infinity."
+            if record.device is DeviceKind.HOST
+            else "NaN comes from memory that nothing wrote, from 0 / 0, or from infinity less infinity."
+        )
+    if record.status is Status.low_precision:
+        advice.append(ROUNDED.get(read.text(record.evidence, "reached"), ROUNDED["fp32"]))
+    if record.status is Status.memory_error:
+        advice.append("Hold the index against the size before the access: < and not <=, in the last block too.")
+    if record.status is Status.uninitialised_read:
+        advice.append("Write all that is read later: allocate with zeros, or let no thread skip its share.")
+    if record.status is Status.data_race:
+        advice.append("Order the two accesses: a barrier (__syncthreads()) between them, or one owner for the memory.")
+    if record.status is Status.barrier_error:
+        advice.append("Let every thread of the block reach the barrier: no return or branch around it.")
+    return advice

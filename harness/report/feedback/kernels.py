@@ -1,0 +1,121 @@
+"""Where a call's device time goes, in sentences: from the census in a record.
+
+Pure; see the package. Names come from untrusted code and go through `format.line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.core.record import Record
+from harness.protocol.kernel_names import short_name
+from harness.report import format as show
+from harness.report.feedback import evidence as read
+
+DOMINANT = 0.9
+"""Share of the device time from which on one kernel is the only one worth talking of."""
+
+LOW_OCCUPANCY = 0.5
+"""Theoretical occupancy below which warps may be too few to hide the latency of memory."""
+
+MANY_LAUNCHES = 4
+
+SECOND_HELPING = 1.5
+"""Grids of so many times what the GPU holds, at most, leave most of it idle while their rest runs."""
+
+LIMITS: Mapping[str, str] = {
+    "registers": "registers limit",
+    "shared memory": "shared memory limits",
+    "blocks": "the number of blocks limits",
+    "threads": "the number of threads limits",
+}
+
+REMEDIES: Mapping[str, str] = {
+    "registers": "fewer registers a thread (smaller tiles, a launch bound) would let more blocks in",
+    "shared memory": "less shared memory a block would let more blocks in",
+    "blocks": "larger blocks would let more threads in",
+    "threads": "blocks whose size divides the multiprocessor's threads better would let more in",
+}
+
+
+def sentences(record: Record, *, near_limit: bool = False) -> list[str]:
+    """What the census shows; nothing where there is none. What the launch leaves unused is no matter `near_limit`."""
+    census = read.mapping(record.evidence, "census")
+    rows = [row for row in read.rows(census, "kernels") if (read.number(row, "share") or 0.0) > 0.0]
+    if not rows:
+        return _without_times(census)
+    heaviest = max(rows, key=lambda row: read.number(row, "share") or 0.0)
+    share = read.number(heaviest, "share") or 0.0
+    lines = [f"{_sized(share)} of the device time goes to {_named(heaviest)}{_shape(heaviest)}."]
+    if share < DOMINANT:
+        others = sorted(rows, key=lambda row: -(read.number(row, "share") or 0.0))[1:3]
+        named = [f"{_named(row)} ({show.share(read.number(row, 'share'))})" for row in others]
+        lines.append(f"Then come {' and '.join(named)}.")
+    lines += _whose(census)
+    launches = read.whole(census, "launches") or 0
+    if launches >= MANY_LAUNCHES:
+        lines.append(f"A call launches {launches} kernels: each costs some microseconds, which fusing saves.")
+    return lines + _spills(heaviest) + ([] if near_limit else _resources(heaviest))
+
+
+def _without_times(census: Mapping[str, Any]) -> list[str]:
+    rows = [row for row in read.rows(census, "kernels") if read.text(row, "name") and read.whole(row, "calls")]
+    launched = [f"{show.line(short_name(row['name']), 80)} ({row['calls']}x)" for row in rows]
+    return [f"Kernels that ran, with their launches over all calls: {', '.join(launched[:8])}."] if launched else []
+
+
+def _sized(share: float) -> str:
+    return "All" if share > 0.995 else f"Most ({show.share(share)})" if share >= 0.5 else show.share(share)
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    name = show.line(short_name(str(row.get("name", "a kernel"))), 80)
+    library = read.text(row, "library")
+    if library:
+        return f"{name} ({show.line(library, 40)}'s)"
+    return f"{name} (a copy)" if read.text(row, "kind") == "copy" else name
+
+
+def _shape(row: Mapping[str, Any]) -> str:
+    grid, block = (_product(row.get(key)) for key in ("grid", "block"))
+    return f", {grid} blocks of {block} threads" if grid and block else ""
+
+
+def _product(extents: Any) -> int | None:
+    if not isinstance(extents, list | tuple) or not extents:
+        return None
+    total = 1
+    for extent in extents:
+        if not isinstance(extent, int) or isinstance(extent, bool):
+            return None
+        total *= extent
+    return total
+
+
+def _whose(census: Mapping[str, Any]) -> list[str]:
+    own, library = read.number(census, "own_share"), read.number(census, "library_share")
+    if own is None or library is None or library < 0.01:
+        return []
+    return [f"Kernels of your own take {show.share(own)} of the time, those of libraries {show.share(library)}."]
+
+
+def _resources(row: Mapping[str, Any]) -> list[str]:
+    """What the heaviest kernel's launch leaves of the GPU unused."""
+    held = read.mapping(row, "occupancy")
+    share, waves, limiter = read.number(held, "share"), read.number(held, "waves"), read.text(held, "limiter")
+    lines = []
+    if waves is not None and 0.0 < waves < 1.0:
+        lines.append(f"Its grid fills {show.share(waves)} of the GPU: more, smaller blocks would put the rest to work.")
+    elif waves is not None and 1.0 < waves <= SECOND_HELPING:
+        lines.append(f"Its grid is {show.digits(waves)} times what the GPU holds at once: the rest of it runs alone.")
+    if share is not None and share < LOW_OCCUPANCY and limiter in REMEDIES:
+        blocks = read.whole(held, "blocks")
+        why = f"{LIMITS[limiter]} it to {blocks} block{'' if blocks == 1 else 's'} a multiprocessor"
+        lines.append(f"Its occupancy is {show.share(share)} at most, since {why}: {REMEDIES[limiter]}.")
+    return lines
+
+
+def _spills(row: Mapping[str, Any]) -> list[str]:
+    spilled = sum(read.whole(row, key) or 0 for key in ("spill_stores_bytes", "spill_loads_bytes"))
+    return [f"It spills {show.size(spilled)} a thread from registers to memory."] if spilled else []

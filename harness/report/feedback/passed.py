@@ -1,0 +1,271 @@
+"""What an author of a correct solution is told: how fast, against what limit, what bounds it, what its kernels use.
+
+Pure; see the package. The hints name what the numbers show; they promise nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.core.choices import DeviceKind
+from harness.core.record import Record
+from harness.core.stats import same_within
+from harness.report import format as show
+from harness.report.feedback import evidence as read
+from harness.report.feedback import kernels
+from harness.results.scoring import EAGER, Entry, entries_of, main_baseline
+
+Section = tuple[str, Sequence[str]]
+
+MAX_KERNELS = 8
+
+SMALL_GAP_S = 20e-6
+"""Call latency beyond the device time that an ordinary launch from Python explains."""
+
+NEAR_LIMIT, FAR_FROM_LIMIT = 0.85, 0.5
+"""Shares of the speed of light from which on little is left to gain, and below which much is."""
+
+BEYOND = 1.05
+"""Share of the speed of light from which on a solution evidently does other work than was counted."""
+
+SHORT_LAUNCHES = 20
+"""Up to so many times what an empty kernel takes, a call is told what that is."""
+
+LACKS = {"failed": "did not compile or run", "wrong": "is not right"}
+"""Why a baseline has no time, by its outcome."""
+
+BOUNDS = {
+    "memory": "moving the least bytes between memory and chip",
+    "compute": "the reference's arithmetic at the peak rate of the precision class",
+    "launch": "launching one kernel",
+}
+
+
+def sections(record: Record) -> list[Section]:
+    """The sections for a record that passed."""
+    reached = _reached(record)
+    near = reached is not None and reached >= NEAR_LIMIT
+    return [
+        ("Result", _result(record)),
+        ("Limit", _limit(record)),
+        ("Where the time goes", kernels.sentences(record, near_limit=near)),
+        ("Kernels", _kernels(record)),
+        ("What the numbers suggest", _suggestions(record)),
+    ]
+
+
+def _result(record: Record) -> list[str]:
+    lines = []
+    timing = read.mapping(record.timing)
+    entry = _deciding(record)
+    if entry.speedup is None:
+        cpu = record.device is DeviceKind.HOST
+        lines.append("Right. Not timed, since GPU code ran on the CPU." if cpu else "Right. Not timed.")
+    else:
+        lines.append(f"Right, and {_ratio(entry)}.")
+        own, reference = _device(timing, "solution"), _device(timing, "reference")
+        if (mine := read.number(own, "median_s")) is not None:
+            took = f"A call takes {show.duration(mine)}"
+            if (theirs := read.number(reference, "median_s")) is not None:
+                took += f", eager's {show.duration(theirs)}"
+            lines.append(f"{took} (median of {read.whole(own, 'samples') or 'some'} calls, {_clock(timing)}).")
+        lines += _without_launches(timing) + _baselines(record, entry.group.baseline)
+    variants = read.mapping(record.evidence, "variants")
+    calls = sum(read.whole(read.mapping(row), "calls") or 0 for row in variants.values())
+    if calls:
+        more = read.whole(record.evidence, "timed_calls_verified")
+        timed = f" and {more} timed calls" if more else ""
+        named = ", ".join(show.line(name.replace("_", " "), 40) for name in sorted(variants))
+        lines.append(f"Checked: {calls} calls on inputs of {len(variants)} kinds ({named}){timed}.")
+    return lines + _audit(record)
+
+
+def _audit(record: Record) -> list[str]:
+    """Which tools looked at the kernels, and which could not, or not to the end."""
+    audit = read.mapping(record.evidence, "audit")
+    ran, lines = [], []
+    for name, held in read.mapping(audit, "tools").items():
+        tool, row = show.line(name, 40), read.mapping(held)
+        if why := read.text(row, "not_run"):
+            lines.append(f"Not looked over by {tool}: {show.line(why, 300)}.")
+        elif why := read.text(row, "ended"):
+            lines.append(f"Not looked over to the end by {tool}: {show.line(why, 300)}.")
+        else:
+            ran.append(tool)
+    if why := read.text(audit, "not_run"):
+        lines.append(f"Not looked over by compute-sanitizer: {show.line(why, 300)}.")
+    return ([f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
+
+
+def _deciding(record: Record) -> Entry:
+    """Against the baseline that the record's speedup is against, or eager where that one has no time."""
+    own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
+    return eager if own.speedup is None else own
+
+
+def _shown(entry: Entry) -> str:
+    baseline = entry.group.baseline
+    return show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline)
+
+
+def _ratio(entry: Entry) -> str:
+    shown, name = _shown(entry), show.line(entry.group.baseline, 60)
+    if entry.same_within is not None:
+        return f"the {shown}"
+    if entry.low is not None and entry.high is not None and entry.low <= 1.0 <= entry.high:
+        return f"as fast as {name}: {shown}, and the 95 % interval holds 1"
+    how = "faster" if (entry.speedup or 0.0) > 1.0 else "slower"
+    return f"{how} than {name}: {shown}, the 95 % interval in brackets"
+
+
+def _clock(timing: Mapping[str, Any]) -> str:
+    return f"by {show.line(read.text(timing, 'clock') or 'the device', 40)}"
+
+
+def _device(timing: Any, side: str) -> Mapping[str, Any]:
+    return read.mapping(timing, side, "device")
+
+
+def _baselines(record: Record, told: str) -> list[str]:
+    """A line for each baseline but the one that was `told` of: the speedup over it, or why there is none."""
+    lines = []
+    for name, row in read.mapping(record.timing, "baselines").items():
+        entry, shown = entries_of([record], baseline=name)[0], show.line(name, 60)
+        if entry.speedup is not None and name != told:
+            lines.append(f"Against {shown}: {_shown(entry)}.")
+        elif entry.speedup is None and (why := LACKS.get(read.text(read.mapping(row), "outcome"))):
+            lines.append(f"Against {shown}: no speedup, since the reference {why} that way.")
+    return lines
+
+
+def _without_launches(timing: Mapping[str, Any]) -> list[str]:
+    """A short call's time inside of a graph, where both sides have one: the device's part without the launch."""
+    mine, theirs = (read.number(read.mapping(timing, side), "graph_s") for side in ("solution", "reference"))
+    if not mine or not theirs:
+        return []
+    floor = read.number(read.mapping(timing, "noise_floor"), "log_width") or 0.0
+    ratio = theirs / mine
+    told = "the same" if same_within(ratio, None, None, floor=floor) is not None else show.speedup(ratio)
+    return [
+        f"Inside one CUDA graph, its launch apart: {show.duration(mine)}, eager's {show.duration(theirs)} ({told})."
+    ]
+
+
+def _limit(record: Record) -> list[str]:
+    light = read.mapping(record.timing, "speed_of_light")
+    least, bound = read.number(light, "sol_time_s"), read.text(light, "bound")
+    if least is None or bound not in BOUNDS:
+        return []
+    fraction, theirs = read.number(light, "fraction"), read.number(light, "reference_fraction")
+    lines = [f"Bound by {bound}: {BOUNDS[bound]} takes at least {show.duration(least)} on this GPU."]
+    if fraction is not None and fraction >= BEYOND:
+        lines = [f"The problem is bound by {bound}: {BOUNDS[bound]} takes {show.duration(least)} on this GPU."]
+        lines.append(
+            f"This solution takes {show.share(1 / fraction)} of that, so it does less work than the reference, or does "
+            "it by faster means than the class's own."
+        )
+        memory_s, reached = read.number(light, "memory_s"), _reached(record)
+        if memory_s is not None and reached is not None:
+            moving = f"Moving the least bytes takes {show.duration(memory_s)}"
+            lines.append(f"{moving}: of that limit it reaches {show.share(reached)}.")
+    elif fraction is not None:
+        reached_text = f"This solution reaches {show.share(fraction)} of that speed of light"
+        lines.append(reached_text + (f"; eager reaches {show.share(theirs)}." if theirs is not None else "."))
+    launch, took = read.number(light, "launch_s"), read.number(_device(record.timing, "solution"), "median_s")
+    if launch is not None and (took is None or took <= SHORT_LAUNCHES * launch):
+        lines.append(f"An empty kernel takes {show.duration(launch)} here: no call can be shorter.")
+    if source := read.text(light, "peaks_source"):
+        known = {"datasheet": "the datasheet's peaks", "measured": "peaks measured on this GPU"}
+        lines.append(f"Reckoned with {known.get(source, 'peaks from ' + show.line(source, 60))}.")
+    return lines
+
+
+def _beyond(record: Record) -> bool:
+    """Whether it is evidently faster than its limit allows: the limit's own bound is none then."""
+    return (read.number(read.mapping(record.timing, "speed_of_light"), "fraction") or 0.0) >= BEYOND
+
+
+def _reached(record: Record) -> float | None:
+    """The share of the limit that counts for this solution: of memory's alone where it went beyond that of arithmetic;
+    None where no limit is known."""
+    light = read.mapping(record.timing, "speed_of_light")
+    fraction = read.number(light, "fraction")
+    if fraction is None or not _beyond(record):
+        return fraction
+    memory_s, took_s = read.number(light, "memory_s"), read.number(_device(record.timing, "solution"), "median_s")
+    return memory_s / took_s if memory_s and took_s and read.text(light, "bound") == "compute" else None
+
+
+def _kernels(record: Record) -> list[str]:
+    """A line a kernel as compiled; instances of one template share theirs, and what it is for several architectures."""
+    held: dict[str, list[Mapping[str, Any]]] = {}
+    for row in read.rows(record.build, "kernels"):
+        held.setdefault(show.line(row.get("kernel", "a kernel"), 120), []).append(row)
+    lines = [_compiled(name, rows) for name, rows in list(held.items())[:MAX_KERNELS]]
+    return lines + ([f"and {len(held) - MAX_KERNELS} more"] if len(held) > MAX_KERNELS else [])
+
+
+def _compiled(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    registers = [count for row in rows if (count := read.whole(row, "registers"))]
+    shared = max(read.whole(row, "shared_bytes") or 0 for row in rows)
+    spilled = max(map(_spilled, rows))
+    stack = max(read.whole(row, "stack_bytes") or 0 for row in rows)
+    instances = max(Counter(read.text(row, "arch") for row in rows).values())
+    parts = [f"{instances} instances"] if instances > 1 else []
+    if registers:
+        least, most = min(registers), max(registers)
+        parts.append(f"{most} registers a thread" if least == most else f"{least} to {most} registers a thread")
+    if shared:
+        parts.append(f"{show.size(shared)} of static shared memory a block")
+    parts.append(f"spills {show.size(spilled)} a thread to memory" if spilled else "no spills")
+    if stack:
+        parts.append(f"{show.size(stack)} of stack a thread")
+    return f"{name}: {', '.join(parts)}"
+
+
+def _spilled(row: Mapping[str, Any]) -> int:
+    return (read.whole(row, "spill_stores_bytes") or 0) + (read.whole(row, "spill_loads_bytes") or 0)
+
+
+def _has_own_kernels(record: Record) -> bool:
+    """False only where the census looked and there is none."""
+    rows = read.rows(record.evidence, "census", "kernels")
+    own = [row for row in rows if read.text(row, "owner") != "library" and read.text(row, "kind") != "copy"]
+    return bool(own) or not rows
+
+
+def _far(bound: str, reached: float) -> list[str]:
+    if bound == "memory":
+        return [
+            f"Far from the memory limit, as if all were moved {show.digits(1 / reached, 2)} times: look at coalescing, "
+            "wide loads, and how often data is read again."
+        ]
+    if bound == "compute":
+        return ["Far from the arithmetic limit: look at reuse in registers and shared memory."]
+    if bound == "launch":
+        return ["Short work in several launches: fusing them, or a CUDA graph, saves most of the time."]
+    return []
+
+
+def _suggestions(record: Record) -> list[str]:
+    timing = read.mapping(record.timing)
+    bound = read.text(read.mapping(timing, "speed_of_light"), "bound")
+    reached, lines = _reached(record), []
+    if not _has_own_kernels(record):
+        lines.append("No kernel of its own ran in the call that was looked at: the time is torch's or the processor's.")
+    elif reached is not None and reached >= NEAR_LIMIT:
+        lines.append("Close to the limit: what is left to gain needs another algorithm or fewer bytes.")
+    elif reached is not None and reached < FAR_FROM_LIMIT and not _beyond(record):
+        lines += _far(bound, reached)
+    if any(_spilled(row) for row in read.rows(record.build, "kernels")):
+        lines.append("Registers spill to memory: smaller tiles a thread, or a launch bound, may avoid that.")
+    device = read.number(_device(timing, "solution"), "median_s")
+    latency = read.number(read.mapping(timing, "solution", "latency"), "median_s")
+    if device is not None and latency is not None and latency - device > max(SMALL_GAP_S, 0.5 * device):
+        gap = show.duration(latency - device)
+        lines.append(f"A single call takes {gap} longer than the GPU works: Python, allocation, launches.")
+    if record.evidence.get("kernelbench_would_pass") is False:
+        lines.append("KernelBench's own rule (allclose) would have failed it, though it is as exact as asked for here.")
+    return lines

@@ -1,0 +1,95 @@
+"""What the checks of the host device and compute-sanitizer's tools reported: races, bad accesses, barriers.
+
+Pure; see the package. Reports are claims of a contestant's process, so every field is read defensively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.core.record import Record
+from harness.report import format as show
+from harness.report.feedback import evidence as read
+from harness.report.feedback.source import quoted
+
+MAX_REPORTS = 5
+
+
+def reports(record: Record, source: str | None) -> list[str]:
+    """The reports of a record, each mistake once, with the lines of the source where it is at hand."""
+    held = read.rows(record.evidence, "reports")
+    lines: list[str] = []
+    seen: set[tuple[str, ...]] = set()
+    for row in held:
+        # One mistake is seen from both of its threads: each pair of lines once.
+        pair = sorted(str(row.get(key) or "") for key in ("line", "other_line"))
+        key = (read.text(row, "kind"), read.text(row, "kernel"), *pair)
+        if key not in seen and len(seen) < MAX_REPORTS:
+            seen.add(key)
+            lines += _report(row, source)
+        elif key not in seen:
+            return [*lines, f"and more: {len(held)} reports in all"]
+    return lines
+
+
+def stood_in(record: Record, source: str | None) -> list[str]:
+    """Where a process stood that died or was killed, with the line of the source where it is at hand."""
+    row = read.mapping(record.evidence, "stood_in")
+    kernel, last = (show.line(row.get(name) or "", 120) for name in ("kernel", "last_kernel"))
+    line = read.whole(row, "line")
+    if not (kernel or last or line):
+        return []
+    where = f"line {line}{_of_what(row, 'file')}" if line else ""
+    if kernel:
+        launch = read.whole(row, "launch")
+        where = f"launch {launch}, on {where}" if launch and where else where
+        lines = [f"in kernel {kernel}" + (f", {where}" if where else "")]
+    else:
+        lines = [
+            "outside of kernels" + (f", {where}" if where else "") + (f"; the last kernel was {last}" if last else "")
+        ]
+    if message := read.text(row, "message"):
+        lines.append(f"  {show.line(message, 100)}")
+    if (thread := row.get("thread")) is not None:
+        lines.append(f"  thread {show.line(thread, 40)} of block {show.line(row.get('block'), 40)}")
+    return lines + (_quoted(source, line) if line and _placed(row, "file") else [])
+
+
+def _report(row: Mapping[str, Any], source: str | None) -> list[str]:
+    kernel = show.line(row.get("kernel") or "", 120)
+    line = read.whole(row, "line")
+    kind = show.line(read.text(row, "kind").replace("_", " ") or "report", 40)
+    what = show.line(read.text(row, "message"), 300)
+    where = f", line {line}{_of_what(row, 'file')}" if line else ""
+    tool = f" ({show.line(read.text(row, 'tool'), 60)})" if read.text(row, "tool") else ""
+    lines = [f"{kind} in {kernel or 'a kernel'}{where}" + (f": {what}" if what else "") + tool]
+    array = f"{read.text(row, 'space')} {read.text(row, 'array')}{read.text(row, 'subscript')}".strip()
+    if read.text(row, "array"):
+        lines.append(f"  memory: {show.line(array, 120)}")
+    for prefix, words in (("", "by"), ("other_", "the other access: by")):
+        block, thread, access = (row.get(f"{prefix}{name}") for name in ("block", "thread", "access"))
+        if thread is not None:
+            did = f", a {show.line(access, 40)}" if access else ""
+            lines.append(f"  {words} thread {show.line(thread, 40)} of block {show.line(block, 40)}{did}")
+    if count := read.whole(row, "count"):
+        lines.append(f"  seen {count} times" if count > 1 else "  seen once")
+    places = {read.whole(row, f"{prefix}line") for prefix in ("", "other_") if _placed(row, f"{prefix}file")}
+    for place in sorted(item for item in places if item):
+        lines += _quoted(source, place)
+    return lines
+
+
+def _placed(row: Mapping[str, Any], key: str) -> bool:
+    """Whether the line counts in the solution's file, and not in a text whose place there is not known."""
+    return read.text(row, key).endswith(".py")
+
+
+def _of_what(row: Mapping[str, Any], key: str) -> str:
+    file = read.text(row, key)
+    return f" of {'the solution' if _placed(row, key) else show.line(file, 80)}" if file else ""
+
+
+def _quoted(source: str | None, line: int) -> list[str]:
+    found = [f"    {item}" for item in quoted(source, line, around=1)] if source is not None else []
+    return [f"  line {line} of the solution:", *found] if found else []

@@ -1,0 +1,1 @@
+"""Many solutions: plan, scheduling, executors, service, profile."""

@@ -1,0 +1,313 @@
+"""The server: a socket, and for each call that comes the run's part of what is kept.
+
+Outside layer; trusted side. Of each call one thread listens, one speaks, and one waits until its run can begin: so no
+run waits for a call that stopped reading, and a call that is gone is noticed at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import secrets
+import socket
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.core.record import Record
+from harness.core.task import MAX_TASK_BYTES
+from harness.protocol.channel import Channel, WireError
+from harness.runner.executors import Built, Slot, SlotLost
+from harness.runner.listeners import Kind, Work
+from harness.runner.service import ServiceError
+from harness.runner.service.kept import Kept
+from harness.runner.service.place import checked, stamp, token_file, write_token
+from harness.runner.service.surroundings import differing, surroundings
+from harness.runner.service.words import error_json, work_of
+from harness.runner.shared_runner import Share
+
+HELLO_S = 10.0
+"""How long who connects may take to say who it is."""
+
+SEND_S = 60.0
+"""How long a call may leave unread what it is told. Then it counts as gone."""
+
+END_S = 2.0
+"""How long what was said last is given to go out."""
+
+TIDY_S = 1.0
+
+Tell = Callable[[str], None]
+
+
+class Server:
+    """Listens at a socket from `open` on; `serve` answers until it is interrupted, `close` ends everything."""
+
+    _token: str
+
+    def __init__(self, path: Path, *, idle_s: float, tell: Tell) -> None:
+        """`tell` gets a line for each thing that happens, from several threads. Raises `ServiceError`."""
+        self.path = checked(path)
+        self._logs = self.path.with_name(self.path.name + ".logs")
+        self.kept = Kept(self._logs, idle_s=idle_s)
+        self._tell = tell
+        self._stamp, self._surroundings = stamp(), surroundings()
+        self._calls: set[_Call] = set()
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._claim = -1
+
+    def open(self) -> None:
+        """Listen. Raises `ServiceError` where a server does so already, or the socket can't be made."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._claim = os.open(
+                self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600
+            )
+            fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.lexists(self.path) and not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise ServiceError(f"{self.path}: is there already and no socket; name another place by --socket")
+            self.path.unlink(missing_ok=True)  # of a server that was killed: a living one holds the lock
+            self._logs.mkdir(mode=0o700, exist_ok=True)
+            for old in (*self._logs.glob("_referee*.log"), self._logs / "_builder.log"):
+                old.unlink(missing_ok=True)
+            self._token = write_token(self.path)
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            before = os.umask(0o177)
+            try:
+                made.bind(str(self.path))
+            finally:
+                os.umask(before)
+            made.listen(64)
+            made.settimeout(TIDY_S)
+        except BlockingIOError:
+            raise ServiceError(f"{self.path}: a server is there already; use it, or end it first") from None
+        except OSError as error:
+            why = error.strerror or error
+            raise ServiceError(f"{self.path}: can't listen there: {why}; name another place by --socket") from error
+        self._socket = made
+
+    def warm(self, settings: Mapping[str, Any]) -> None:
+        """Start, aside, what runs with these settings will need."""
+        threading.Thread(target=self._warm, args=(settings,), name="warm", daemon=True).start()
+
+    def _warm(self, settings: Mapping[str, Any]) -> None:
+        try:
+            if self.kept.enter(settings) is not None:
+                self.kept.leave()
+        except Exception as error:  # whoever calls meets that again
+            self._tell(f"can't get ready: {error}")
+
+    def serve(self) -> None:
+        """Answer calls, for ever."""
+        assert self._socket is not None
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except TimeoutError:
+                if self.kept.tidy():
+                    self._tell("nothing came for long: processes are ended until something does")
+                continue
+            except OSError as error:  # no descriptor is left, or who called is gone again
+                self._tell(f"a call can't be answered: {error.strerror or error}")
+                time.sleep(TIDY_S)
+                continue
+            try:
+                threading.Thread(target=self._answer, args=(connection,), name="call", daemon=True).start()
+            except RuntimeError as error:  # no thread is left
+                connection.close()
+                self._tell(f"a call can't be answered: {error}")
+
+    def close(self) -> None:
+        """Take no more calls, tell those that wait, end every process. Idempotent."""
+        made, self._socket = self._socket, None
+        if made is not None:
+            made.close()
+            for path in (self.path, token_file(self.path)):
+                path.unlink(missing_ok=True)
+        with self._lock:
+            calls = list(self._calls)
+        for call in calls:
+            call.say({"type": "ended"})
+        self.kept.close()
+        for call in calls:
+            call.close()
+        if self._claim >= 0:
+            os.close(self._claim)
+            self._claim = -1
+
+    def _answer(self, connection: socket.socket) -> None:
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        channel = Channel(connection, max_frame_bytes=MAX_TASK_BYTES, takes_fds=False)
+        with channel, suppress(WireError, OSError, KeyError, TypeError, ValueError):
+            hello = channel.receive(HELLO_S).message
+            refused = self._refused(hello, uid)
+            if refused is not None:
+                channel.send({"type": "refused", "reason": refused}, timeout_s=HELLO_S)
+                return
+            call = _Call(channel, connection, pid, self.kept, self._tell)
+            with self._lock:
+                self._calls.add(call)
+            try:
+                call.say({"type": "welcome"})
+                call.listen()
+            finally:
+                with self._lock:
+                    self._calls.discard(call)
+                call.close()
+
+    def _refused(self, hello: Mapping[str, Any], uid: int) -> str | None:
+        """Why nothing is done for who says so; None where it is."""
+        token = hello.get("token")
+        if uid != os.getuid() or not isinstance(token, str) or not secrets.compare_digest(token, self._token):
+            return "it serves another user, or was started anew meanwhile"
+        if hello.get("stamp") != self._stamp:
+            return "it runs other code, such as that from before an update: end it, and start it again"
+        return differing(self._surroundings, hello.get("surroundings"))
+
+
+class _Call:
+    """One call: the listener of its share."""
+
+    def __init__(self, reads: Channel, connection: socket.socket, pid: int, kept: Kept, tell: Tell) -> None:
+        self._reads, self._connection, self._kept, self._tell = reads, connection, kept, tell
+        self._writes = Channel(connection, max_frame_bytes=MAX_TASK_BYTES)
+        self._pid = pid
+        self._numbers: dict[Work, int] = {}
+        self._lock = threading.RLock()
+        self._share: Share | None = None
+        self._entered = self._stopped = self._closed = False
+        self._to_come = list(Share.kinds)
+        self._finished = 0
+        self._begin_s = time.monotonic()
+        self._outgoing: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._speaker = threading.Thread(target=self._speak, name="speak", daemon=True)
+        self._speaker.start()
+
+    def say(self, message: dict[str, Any]) -> None:
+        self._outgoing.put(message)
+
+    def listen(self) -> None:
+        """Take the run's works, let it begin, and heed what the call says until it is gone. Raises a `WireError`."""
+        begin = self._reads.receive().message  # a call plans its run in between, which may take long
+        while (message := self._reads.receive().message)["type"] == "work":
+            self._numbers[work_of(message["work"])] = message["number"]
+        threading.Thread(target=self._start, args=(begin["settings"],), name="start", daemon=True).start()
+        while True:
+            if self._reads.receive().message["type"] == "stop":
+                self.say({"type": "stopped", "judging": self._stop()})
+
+    def close(self) -> None:
+        """Nobody is there any more. Idempotent."""
+        self._stop()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            share = self._share
+        if share is not None:
+            share.close()
+            took_s = time.monotonic() - self._begin_s
+            self._tell(f"process {self._pid}: {self._finished} of {len(self._numbers)} judged in {took_s:.1f} s")
+        self._leave()
+        self.say_no_more()
+
+    def _leave(self) -> None:
+        """Others may have what this one shared. Idempotent."""
+        with self._lock:
+            entered, self._entered = self._entered, False
+        if entered:
+            self._kept.leave()
+
+    def say_no_more(self) -> None:
+        """What was said goes out, and nothing after it."""
+        self._outgoing.put(None)
+        self._speaker.join(END_S)
+
+    def _speak(self) -> None:
+        try:
+            while (message := self._outgoing.get()) is not None:
+                self._writes.send(message, timeout_s=SEND_S)
+        except (WireError, OSError, ValueError) as error:
+            self._tell(f"process {self._pid}: can't be told what became of its solutions: {error}")
+            with suppress(OSError):  # it is noticed on both sides then
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, settings: Mapping[str, Any]) -> None:
+        several = "s" if len(self._numbers) != 1 else ""
+        self._tell(f"process {self._pid}: {len(self._numbers)} solution{several}")
+        try:
+            shared = self._kept.enter(settings, gave_up=lambda: self._stopped, waits=self._waits)
+        except Exception as error:
+            told = error_json(error)
+            self.say(
+                {"type": "failed", "number": None, "error": told | {"text": f"{told['text']} (so the server finds)"}}
+            )
+            return
+        if shared is None:
+            return
+        with self._lock:
+            # From here on whoever closes this leaves.
+            self._entered = not self._closed
+            if not self._entered:
+                self._kept.leave()
+                return
+            if not self._stopped:
+                self._begin_s = time.monotonic()
+                self._share = shared.share(self, list(self._numbers))
+                self._share.start()
+
+    def _waits(self) -> None:
+        self.noted("waiting for other runs to end")
+
+    def _stop(self) -> int:
+        """Begin nothing more. How many are being judged."""
+        with self._lock:
+            before, self._stopped = self._stopped, True
+            share = self._share
+        if share is not None:
+            share.stop()
+            return share.judging
+        if not before:  # it never began
+            for kind in Share.kinds:
+                self.left(kind)
+        return 0
+
+    def wanted(self, work: Work) -> bool:
+        return not self._stopped
+
+    def built(self, work: Work, built: Built) -> None:
+        failure = None if built.failure is None else built.failure.to_json()
+        self.say({"type": "built", "number": self._numbers[work], "wall_s": built.wall_s, "failure": failure})
+
+    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+        self._finished += 1
+        told = {"number": self._numbers[work], "record": record.to_json()}
+        self.say({"type": "finished", **told, "slot": None if slot is None else slot.title})
+
+    def failed(self, work: Work | None, error: BaseException) -> None:
+        number = None if work is None else self._numbers[work]
+        self.say({"type": "failed", "number": number, "error": error_json(error)})
+
+    def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
+        if cause is not None:
+            self.failed(None, cause)
+        else:
+            self.say({"type": "lost", "reason": str(lost)})
+
+    def left(self, kind: Kind) -> None:
+        self.say({"type": "left", "kind": kind})
+        with self._lock:
+            self._to_come.remove(kind)
+            over = not self._to_come
+        if over:  # whether or not the call reads that
+            self._leave()
+
+    def noted(self, message: str) -> None:
+        self.say({"type": "noted", "message": message})
