@@ -123,7 +123,8 @@ SOLUTIONS = {
         head=PLAIN,
     ),
     "forged": model(
-        "from harness.untrusted.contestant.hostcuda import shim; shim.note_not_emulated('everything'); raise ValueError('on purpose')",
+        "from harness.untrusted.contestant.hostcuda import shim; shim.note_not_emulated('everything');"
+        "raise ValueError('on purpose')",
         head=PLAIN,
     ),
     "own_name": model("raise type('NotEmulated', (Exception,), {})('nobody has it')", head=PLAIN),

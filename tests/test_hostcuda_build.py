@@ -604,7 +604,8 @@ def test_what_only_the_extensions_own_headers_call_is_there(headers: build.Prepa
 def test_whatever_translates_a_source_is_in_the_fingerprint() -> None:
     script = (
         "import sys, harness.hostcuda.translate.compile\n"
-        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith(('harness.hostcuda', 'harness.toolchain.cuda_source'))))"
+        "own = ('harness.hostcuda', 'harness.toolchain.cuda_source')\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith(own)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     root = Path(preparation.__file__).parents[1]

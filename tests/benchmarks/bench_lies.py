@@ -111,8 +111,9 @@ def main() -> None:
     lines = [
         f"# The smallest lie that is caught, on {torch.cuda.get_device_name()}",
         "",
-        "Microseconds a call. `by the formula`: what rule 6 of `harness/referee/timing/claims.py` grants; `hidden at most`: what "
-        "the honest twin's record says a lie could be (`hidden_per_call_s`); `without rule 6`: the same by bursts alone.",
+        "Microseconds a call. `by the formula`: what rule 6 of `harness/referee/timing/claims.py` grants; "
+        "`hidden at most`: what the honest twin's record says a lie could be "
+        "(`hidden_per_call_s`); `without rule 6`: the same by bursts alone.",
         "",
         *HEAD,
     ]
