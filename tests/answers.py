@@ -12,11 +12,11 @@ import torch
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.devices import open_device
-from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, OutputClaim
 from harness.referee.correctness import compare_float, value_check
-from harness.referee.correctness.verifier import Finding, Verifier
-from harness.referee.problem.burst_plan import Turn
-from harness.referee.problem.workspace import POISON, Bench
+from harness.referee.correctness.verifier import CallVerdict, Verifier
+from harness.referee.problem.burst_plan import PlannedCall
+from harness.referee.problem.workspace import POISON, Workspace
 
 _HEAD = """
 import torch
@@ -86,12 +86,12 @@ SPOILERS: dict[str, Callable[[torch.Tensor], object]] = {
 """What is done to one tensor of an answer."""
 
 
-def bench_of(source: str, device: DeviceKind) -> Bench:
+def bench_of(source: str, device: DeviceKind) -> Workspace:
     problem = Problem(id="level1/1", name="some", path=Path("1_some.py"), source=source, digest=source)
-    return Bench(problem, Workload(name="full"), open_device(device), sets_wanted=CALLS, secret=random.Random(1))
+    return Workspace(problem, Workload(name="full"), open_device(device), sets_wanted=CALLS, secret=random.Random(1))
 
 
-def answer(bench: Bench, variants: Sequence[str]) -> tuple[list[Turn], BurstDone]:
+def answer(bench: Workspace, variants: Sequence[str]) -> tuple[list[PlannedCall], BurstDone]:
     """What a solution that is the reference itself would answer to calls on fresh inputs."""
     claims = []
     for index, variant in enumerate(variants):
@@ -104,16 +104,16 @@ def answer(bench: Bench, variants: Sequence[str]) -> tuple[list[Turn], BurstDone
         for slot, leaf in zip(held.inputs, given.inputs, strict=False):
             bench.tensor(slot).copy_(leaf)
         leaves = tuple(
-            Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=index + 1)
+            OutputClaim(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=index + 1)
             for slot in held.outputs
         )
         tree = given.tree.to_json()
         claims.append(CallClaim(tree=tree, leaves=leaves, state_missing=(), device_s=0.0, window_s=0.0))
-    turns = [Turn(index=index, mode=CallMode.COLD) for index in range(len(variants))]
+    turns = [PlannedCall(index=index, mode=CallMode.COLD) for index in range(len(variants))]
     return turns, BurstDone(claims=tuple(claims), reports=())
 
 
-def spoilt(bench: Bench) -> Iterator[tuple[str, Callable[[], object]]]:
+def spoilt(bench: Workspace) -> Iterator[tuple[str, Callable[[], object]]]:
     """Every way of spoiling one tensor of call `SPOILT`, by name."""
     held = bench.sets[SPOILT]
     slots = (*held.outputs, *held.state, *(held.inputs if bench.traits.mutates_inputs else ()))
@@ -138,14 +138,14 @@ class Counted:
 
 
 def found(
-    bench: Bench,
-    turns: Sequence[Turn],
+    bench: Workspace,
+    turns: Sequence[PlannedCall],
     done: BurstDone,
     *,
     together: bool,
     with_reference: bool,
     kernels: bool = True,
-) -> tuple[list[Finding], int]:
+) -> tuple[list[CallVerdict], int]:
     """What a new verifier finds twice over, and how many pairs it compared one by one."""
     verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
     enqueue, compare, measure = value_check.enqueue, value_check.compare, compare_float.enqueue
@@ -170,7 +170,7 @@ EXACT = ("wrong", "first", "pattern", "non_finite_mismatches", "borrowed", "unwr
 """What torch's own operations must say of an answer to the letter: errors are sums, and of equals each may be named."""
 
 
-def essence(finding: Finding) -> object:
+def essence(finding: CallVerdict) -> object:
     outputs = finding.judgement.evidence["outputs"] if finding.judgement else ()
     status = finding.failure.status if finding.failure else None
     return status, finding.kernelbench, [[output[key] for key in EXACT] for output in outputs]

@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from harness.core.choices import DeviceKind
 from harness.core.task import Outcome, Task
 from harness.referee import referee, worker
-from harness.referee.problem.watchdog import Step
+from harness.referee.problem.watchdog import Phase
 
 
 class DiesJudging(referee.Referee):
     def begin(self, task: Task, ahead: Sequence[Task] = ()) -> Outcome | None:
-        with self.whereabouts.at(task.problem, task.workload, Step.FORWARD):
+        with self.whereabouts.at(task.problem, task.workload, Phase.FORWARD):
             os.kill(os.getpid(), signal.SIGKILL)
         return None
 

@@ -23,10 +23,10 @@ from harness.core.choices import DeviceKind
 from harness.core.config import Machine, RunConfig, resolve
 from harness.core.environment import collect
 from harness.runner.events import Event, Noted, SolutionFinished
-from harness.runner.executors import Order, Slot
+from harness.runner.executors import BuildRequest, Slot
 from harness.runner.executors.ray import RayExecutor
 from harness.runner.plan import plan
-from harness.runner.record_builder import Open, begin
+from harness.runner.record_builder import OpenVerdict, begin
 from harness.runner.run import evaluate_run
 
 CPUS = 1
@@ -52,12 +52,12 @@ def node_of(executor: RayExecutor, slot: Slot) -> str:
 def built_anew(executor: RayExecutor, config: RunConfig, log_path: Path) -> dict[str, Any]:
     """The `build` of the record of a solution that was built for a GPU that the one that judges is not."""
     job = plan(config)[0]
-    order = Order(source=job.solution.source, filename=job.solution.path.name, arguments=None, log_path=log_path)
+    order = BuildRequest(source=job.solution.source, filename=job.solution.path.name, arguments=None, log_path=log_path)
     built = executor.build(order)
     built.made = replace(built.made, outcome=replace(built.outcome, notes=("for another GPU",)), capability=(8, 0))
     (slot, *_) = executor.slots
     record = begin(executor, slot, job, built, config, log_path)
-    assert not isinstance(record, Open)  # nothing is audited on the host device
+    assert not isinstance(record, OpenVerdict)  # nothing is audited on the host device
     return dict(record.build or {})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.core.problem import Problem
 from harness.core.status import Failure, Status
 from harness.core.task import Outcome, Task
-from harness.runner.executors import Built, Order, Slot
+from harness.runner.executors import BuildRequest, Built, Slot
 
 SOON_S = 60.0
 """What is waited for comes at once; a machine may be busy."""
@@ -63,10 +63,10 @@ class Scripted:
         self.preparing: Callable[[], None] = lambda: None
         self.is_due: Callable[[str], bool] = lambda source: True
 
-    def expect(self, order: Order) -> None:
+    def expect(self, order: BuildRequest) -> None:
         pass
 
-    def build(self, order: Order) -> Built:
+    def build(self, order: BuildRequest) -> Built:
         self.building(order.source)
         self.made.append(Made(order.source))
         return self.made[-1]

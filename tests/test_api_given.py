@@ -11,7 +11,7 @@ import pytest
 
 from harness import Harness
 from harness.api.given import given_problem, given_solution, given_workload
-from harness.api.keeper import Keeper
+from harness.api.keeper import RunKeeper
 from harness.api.result import Result, reward
 from harness.catalog import CatalogError, UnreadableProblem, load_problems
 from harness.core.choices import DeviceKind, PrecisionClass
@@ -20,7 +20,7 @@ from harness.core.environment import collect
 from harness.core.problem import Problem, Workload
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.runner.plan import Job
+from harness.runner.plan import PlannedSolution
 
 PROBLEM = """
 import torch
@@ -204,20 +204,22 @@ def test_a_run_that_is_kept_has_one_meaning_for_a_workloads_name(tmp_path: Path)
     """Its records are told by that name: the later one would have taken the place of the earlier."""
     config = Harness(device="host").config
     for results in (tmp_path / "run", None):
-        keeper = Keeper(results, config, collect())
+        keeper = RunKeeper(results, config, collect())
         try:
             held = given_problem(PROBLEM)
             assert held is not None
             solution = given_solution(held, "x = 1", author="me", name=None, sample=None)
             for name, size, taken in (("odd", 3, True), ("odd", 3, True), ("even", 4, True), ("odd", 5, False)):
-                job = Job(solution=solution, problem=held, workload=Workload(name=name, sizes={"SIZE": size}))
+                job = PlannedSolution(
+                    solution=solution, problem=held, workload=Workload(name=name, sizes={"SIZE": size})
+                )
                 if taken or results is None:
                     assert keeper.work(job).job is job
                     continue
                 with pytest.raises(CatalogError, match=r"'odd' of .* had the sizes \{'SIZE': 3\} before.*take another"):
                     keeper.work(job)
             changed = replace(held, digest="of a declaration that was changed meanwhile")
-            job = Job(solution=solution, problem=changed, workload=Workload(name="odd", sizes={"SIZE": 5}))
+            job = PlannedSolution(solution=solution, problem=changed, workload=Workload(name="odd", sizes={"SIZE": 5}))
             assert keeper.work(job).job is job
         finally:
             keeper.close()

@@ -12,8 +12,8 @@ import torch
 from harness.core.choices import DeviceKind
 from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.devices import open_device
-from harness.referee.problem.workspace import Bench
-from harness.referee.timing.late_inputs import SECTOR_WORDS, SECTORS_FOR_ONE, Arrival
+from harness.referee.problem.workspace import Workspace
+from harness.referee.timing.late_inputs import SECTOR_WORDS, SECTORS_FOR_ONE, LateInputs
 
 PROBLEM = """
 import torch
@@ -50,7 +50,7 @@ def kind(request: pytest.FixtureRequest) -> DeviceKind:
     return found
 
 
-def bench_of(kind: DeviceKind, source: str) -> Bench:
+def bench_of(kind: DeviceKind, source: str) -> Workspace:
     text = textwrap.dedent(source)
     problem = Problem(
         id="level1/8",
@@ -60,10 +60,10 @@ def bench_of(kind: DeviceKind, source: str) -> Bench:
         digest=digest_text(text),
         rules=InputRules(variants=()),
     )
-    return Bench(problem, Workload(name="full"), open_device(kind), sets_wanted=4, secret=random.Random(5))
+    return Workspace(problem, Workload(name="full"), open_device(kind), sets_wanted=4, secret=random.Random(5))
 
 
-def values(bench: Bench, index: int) -> list[torch.Tensor]:
+def values(bench: Workspace, index: int) -> list[torch.Tensor]:
     return [tensor.clone() for tensor in bench.tensors(bench.sets[index].inputs)]
 
 
@@ -72,7 +72,7 @@ def test_some_words_of_each_input_come_last_and_then_all_is_as_drawn(kind: Devic
     for index in range(4):
         bench.draw(index)
     before = {index: values(bench, index) for index in range(4)}
-    coming = Arrival(bench, SETS)
+    coming = LateInputs(bench, SETS)
     coming.draw()
     for index in range(4):
         # Compared as bytes, here and below: a NaN is no equal of itself.
@@ -104,7 +104,7 @@ def test_two_arrivals_hold_other_words_back(kind: DeviceKind) -> None:
     bench = bench_of(kind, PROBLEM)
     found = set()
     for _ in range(4):
-        coming = Arrival(bench, SETS)
+        coming = LateInputs(bench, SETS)
         coming.draw()
         coming.deliver()
         found.add(tuple(values(bench, 2)[0].isnan().nonzero().flatten().tolist()))
@@ -131,7 +131,7 @@ def get_init_inputs():
 def test_who_mends_what_shows_as_held_back_is_left_with_what_does_not(kind: DeviceKind) -> None:
     """It computes without the words that are NaN, and puts them in once the clock runs."""
     bench = bench_of(kind, LARGE)
-    coming = Arrival(bench, SETS)
+    coming = LateInputs(bench, SETS)
     coming.draw()
     coming.deliver()
     early = {index: values(bench, index) for index in SETS}
@@ -151,7 +151,7 @@ def test_who_mends_what_shows_as_held_back_is_left_with_what_does_not(kind: Devi
 
 def test_outputs_beside_them_are_left_alone(kind: DeviceKind) -> None:
     bench = bench_of(kind, PROBLEM)
-    coming = Arrival(bench, SETS)
+    coming = LateInputs(bench, SETS)
     coming.draw()
     outputs = [bench.tensors(held.outputs) for held in bench.sets]
     for number, tensors in enumerate(outputs):
@@ -166,7 +166,7 @@ def test_outputs_beside_them_are_left_alone(kind: DeviceKind) -> None:
 
 def test_inputs_without_elements_arrive_too(kind: DeviceKind) -> None:
     bench = bench_of(kind, NOTHING)
-    coming = Arrival(bench, SETS)
+    coming = LateInputs(bench, SETS)
     coming.draw()
     coming.deliver()
     coming.complete()

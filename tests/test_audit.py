@@ -15,7 +15,7 @@ from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import open_device
 from harness.referee.audit.auditor import Auditor, find_sanitizer
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.sanitizer import SanitizerTool
 from harness.referee.referee import Referee
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.runner.executors.toolchains import open_toolchain
@@ -171,7 +171,7 @@ def test_findings_become_the_verdict(court: Court, name: str) -> None:
     source = SOLUTION.format(body=body, blocks=blocks)
     outcome = court.judge(name, source)
     tools = outcome.evidence["audit"]["tools"]
-    assert set(tools) == {tool.value for tool in Tool}, outcome.reason
+    assert set(tools) == {tool.value for tool in SanitizerTool}, outcome.reason
     assert not [held for held in tools.values() if "not_run" in held], tools
     told = [outcome.evidence.get(what) for what in ("audit_at_full_size", "reports")]
     assert outcome.status is status, f"{outcome.reason}\n{told}"

@@ -9,9 +9,9 @@ import torch
 
 from harness.core.choices import DeviceKind
 from harness.devices import Device, DeviceError, open_device
-from harness.devices.back_to_back import BackToBack, Step
+from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.stream_gate import OwnGate
-from harness.protocol.messages import Manner
+from harness.protocol.messages import LaunchMode
 
 CALLS = 4
 
@@ -21,10 +21,10 @@ def device(request: pytest.FixtureRequest) -> Device:
     return open_device(request.param, 0)
 
 
-def steps_on(inputs: list[torch.Tensor], taken: list[torch.Tensor]) -> list[Step]:
+def steps_on(inputs: list[torch.Tensor], taken: list[torch.Tensor]) -> list[QueuedStep]:
     """One call on each input, which doubles it; results are copied to `taken`."""
     return [
-        Step(
+        QueuedStep(
             before=lambda: None,
             forward=lambda x=x: x * 2,  # type: ignore[misc]
             after=lambda result, place=place: place.copy_(result),  # type: ignore[misc]
@@ -41,7 +41,7 @@ def tensors_on(device: Device) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
 def test_launched_one_by_one_each_call_is_made(device: Device) -> None:
     inputs, taken = tensors_on(device)
 
-    took = BackToBack(device, steps_on(inputs, taken), Manner.LAUNCHED).run()
+    took = BackToBack(device, steps_on(inputs, taken), LaunchMode.LAUNCHED).run()
 
     assert took.device_s > 0.0
     assert [float(place[0]) for place in taken] == [2.0 * number for number in range(CALLS)]
@@ -51,7 +51,7 @@ def test_launched_one_by_one_each_call_is_made(device: Device) -> None:
 def test_a_graph_computes_from_what_lies_there_when_it_is_run() -> None:
     device = open_device(DeviceKind.CUDA, 0)
     inputs, taken = tensors_on(device)
-    ready = BackToBack(device, steps_on(inputs, taken), Manner.GRAPH)
+    ready = BackToBack(device, steps_on(inputs, taken), LaunchMode.GRAPH)
     for x in inputs:
         x.add_(10)
 
@@ -67,9 +67,9 @@ def test_queued_calls_wait_for_the_gate() -> None:
     gate: OwnGate = device.own_gate()
     inputs, taken = tensors_on(device)
     # CUDA loads a kernel as it is launched first, and waits for the device then: behind a gate, for ever.
-    BackToBack(device, steps_on(inputs, taken), Manner.LAUNCHED).run()
+    BackToBack(device, steps_on(inputs, taken), LaunchMode.LAUNCHED).run()
     number = gate.owner.begin()
-    ready = BackToBack(device, steps_on(inputs, taken), Manner.QUEUED, gate.stream, number)
+    ready = BackToBack(device, steps_on(inputs, taken), LaunchMode.QUEUED, gate.stream, number)
 
     gate.owner.open()
     ready.run()
@@ -89,4 +89,4 @@ def test_a_device_without_graphs_says_so() -> None:
     inputs, taken = tensors_on(device)
 
     with pytest.raises(DeviceError, match="graph"):
-        BackToBack(device, steps_on(inputs, taken), Manner.GRAPH)
+        BackToBack(device, steps_on(inputs, taken), LaunchMode.GRAPH)

@@ -23,7 +23,7 @@ import torch
 from rich.table import Table
 
 from harness.cli import main
-from harness.cli.baseline import _Files, _jobs, _like_gpus
+from harness.cli.baseline import _BaselineFiles, _jobs, _like_gpus
 from harness.core.choices import Baseline, DeviceKind, PrecisionClass
 from harness.core.environment import Gpu, collect
 from harness.core.executables import find_gxx
@@ -31,23 +31,23 @@ from harness.core.problem import InputRules, Problem, Workload, digest_text
 from harness.core.stats import SpeedupEstimate
 from harness.devices import open_device
 from harness.referee.baselines import (
+    BaselineEntry,
+    BaselineKeeper,
+    BaselineOutcome,
     BaselineProcess,
+    BaselineRequest,
     BaselinesLost,
     BaselineStore,
-    Entry,
-    Keeper,
-    Outcome,
-    Request,
     measuring,
 )
 from harness.referee.baselines import entry as entries_of
-from harness.referee.baselines.compiled_reference import Subject, Turnstile
+from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile
 from harness.referee.baselines.entry import with_baselines
 from harness.referee.baselines.keeper import spot_check
 from harness.referee.baselines.measuring import measure
-from harness.referee.baselines.measuring_pool import Measured, Pool
+from harness.referee.baselines.measuring_pool import MeasuredBaselines, MeasuringPool
 from harness.referee.baselines.store import key_for
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.report import baselines as pages
 from harness.results.reader import StoreUnavailable
 
@@ -130,10 +130,12 @@ def estimate(speedup: float, spread: float = 1.01) -> SpeedupEstimate:
     )
 
 
-def entry(baseline: Baseline = Baseline.COMPILE, over: float = 2.0, eager_s: float = 1e-3, **changes: Any) -> Entry:
+def entry(
+    baseline: Baseline = Baseline.COMPILE, over: float = 2.0, eager_s: float = 1e-3, **changes: Any
+) -> BaselineEntry:
     fields: dict[str, Any] = {
         "baseline": baseline,
-        "outcome": Outcome.measured,
+        "outcome": BaselineOutcome.measured,
         "held_to": "fp32",
         "matmul_tf32": False,
         "cudnn_tf32": True,
@@ -145,11 +147,11 @@ def entry(baseline: Baseline = Baseline.COMPILE, over: float = 2.0, eager_s: flo
         "stopped_by": "interval",
         "measured_at": "2026-01-01T00:00:00+00:00",
     }
-    return Entry(**{**fields, **changes})
+    return BaselineEntry(**{**fields, **changes})
 
 
-def failed_entry(reason: str = "no") -> Entry:
-    return entry(outcome=Outcome.failed, reason=reason, device=None, eager=None, over_eager=None)
+def failed_entry(reason: str = "no") -> BaselineEntry:
+    return entry(outcome=BaselineOutcome.failed, reason=reason, device=None, eager=None, over_eager=None)
 
 
 class TestNames:
@@ -200,7 +202,7 @@ class TestKept:
         BaselineStore(tmp_path).put(key, failed_entry("it would not"))
         found = BaselineStore(tmp_path).get(key)
         assert found is not None
-        assert (found.outcome, found.reason, found.median_s) == (Outcome.failed, "it would not", None)
+        assert (found.outcome, found.reason, found.median_s) == (BaselineOutcome.failed, "it would not", None)
 
     @pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"format": 1, "entry": {"baseline": "fastest"}}'])
     def test_a_damaged_file_is_as_none(self, tmp_path: Path, damage: str) -> None:
@@ -212,7 +214,7 @@ class TestKept:
 
     def test_times_stand_only_beside_right_values(self) -> None:
         with pytest.raises(ValueError, match="timed if and only if"):
-            entry(outcome=Outcome.wrong)
+            entry(outcome=BaselineOutcome.wrong)
         with pytest.raises(ValueError, match="timed if and only if"):
             entry(over_eager=None)
 
@@ -283,11 +285,13 @@ class TestInARecord:
         assert json.loads(json.dumps(timing, allow_nan=False)) == timing
 
 
-def made_bench(source: str, kind: DeviceKind, **changes: object) -> Bench:
-    return Bench(problem(source, **changes), FULL, open_device(kind), sets_wanted=6, secret=random.Random(3))
+def made_bench(source: str, kind: DeviceKind, **changes: object) -> Workspace:
+    return Workspace(problem(source, **changes), FULL, open_device(kind), sets_wanted=6, secret=random.Random(3))
 
 
-def measured(source: str, *wanted: Baseline, kind: DeviceKind = DeviceKind.HOST, **changes: object) -> list[Entry]:
+def measured(
+    source: str, *wanted: Baseline, kind: DeviceKind = DeviceKind.HOST, **changes: object
+) -> list[BaselineEntry]:
     bench = made_bench(source, kind, **changes)
     try:
         return measure(bench, wanted, secret=random.Random(4), budget_s=0.5)
@@ -316,25 +320,25 @@ class TestMeasured:
         bench = made_bench(RETURNS_ITS_BUFFER, kind)
         try:
             assert bench.traits.updates_state == ("cache",)
-            assert measuring._wrong(Subject(Baseline.EAGER, bench, Turnstile())) is None
+            assert measuring._wrong(CompiledReference(Baseline.EAGER, bench, Turnstile())) is None
         finally:
             bench.close()
 
     def test_eager_against_itself_is_the_noise(self, kind: DeviceKind) -> None:
         (found,) = measured(LINEAR, Baseline.EAGER, kind=kind)
-        assert found.outcome is Outcome.measured
+        assert found.outcome is BaselineOutcome.measured
         assert found.median_s is not None
         assert found.over_eager is not None
         assert found.rounds == len(found.samples_s) == len(found.eager_samples_s) >= 4
         assert found.rounds % 2 == 0
-        assert Entry.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+        assert BaselineEntry.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
 
     @needs_gxx
     def test_compiled_is_right_and_timed_beside_eager(self, kind: DeviceKind) -> None:
         found = measured(LINEAR, Baseline.COMPILE, Baseline.COMPILE_MAX_AUTOTUNE, kind=kind)
         assert [item.baseline for item in found] == [Baseline.COMPILE, Baseline.COMPILE_MAX_AUTOTUNE]
         for item in found:
-            assert (item.outcome, item.reason) == (Outcome.measured, None)
+            assert (item.outcome, item.reason) == (BaselineOutcome.measured, None)
             assert item.compile_s is not None
             assert item.graphs == 1
             assert item.eager_s is not None
@@ -360,7 +364,7 @@ class TestMeasured:
         bench = made_bench(BATCH_NORM, kind)
         before = {name: value.clone() for name, value in bench.oracle.model.state_dict().items()}
         (found,) = measure(bench, [Baseline.COMPILE], secret=random.Random(4), budget_s=0.3)
-        assert found.outcome is Outcome.measured, found.reason
+        assert found.outcome is BaselineOutcome.measured, found.reason
         for name, value in bench.oracle.model.state_dict().items():
             assert torch.equal(value, before[name]), name
         bench.close()
@@ -368,18 +372,18 @@ class TestMeasured:
     @needs_gxx
     def test_a_wrong_compilation_is_found_out(self) -> None:
         wrong, eager = measured(WRONG_WHEN_COMPILED, Baseline.COMPILE, Baseline.EAGER)
-        assert wrong.outcome is Outcome.wrong
+        assert wrong.outcome is BaselineOutcome.wrong
         assert wrong.reason
         assert wrong.median_s is None
-        assert eager.outcome is Outcome.measured
+        assert eager.outcome is BaselineOutcome.measured
 
     @needs_gxx
     def test_torch_giving_up_without_a_word_is_no_compiled_baseline(self) -> None:
         failed, eager = measured(REFUSES_TO_COMPILE, Baseline.COMPILE, Baseline.EAGER)
-        assert failed.outcome is Outcome.failed
+        assert failed.outcome is BaselineOutcome.failed
         assert "ran it eagerly" in str(failed.reason)
         assert failed.graphs == 0
-        assert eager.outcome is Outcome.measured
+        assert eager.outcome is BaselineOutcome.measured
         assert eager.graphs is None
 
     def test_tf32_is_held_to_its_own_class_and_stated(self) -> None:
@@ -394,7 +398,7 @@ class TestMeasured:
     def test_tf32_is_faster_where_tensor_cores_are(self) -> None:
         source = LINEAR.replace("33, 17", "4096, 4096").replace("29, 33", "4096, 4096")
         (fast,) = measured(source, Baseline.EAGER_TF32, kind=DeviceKind.CUDA)
-        assert fast.outcome is Outcome.measured, fast.reason
+        assert fast.outcome is BaselineOutcome.measured, fast.reason
         assert fast.over_eager is not None
         assert fast.over_eager.low is not None
         assert fast.over_eager.low > 1.5
@@ -440,8 +444,8 @@ class TestTheTurnstile:
 
 
 @functools.cache
-def listed(*baselines: Baseline) -> Request:
-    return Request(problem=problem(), workload=FULL, baselines=baselines, budget_s=0.3)
+def listed(*baselines: Baseline) -> BaselineRequest:
+    return BaselineRequest(problem=problem(), workload=FULL, baselines=baselines, budget_s=0.3)
 
 
 class TestTheProcess:
@@ -480,15 +484,15 @@ class TestTheProcess:
             with pytest.raises(BaselinesLost, match="division by zero"):
                 process.measure(broken)
             (found,) = process.measure(listed(Baseline.EAGER))
-        assert found.outcome is Outcome.measured
+        assert found.outcome is BaselineOutcome.measured
 
     def test_a_failing_compiler_is_a_result(self, tmp_path: Path) -> None:
         own = {"CXX": "/bin/false"}
         with BaselineProcess(DeviceKind.HOST, tmp_path, tmp_path / "log", threads=1, env=own) as process:
             failed, eager = process.measure(listed(Baseline.COMPILE, Baseline.EAGER))
-        assert failed.outcome is Outcome.failed
+        assert failed.outcome is BaselineOutcome.failed
         assert "/bin/false" in str(failed.reason)
-        assert eager.outcome is Outcome.measured
+        assert eager.outcome is BaselineOutcome.measured
 
     def test_a_reference_that_ends_the_process_is_lost_with_a_reason(self, tmp_path: Path) -> None:
         deadly = LINEAR.replace("return torch.softmax", "import os; os._exit(7); return torch.softmax")
@@ -500,17 +504,17 @@ class TestTheProcess:
 
     def test_a_keeper_takes_what_is_kept_and_measures_what_drifted(self, tmp_path: Path) -> None:
         bench = made_bench(LINEAR, DeviceKind.HOST)
-        keeper = Keeper((Baseline.EAGER, Baseline.EAGER_TF32), bench.device, tmp_path)
+        keeper = BaselineKeeper((Baseline.EAGER, Baseline.EAGER_TF32), bench.device, tmp_path)
         assert keeper.lacks(bench)
         keeper.ready(bench, random.Random(1), tmp_path / "log")
         assert not keeper.lacks(bench)
         first = keeper.entries[Baseline.EAGER_TF32]
-        assert first.outcome is Outcome.measured
+        assert first.outcome is BaselineOutcome.measured
         assert not keeper.checks
         key = key_for(Baseline.EAGER_TF32, bench.problem, bench.workload, bench.device)
         # Eager was never a thousand times slower: this entry is of another machine in all but name.
         BaselineStore(tmp_path).put(key, entry(Baseline.EAGER_TF32, eager_s=1e3 * (first.eager_s or 0.0)))
-        second = Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
+        second = BaselineKeeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
         second.ready(bench, random.Random(1), tmp_path / "log")
         assert second.checks[Baseline.EAGER_TF32]["drifted"]
         assert second.entries[Baseline.EAGER_TF32].rounds >= 4
@@ -519,11 +523,11 @@ class TestTheProcess:
 
     def test_what_a_keeper_has_for_some_sizes_is_not_taken_for_others_of_the_same_name(self, tmp_path: Path) -> None:
         sized = problem(LINEAR.replace("29", "ROWS").replace("import torch\n", "import torch\n    ROWS = 29\n", 1))
-        keeper: Keeper | None = None
+        keeper: BaselineKeeper | None = None
         for rows in (8, 512):
             odd = Workload(name="odd", sizes={"ROWS": rows})
-            bench = Bench(sized, odd, open_device(DeviceKind.HOST), sets_wanted=6, secret=random.Random(3))
-            keeper = keeper or Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
+            bench = Workspace(sized, odd, open_device(DeviceKind.HOST), sets_wanted=6, secret=random.Random(3))
+            keeper = keeper or BaselineKeeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
             assert keeper.lacks(bench)
             keeper.ready(bench, random.Random(1), tmp_path / "log")
             key = key_for(Baseline.EAGER_TF32, sized, odd, bench.device)
@@ -534,16 +538,16 @@ class TestTheProcess:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         limits = {Baseline.COMPILE: 0.05, Baseline.EAGER_TF32: 100.0, Baseline.EAGER_NO_TF32: 101.0}
-        monkeypatch.setattr(Request, "timeout_s", property(lambda held: limits[held.baselines[0]]))
+        monkeypatch.setattr(BaselineRequest, "timeout_s", property(lambda held: limits[held.baselines[0]]))
         ends = "import os; torch.backends.cudnn.allow_tf32 or os._exit(7); return torch.softmax"
         bench = made_bench(LINEAR.replace("return torch.softmax", ends), DeviceKind.HOST)
-        keeper = Keeper((Baseline.EAGER_NO_TF32, Baseline.COMPILE, Baseline.EAGER_TF32), bench.device, tmp_path)
+        keeper = BaselineKeeper((Baseline.EAGER_NO_TF32, Baseline.COMPILE, Baseline.EAGER_TF32), bench.device, tmp_path)
         keeper.ready(bench, random.Random(1), tmp_path / "log")
         found = keeper.entries
-        assert found[Baseline.EAGER_TF32].outcome is Outcome.measured
-        assert found[Baseline.COMPILE].outcome is Outcome.failed
+        assert found[Baseline.EAGER_TF32].outcome is BaselineOutcome.measured
+        assert found[Baseline.COMPILE].outcome is BaselineOutcome.failed
         assert found[Baseline.COMPILE].reason == "it did not compile and run within 0 s"
-        assert found[Baseline.EAGER_NO_TF32].outcome is Outcome.failed
+        assert found[Baseline.EAGER_NO_TF32].outcome is BaselineOutcome.failed
         assert "baselines died" in str(found[Baseline.EAGER_NO_TF32].reason)
         kept = BaselineStore(tmp_path)
         keys = {b: key_for(b, bench.problem, bench.workload, bench.device) for b in found}
@@ -555,7 +559,7 @@ class TestTheProcess:
     ) -> None:
         monkeypatch.setattr("harness.referee.baselines.keeper.LONGEST_S", 0.0)
         bench = made_bench(LINEAR, DeviceKind.HOST)
-        keeper = Keeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
+        keeper = BaselineKeeper((Baseline.EAGER_TF32,), bench.device, tmp_path)
         keeper.ready(bench, random.Random(1), tmp_path / "log")
         assert "not begun" in str(keeper.entries[Baseline.EAGER_TF32].reason)
         assert not (tmp_path / "log").exists(), "no process was started"
@@ -569,7 +573,7 @@ class TestTheProcess:
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         monkeypatch.setattr("harness.referee.baselines.keeper.LONGEST_S", 0.5)
         bench = made_bench(LINEAR, DeviceKind.HOST)
-        keeper = Keeper((Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32), bench.device, tmp_path / "cache")
+        keeper = BaselineKeeper((Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32), bench.device, tmp_path / "cache")
         keeper.ready(bench, random.Random(1), tmp_path / "log")
         reasons = [str(keeper.entries[b].reason) for b in (Baseline.EAGER_NO_TF32, Baseline.EAGER_TF32)]
         assert any("not ready within" in reason for reason in reasons)
@@ -578,37 +582,39 @@ class TestTheProcess:
 
     def test_eager_alone_needs_no_keeping(self, tmp_path: Path) -> None:
         bench = made_bench(LINEAR, DeviceKind.HOST)
-        assert not Keeper((Baseline.EAGER,), bench.device, tmp_path).lacks(bench)
+        assert not BaselineKeeper((Baseline.EAGER,), bench.device, tmp_path).lacks(bench)
         bench.close()
 
 
 class TestThePool:
     def test_several_processes_share_a_device(self, tmp_path: Path) -> None:
         requests = [
-            Request(problem=problem(source, number), workload=FULL, baselines=[Baseline.EAGER], budget_s=0.2)
+            BaselineRequest(problem=problem(source, number), workload=FULL, baselines=[Baseline.EAGER], budget_s=0.2)
             for number, source in enumerate((LINEAR, BATCH_NORM, "boom = 1 / 0\n"), 1)
         ]
-        told = list(Pool(DeviceKind.HOST, tmp_path, tmp_path / "logs", jobs=2).run(requests))
+        told = list(MeasuringPool(DeviceKind.HOST, tmp_path, tmp_path / "logs", jobs=2).run(requests))
         assert sorted(item.request.problem.id for item in told) == ["level1/1", "level1/2", "level1/3"]
         for item in told:
             if item.request.problem.id == "level1/3":
                 assert "division by zero" in str(item.reason)
             else:
-                assert [found.outcome for found in item.entries] == [Outcome.measured]
+                assert [found.outcome for found in item.entries] == [BaselineOutcome.measured]
 
     def test_each_process_sees_one_gpu_and_all_take_from_one_list(self, tmp_path: Path) -> None:
         tells = LINEAR.replace("return torch", "import os; raise RuntimeError(os.environ['CUDA_VISIBLE_DEVICES'])#")
         requests = [
-            Request(problem=problem(tells, number), workload=FULL, baselines=[Baseline.EAGER], budget_s=0.2)
+            BaselineRequest(problem=problem(tells, number), workload=FULL, baselines=[Baseline.EAGER], budget_s=0.2)
             for number in (1, 2)
         ]
-        pool = Pool(DeviceKind.HOST, tmp_path, tmp_path / "logs", jobs=2, gpus=("GPU-one", "GPU-two"))
+        pool = MeasuringPool(DeviceKind.HOST, tmp_path, tmp_path / "logs", jobs=2, gpus=("GPU-one", "GPU-two"))
         reasons = " ".join(str(item.reason) for item in pool.run(requests))
         assert "GPU-one" in reasons
         assert "GPU-two" in reasons
 
     def test_nothing_begins_after_the_budget(self, tmp_path: Path) -> None:
-        assert not list(Pool(DeviceKind.HOST, tmp_path, tmp_path, jobs=1).run([listed(Baseline.EAGER)], budget_s=-1.0))
+        assert not list(
+            MeasuringPool(DeviceKind.HOST, tmp_path, tmp_path, jobs=1).run([listed(Baseline.EAGER)], budget_s=-1.0)
+        )
 
 
 def _columns(table: Table) -> list[list[object]]:
@@ -738,7 +744,7 @@ class TestTheCommand:
     def test_a_full_disk_leaves_the_files_as_they_were_and_no_part(self, begun: Path) -> None:
         out = begun / "out"
         before = (out / "baselines.csv").read_bytes()
-        files = _Files(out, collect(), DeviceKind.HOST, (), resume=True)
+        files = _BaselineFiles(out, collect(), DeviceKind.HOST, (), resume=True)
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), limits[1]))  # stands for a full disk
         try:
@@ -805,7 +811,7 @@ class TestTheCommand:
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         limits = {(Baseline.EAGER,): 100.0, (Baseline.COMPILE,): 0.05, (Baseline.EAGER, Baseline.COMPILE): 0.1}
-        monkeypatch.setattr(Request, "timeout_s", property(lambda held: limits[tuple(held.baselines)]))
+        monkeypatch.setattr(BaselineRequest, "timeout_s", property(lambda held: limits[tuple(held.baselines)]))
         out = root / "out"
         assert call(root, "level1/1", "--baseline", "eager,compile", "--out", str(out)) == 0
         eager, compiled = sorted(
@@ -818,11 +824,15 @@ class TestTheCommand:
     def test_what_the_budget_cuts_off_of_a_problem_is_told(
         self, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        def run(self: Pool, requests: Sequence[Request], *, budget_s: float | None = None) -> Iterator[Measured]:
+        def run(
+            self: MeasuringPool, requests: Sequence[BaselineRequest], *, budget_s: float | None = None
+        ) -> Iterator[MeasuredBaselines]:
             held = replace(requests[0], baselines=[Baseline.EAGER])
-            yield Measured(request=held, entries=[entries_of.failed_entry(Baseline.EAGER, held.problem, "too slow")])
+            yield MeasuredBaselines(
+                request=held, entries=[entries_of.failed_entry(Baseline.EAGER, held.problem, "too slow")]
+            )
 
-        monkeypatch.setattr(Pool, "run", run)
+        monkeypatch.setattr(MeasuringPool, "run", run)
         assert call(root, "level1/1", "--baseline", "eager,compile", "--budget-s", "1") == 0
         assert "not begun within the budget: 1 problem" in capsys.readouterr().err
 

@@ -15,7 +15,7 @@ from harness.core.problem import Costs, InputRules, Problem, Workload, digest_te
 from harness.devices import open_device
 from harness.devices.host import HostDevice
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.workspace import POISON, Bench, NoRoom
+from harness.referee.problem.workspace import POISON, NoRoom, Workspace
 
 MATMUL = """
     import torch
@@ -42,8 +42,8 @@ def problem(source: str, **rules: object) -> Problem:
     )
 
 
-def bench(source: str, *, sets: int = 3, sizes: dict[str, int] | None = None) -> Bench:
-    return Bench(
+def bench(source: str, *, sets: int = 3, sizes: dict[str, int] | None = None) -> Workspace:
+    return Workspace(
         problem(source),
         Workload(name="small", sizes=sizes or {}),
         open_device(DeviceKind.HOST),
@@ -311,7 +311,9 @@ def test_what_a_problem_declares_takes_the_place_of_what_is_counted() -> None:
     plain = bench(MATMUL)
     assert [plain.costs[0].total, plain.costs[1].total_bytes] == [2 * 32**3, 3 * 4 * 32 * 32]
     declares = replace(problem(MATMUL), costs=Costs(flops="7 * N", bytes="N * N"))
-    held = Bench(declares, Workload(name="small"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
+    held = Workspace(
+        declares, Workload(name="small"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1)
+    )
     assert [held.costs[0].total, held.costs[1].total_bytes] == [7 * 32, 32 * 32]
     plain.close()
     held.close()

@@ -18,16 +18,16 @@ from test_sidecheck import RIGHT, Court, Retried, a_court
 from harness.core.problem import Workload
 from harness.core.status import Status
 from harness.protocol.messages import Attach, Broken, Stage
-from harness.referee.audit.audit import Subject
+from harness.referee.audit.audit import AuditSubject
 from harness.referee.audit.auditor import Auditor
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.sanitizer import SanitizerTool
 from harness.referee.audit.small_workload import subject_of
-from harness.referee.audit.zygotes import Posts
+from harness.referee.audit.zygotes import SanitizerZygotes
 from harness.referee.contestants.failures import failure_of
-from harness.referee.contestants.process import Guest, GuestFailed
-from harness.referee.correctness.perturbed_input import Refresh
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.correctness.perturbed_input import PerturbedInput
 from harness.referee.correctness.verifier import Verifier
-from harness.referee.gpu_exclusive import Hush
+from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem_state import variants
 
 BEYOND = """========= Invalid __global__ read of size 4 bytes
@@ -80,14 +80,14 @@ def test_a_contestant_without_memory_to_start_with_is_tried_again_without_them(
     retried.opens(gate)
     waiting = court.task(gate.audited + RIGHT)
     assert court.referee.begin(waiting) is None
-    attach, tried = Guest.attach, 0
+    attach, tried = ContestantProcess.attach, 0
 
-    def attach_if_there_is_room(self: Guest, request: Attach, fd: int, timeout_s: float) -> None:
+    def attach_if_there_is_room(self: ContestantProcess, request: Attach, fd: int, timeout_s: float) -> None:
         nonlocal tried
         if threading.current_thread() is threading.main_thread() and court.referee._owed:
             tried += 1
             message = "CUDA error: out of memory"
-            raise GuestFailed(
+            raise ContestantFailed(
                 failure_of(
                     Broken(
                         stage=Stage.ATTACH, kind="AcceleratorError", message=message, trace="", call=None, reports=()
@@ -96,7 +96,7 @@ def test_a_contestant_without_memory_to_start_with_is_tried_again_without_them(
             )
         attach(self, request, fd, timeout_s)
 
-    monkeypatch.setattr(Guest, "attach", attach_if_there_is_room)
+    monkeypatch.setattr(ContestantProcess, "attach", attach_if_there_is_room)
     outcome = court.referee.judge(court.task(RIGHT))
     assert tried == 1
     assert outcome.status is Status.passed, outcome
@@ -135,7 +135,7 @@ def test_nobody_goes_unaudited_for_the_memory_that_audits_of_others_take(
     device = court.referee.device
     free: Callable[[], int] = device.free_bytes
 
-    def subject_if_there_is_room(*args: Any, **more: Any) -> Subject:
+    def subject_if_there_is_room(*args: Any, **more: Any) -> AuditSubject:
         if court.referee._owed:
             raise MemoryError
         return subject_of(*args, **more)
@@ -172,16 +172,16 @@ def test_libraries_that_find_no_memory_say_so_in_their_own_words(message: str, s
 def test_waiting_for_silence_takes_nothing_of_the_solutions_time(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_s = 10.0
     monkeypatch.setattr(court.referee, "config", replace(court.referee.config, solution_timeout_s=limit_s))
-    waited = Hush.begin
+    waited = GpuExclusive.begin
 
-    def long_wait(self: Hush) -> None:
+    def long_wait(self: GpuExclusive) -> None:
         waited(self)
         if not self.audits_s > limit_s / 2:
             time.sleep(limit_s + 1.0)  # as where a kernel of an audit's can't be stopped, and is let come to its end
             self.last_s += limit_s + 1.0
             self.audits_s += limit_s + 1.0
 
-    monkeypatch.setattr(Hush, "begin", long_wait)
+    monkeypatch.setattr(GpuExclusive, "begin", long_wait)
     slow = "time.sleep(0.1 * (not AUDITED))\n        "
     outcome = court.referee.judge(court.task(slow + RIGHT, timed=True))
     assert outcome.status is Status.passed, outcome
@@ -209,21 +209,21 @@ def test_who_waits_for_draws_and_checks_alone_is_convicted_of_nothing(
 
 def test_one_that_takes_its_place_at_once_is_not_replaced_again(court: Court, tmp_path: Path) -> None:
     """Else each that is lost while audits wait for their turn would leave one zygote more than before."""
-    posts = Posts(
+    posts = SanitizerZygotes(
         str(tmp_path / "compute-sanitizer"),
         preload=("json",),
         logs=tmp_path,
-        most=dict.fromkeys(Tool, 2),
+        most=dict.fromkeys(SanitizerTool, 2),
         again=lambda tool: None,
     )
     try:
-        lost, other = posts.take(Tool.MEMCHECK), posts.take(Tool.MEMCHECK)
+        lost, other = posts.take(SanitizerTool.MEMCHECK), posts.take(SanitizerTool.MEMCHECK)
         posts.drop(lost)
-        posts.give_back(posts.take(Tool.MEMCHECK))
-        posts.prepare(Tool.MEMCHECK)  # what `again` asks for, when its turn comes
+        posts.give_back(posts.take(SanitizerTool.MEMCHECK))
+        posts.prepare(SanitizerTool.MEMCHECK)  # what `again` asks for, when its turn comes
         assert len(posts) == 2
         posts.drop(other)
-        posts.prepare(Tool.MEMCHECK)
+        posts.prepare(SanitizerTool.MEMCHECK)
         assert len(posts) == 2
     finally:
         posts.close()
@@ -243,7 +243,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, name, noted)
 
-    for owner, name in ((Auditor, "announce"), (Auditor, "hold"), (Auditor, "withdraw"), (Refresh, "check")):
+    for owner, name in ((Auditor, "announce"), (Auditor, "hold"), (Auditor, "withdraw"), (PerturbedInput, "check")):
         note(owner, name)
     return told
 
@@ -287,11 +287,11 @@ def test_nothing_stays_held_where_the_last_check_raises(
     assert court.referee.begin(waiting) is None
     told.clear()
 
-    def fails(self: Refresh, answered: object) -> None:
+    def fails(self: PerturbedInput, answered: object) -> None:
         raise RuntimeError("a fault of the harness")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Refresh, "check", fails)
+        patch.setattr(PerturbedInput, "check", fails)
         with pytest.raises(RuntimeError, match="a fault of the harness"):
             court.referee.judge(judged)
     assert told == ["announce", "withdraw"]

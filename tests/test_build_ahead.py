@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness.core.status import Status
-from harness.runner.executors import Order
+from harness.runner.executors import BuildRequest
 from harness.runner.executors.builders import LocalBuilders
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.limits import children_of
@@ -262,7 +262,7 @@ def builders(build: Builder, tmp_path: Path) -> Iterator[LocalBuilders]:
 
 
 def test_an_order_that_is_expected_begins(build: Builder, builders: LocalBuilders, jobs: list[str]) -> None:
-    order = Order(source=RIGHT, filename="solution.py", arguments=None, log_path=build.log_path)
+    order = BuildRequest(source=RIGHT, filename="solution.py", arguments=None, log_path=build.log_path)
     builders.expect(order)
     builders.expect(order)
     eventually(lambda: build.modules() == 1)
@@ -278,7 +278,7 @@ def test_a_zygote_that_is_killed_under_a_compilation_is_replaced(
     """One of these builders', under a compilation that takes long enough to be hit."""
     ends = "template <int M> struct F<0, M> { static const int v = M; }; int x = F<13, 1>::v;"
     source = RIGHT.replace("TINY,", f"TINY + '{SLOW} {ends}',")
-    order = Order(source=source, filename="solution.py", arguments=None, log_path=build.log_path)
+    order = BuildRequest(source=source, filename="solution.py", arguments=None, log_path=build.log_path)
     before = zygotes_with(part)
     builders.expect(order)
     eventually(lambda: jobs and zygotes_with(part) - before)
@@ -292,10 +292,12 @@ def test_a_zygote_that_is_killed_under_a_compilation_is_replaced(
 def test_an_order_that_does_not_come_ends_with_the_builders(
     build: Builder, builders: LocalBuilders, jobs: list[str]
 ) -> None:
-    builders.expect(Order(source=f"{HEAD}{NEVER_ENDS}", filename="s.py", arguments=None, log_path=build.log_path))
+    builders.expect(
+        BuildRequest(source=f"{HEAD}{NEVER_ENDS}", filename="s.py", arguments=None, log_path=build.log_path)
+    )
     eventually(lambda: jobs)
     builders.close()
     eventually(lambda: not any(thread.name == "extension" for thread in threading.enumerate()))
     eventually(lambda: not list(build.cache.root.glob("drafts/*")))
-    builders.expect(Order(source=RIGHT, filename="s.py", arguments=None, log_path=build.log_path))
+    builders.expect(BuildRequest(source=RIGHT, filename="s.py", arguments=None, log_path=build.log_path))
     assert len(jobs) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.toolchain import BuilderZygotes, ExtensionSpec
-from harness.toolchain.build_processes import Abandon, Attempt
+from harness.toolchain.build_processes import Abandon, BuildAttempt
 from harness.toolchain.toolchain import Command, Plan
 
 START_S = 4.0
@@ -34,7 +34,7 @@ def test_waiting_for_what_processes_are_forked_from_is_none_of_the_compilers_tim
     """Not before the first try, nor between loading what came of it and the second."""
     (tmp_path / "slow_to_import.py").write_text(f"import time\ntime.sleep({START_S})\n")
     with BuilderZygotes(preload=["slow_to_import"], env={"PYTHONPATH": str(tmp_path)}) as zygotes:
-        ended = Attempt(
+        ended = BuildAttempt(
             zygotes=zygotes,
             sandbox="auto",
             timeout_s=LIMIT_S,
@@ -51,7 +51,7 @@ def test_a_ccache_before_the_compilers_is_switched_off(folder: Path, tmp_path: P
     """Its folder would be the build's own, and empty."""
     asks: Command = ("sh", "-c", 'echo "disabled: $CCACHE_DISABLE"; exit 1')
     with BuilderZygotes() as zygotes:
-        Attempt(
+        BuildAttempt(
             zygotes=zygotes,
             sandbox="auto",
             timeout_s=LIMIT_S,
@@ -67,7 +67,7 @@ def test_a_ccache_before_the_compilers_is_switched_off(folder: Path, tmp_path: P
 def test_both_tries_share_one_limit(folder: Path, tmp_path: Path) -> None:
     ends: Command = ("sleep", "600")
     with BuilderZygotes() as zygotes:
-        ended = Attempt(
+        ended = BuildAttempt(
             zygotes=zygotes,
             sandbox="auto",
             timeout_s=LIMIT_S,

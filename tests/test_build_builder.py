@@ -92,7 +92,7 @@ Run = Callable[[BuildOutcome, str], Any]
 RUN = """
 import json, os, sys, traceback
 import torch
-from harness.build import inject
+from harness.untrusted.contestant import load_inline as inject
 for line in sys.stdin:
     if (child := os.fork()) == 0:
         try:
@@ -208,7 +208,7 @@ def test_threads_build_equal_extensions_once(build: Builder) -> None:
 TOGETHER = """
 import sys
 from pathlib import Path
-from harness.build import BuildCache, BuilderZygotes, NvccToolchain, build_solution
+from harness.toolchain import BuildCache, BuilderZygotes, NvccToolchain, build_solution
 root, log = Path(sys.argv[1]), Path(sys.argv[2])
 source = sys.stdin.read()
 with BuilderZygotes() as zygotes:

@@ -156,7 +156,7 @@ def test_a_folder_that_can_not_be_made_is_said(tmp_path: Path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from harness.build import BuildCache
+from harness.toolchain import BuildCache
 cache = BuildCache(Path(sys.argv[1]))
 with cache.building(sys.argv[2]):
     print("building", flush=True)
@@ -235,7 +235,7 @@ def test_threads_exclude_each_other(cache: BuildCache) -> None:
 STRESS = """
 import hashlib, random, sys
 from pathlib import Path
-from harness.build import BuildCache
+from harness.toolchain import BuildCache
 cache = BuildCache(Path(sys.argv[1]), max_bytes=20_000)
 source = Path(sys.argv[2])
 source.write_text("m" * 3_000)

@@ -16,7 +16,7 @@ from harness.core.status import Status
 from harness.sandbox.zygote import Zygote
 from harness.toolchain import BuilderZygotes
 from harness.toolchain.arguments import describe
-from harness.toolchain.discovery import Harvest, harvest
+from harness.toolchain.discovery import Discovery, harvest
 from harness.toolchain.packages import is_lacking
 from harness.toolchain.spec import MAX_AHEAD_BYTES
 
@@ -49,7 +49,7 @@ class Harvester:
         refused: dict[str, str] | None = None,
         timeout_s: float = 120.0,
         filename: str = "solution_16.py",
-    ) -> Harvest:
+    ) -> Discovery:
         return harvest(
             HEAD + textwrap.dedent(body),
             filename,
@@ -68,7 +68,7 @@ def run(zygote: Zygote, tmp_path: Path) -> Harvester:
     return Harvester(zygote, tmp_path / "log")
 
 
-def names(found: Harvest) -> list[str]:
+def names(found: Discovery) -> list[str]:
     return [spec.name for spec in found.specs]
 
 
@@ -438,7 +438,7 @@ def test_a_caught_refusal_leads_elsewhere(run: Harvester) -> None:
 
 FIND_CHANNEL = """
 import gc
-from harness.wire import Channel
+from harness.protocol.channel import Channel
 channel = next(held for held in gc.get_objects() if isinstance(held, Channel))
 """
 

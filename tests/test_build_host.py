@@ -20,15 +20,14 @@ from pathlib import Path
 import pytest
 
 from harness.core.status import Status
-from harness.core.subprocesses import Crew
-from harness.hostcuda.toolchain import MANY_FULL
+from harness.core.subprocesses import CommandPool
+from harness.hostcuda.toolchain import MANY_FULL, HostToolchain
 from harness.hostcuda.translate.build import BuildError, Precompiled, PreparedHeaders, default_cache
 from harness.toolchain import (
     BuildCache,
     BuilderZygotes,
     BuildOutcome,
     ExtensionSpec,
-    HostToolchain,
     SourceFile,
     build_solution,
 )
@@ -94,9 +93,9 @@ RUN = """
 import json, sys
 from pathlib import Path
 import torch
-from harness.build import inject
-from harness.hostcuda import shim
-from harness.hostcuda.build import prepare_headers
+from harness.untrusted.contestant import load_inline as inject
+from harness.untrusted.contestant.hostcuda import shim
+from harness.hostcuda.translate.build import prepare_headers
 prepared = prepare_headers()
 shim.activate(prepared, checked=False)
 here = inject.host_builder(prepared.folder, checked=False)
@@ -249,7 +248,7 @@ def test_what_cublas_lacks_is_not_emulated_whether_its_header_is_named_or_not(bu
 def test_all_of_torch_is_precompiled_only_where_many_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Precompiled] = []
 
-    def noted(crew: Crew, headers: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+    def noted(crew: CommandPool, headers: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
         assert checked
         begun.append(kind)
         if kind is Precompiled.FULL:

@@ -131,7 +131,7 @@ ASK = """
 import sys
 from pathlib import Path
 from harness.catalog import load_problems
-from harness.signature import Signatures
+from harness.referee.problem.signature import Signatures
 with Signatures(Path(sys.argv[1]) / "cache", 2**20) as signatures:
     found = signatures.of(load_problems(Path(sys.argv[1]) / "problems")["level1/19"])
 print(found is not None, "torch" in sys.modules)

@@ -12,11 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.labels import FALLS_BACK, LABELS, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, UNCOUNTED
-from harness.devices.occupancy import Limits
-from harness.protocol.kernel_names import MAX_SYMBOL, Owner, may_bring_kernels, own_kernel_names, owner_of, plain_name
+from harness.devices.occupancy import MultiprocessorLimits
+from harness.protocol.kernel_names import (
+    MAX_SYMBOL,
+    KernelOwner,
+    may_bring_kernels,
+    own_kernel_names,
+    owner_of,
+    plain_name,
+)
 from harness.protocol.kernel_rows import MAX_ROWS, CensusTaken, KernelRow
 from harness.protocol.messages import MessageError, parse_reply
-from harness.referee.contestants.kernel_census import Sources, conclude
+from harness.referee.contestants.kernel_census import KernelSources, conclude
 from harness.toolchain.diagnostics import kernel_resources
 
 CUDA = '''
@@ -54,7 +61,7 @@ ELEMENTWISE = (
 )
 MATMUL = "_Z12matmul_tiledPKfPf"
 
-LIMITS = Limits(
+LIMITS = MultiprocessorLimits(
     multiprocessors=132, threads=2048, blocks=32, registers=65536, shared_bytes=233472, reserved_shared_bytes=1024
 )
 
@@ -79,7 +86,7 @@ BUILD: dict[str, Any] = {
 
 def concluded(source: str, build: dict[str, Any] | None, *rows: KernelRow, **changes: Any) -> Any:
     claimed = {"rows": [r.to_json() for r in rows], "complete": True, "lack": "", "limits": LIMITS.to_json(), **changes}
-    return conclude(claimed, Sources.of(source, build))
+    return conclude(claimed, KernelSources.of(source, build))
 
 
 def test_kernels_that_a_file_spells_out() -> None:
@@ -131,28 +138,29 @@ def test_plain_names(name: str, plain: str) -> None:
 )
 def test_library_kernels(name: str, library: str) -> None:
     found = owner_of(name, name, built=(), spelled=frozenset({"matmul_tiled"}))
-    assert found[0] is Owner.LIBRARY
+    assert found[0] is KernelOwner.LIBRARY
     assert found[1] in (library, "cub")
 
 
 def test_own_kernels_by_symbol_by_name_and_by_suffix() -> None:
-    assert owner_of(MATMUL, "matmul_tiled(float const*)", built={MATMUL}, spelled=()) == (Owner.OWN, None)
+    assert owner_of(MATMUL, "matmul_tiled(float const*)", built={MATMUL}, spelled=()) == (KernelOwner.OWN, None)
     assert (
         owner_of("softmax_kernel_0d1d2de", "softmax_kernel_0d1d2de", built=(), spelled={"softmax_kernel"})[0]
-        is Owner.OWN
+        is KernelOwner.OWN
     )
     # A kernel of its own may have a name like a library's; a namespace tells.
-    assert owner_of("x", "sgemm_tiled(float*)", built=(), spelled={"sgemm_tiled"})[0] is Owner.OWN
+    assert owner_of("x", "sgemm_tiled(float*)", built=(), spelled={"sgemm_tiled"})[0] is KernelOwner.OWN
     assert (
-        owner_of("x", "void at::native::softmax_kernel(int)", built=(), spelled={"softmax_kernel"})[0] is Owner.LIBRARY
+        owner_of("x", "void at::native::softmax_kernel(int)", built=(), spelled={"softmax_kernel"})[0]
+        is KernelOwner.LIBRARY
     )
-    assert owner_of("x", "what_is_this(int)", built=(), spelled=())[0] is Owner.UNKNOWN
+    assert owner_of("x", "what_is_this(int)", built=(), spelled=())[0] is KernelOwner.UNKNOWN
 
 
 def test_a_header_librarys_kernel_stays_the_librarys_in_an_own_build() -> None:
     symbol = "_ZN3cub18DeviceReduceKernel"
     assert owner_of(symbol, "void cub::DeviceReduceKernel<float>(float*)", built={symbol}, spelled=()) == (
-        Owner.LIBRARY,
+        KernelOwner.LIBRARY,
         "cub",
     )
 
@@ -359,7 +367,7 @@ def test_no_reply_harms_whoever_reads_it(rows: list[Any], complete: Any, lack: A
         return
     noted = {**taken.to_json(), "limits": LIMITS.to_json(), "timed": True}
     for source, build in ((CUDA, BUILD), (TORCH, None)):
-        found = conclude(noted, Sources.of(source, build))
+        found = conclude(noted, KernelSources.of(source, build))
         json.dumps(found.evidence, allow_nan=False)
         assert set(found.labels) <= set(LABELS)
 
@@ -367,7 +375,7 @@ def test_no_reply_harms_whoever_reads_it(rows: list[Any], complete: Any, lack: A
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=300), st.text(max_size=80))
 def test_no_source_or_name_is_too_odd(source: str, name: str) -> None:
-    assert owner_of(name, name, built=(), spelled=own_kernel_names(source))[0] in Owner
+    assert owner_of(name, name, built=(), spelled=own_kernel_names(source))[0] in KernelOwner
     plain_name(name)
 
 

@@ -17,7 +17,6 @@ from harness.cli import main
 from harness.cli.ci import (
     Gates,
     Rejected,
-    _settled,
     broken_rules,
     github_annotations,
     give_verdict,
@@ -25,12 +24,13 @@ from harness.cli.ci import (
     read_gates,
     summary,
 )
+from harness.cli.ci.command import _settled
 from harness.cli.ci.verdict import failing_line
 from harness.cli.evaluate import Ran, View
 from harness.core.choices import DeviceKind
 from harness.core.config import ConfigError, RunConfig
 from harness.core.environment import Environment, MachineError
-from harness.core.git import Entry, Repository, RevisionError
+from harness.core.git import Repository, RevisionError, TreeEntry
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.gates import FAILED, PASSED, SKIPPED, weigh
@@ -257,12 +257,12 @@ def test_a_harness_that_the_branch_changed_is_refused(
     repo: Repo, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repo.git("checkout", "-q", "main")
-    repo.write("harness/cli/ci.py", "a = 1\n")
+    repo.write("harness/cli/app.py", "a = 1\n")
     repo.commit()
     monkeypatch.setattr("harness.cli.ci.command.PACKAGE", repo.folder / "harness")
     assert call() == 0
     repo.branch("own")
-    repo.write("harness/cli/ci.py", "a = 2\n")
+    repo.write("harness/cli/app.py", "a = 2\n")
     repo.commit()
     assert call() == 2
     assert "judged by its own harness" in capsys.readouterr().err
@@ -302,7 +302,9 @@ def test_a_made_up_tree_can_not_write_elsewhere(repo: Repo, tmp_path: Path) -> N
     held = Repository(repo.folder)
     (entry,) = held.entries("main", [".ci/gates.yaml"])
     names = ["../out.py", "/abs.py", "a/../../b.py", "a//b.py", ".git/hooks/x"]
-    entries = [replace(entry, path=name) for name in names] + [Entry(path="l", mode="120000", oid="0", size_bytes=None)]
+    entries = [replace(entry, path=name) for name in names] + [
+        TreeEntry(path="l", mode="120000", oid="0", size_bytes=None)
+    ]
     assert held.write([*entries, entry], tmp_path / "into") == [*names, "l"]
     assert [path.name for path in (tmp_path / "into").rglob("*") if path.is_file()] == ["gates.yaml"]
     with pytest.raises(RevisionError, match="is no commit"):

@@ -22,17 +22,17 @@ from harness.core.status import Failure, Status
 from harness.core.task import Task
 from harness.referee.calibrate import BURSTS, learn, learn_again
 from harness.referee.contestants.census_request import take_census
-from harness.referee.contestants.pool import Standby
-from harness.referee.contestants.process import GuestFailed
+from harness.referee.contestants.pool import TrustedContestant
+from harness.referee.contestants.process import ContestantFailed
 from harness.referee.problem.burst_plan import plan_turns
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
 from harness.referee.session import Session
 from harness.referee.timing.calibration import Calibration, calibrate, lower_of
 from harness.referee.timing.recalibrate import judge_fairly
-from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.timing.rounds import ReferenceRunner, Round, Rounds
-from harness.referee.timing.speedup import Judged, judge_times
+from harness.referee.timing.speedup import JudgedTimes, judge_times
 from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 
@@ -59,7 +59,7 @@ class Court:
             log_path=folder / "log",
             timed=True,
         )
-        self.bench: Bench = referee.at_hand.bench_for(self.task.problem, self.task.workload)
+        self.bench: Workspace = referee.at_hand.bench_for(self.task.problem, self.task.workload)
         self.bench.publish()
         self.known = learn(referee._terms(self.task), self.bench, self.task, referee._standby)
         self.rounds = self._rounds()
@@ -95,11 +95,11 @@ class Court:
             held.append(replace(one, solution=replace(one.solution, claims=claims)))
         return replace(self.rounds, held=held)
 
-    def judge(self, rounds: Rounds) -> Callable[[Known | None], Judged]:
+    def judge(self, rounds: Rounds) -> Callable[[ProblemCalibration | None], JudgedTimes]:
         # As on a GPU: on the host device what a flush costs at least is not known, and nobody is accused by it.
         return lambda known: judge_times(rounds, device=DeviceKind.CUDA, known=known)
 
-    def again(self, known: Known) -> Known:
+    def again(self, known: ProblemCalibration) -> ProblemCalibration:
         return learn_again(known, self.referee._terms(self.task), self.bench, self.task, self.referee._standby)
 
 
@@ -113,7 +113,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
         yield Court(referee, folder)
 
 
-def disturbed(known: Known) -> Known:
+def disturbed(known: ProblemCalibration) -> ProblemCalibration:
     """What would be known if others had used the device all the while that trusted code was timed."""
     assert known.pauses is not None
     slow = replace(
@@ -198,9 +198,9 @@ def test_other_verdicts_are_not_looked_into(court: Court) -> None:
 
 def test_where_trusted_code_can_not_run_what_is_known_is_in_doubt(court: Court) -> None:
     def none(task: Task) -> NoReturn:
-        raise GuestFailed(Failure(status=Status.out_of_memory, reason="no memory for another process"))
+        raise ContestantFailed(Failure(status=Status.out_of_memory, reason="no memory for another process"))
 
-    found = learn_again(court.known, court.referee._terms(court.task), court.bench, court.task, Standby(none))
+    found = learn_again(court.known, court.referee._terms(court.task), court.bench, court.task, TrustedContestant(none))
     assert not found.calm
     assert found.pauses == court.known.pauses
 

@@ -20,7 +20,7 @@ from harness.core.record import Record
 from harness.core.stats import SpeedupEstimate, speedup_interval
 from harness.core.status import Status
 from harness.report import differences
-from harness.results.compare import Outcome, compare_records, compare_runs, decide, estimate_of, noise_floor
+from harness.results.compare import Change, compare_records, compare_runs, decide, estimate_of, noise_floor
 from harness.results.writer import RunStore
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -66,60 +66,60 @@ def estimate(ratio: float, low: float | None, high: float | None) -> SpeedupEsti
 @pytest.mark.parametrize(
     ("ratio", "low", "high", "outcome"),
     [
-        (1.05, 1.04, 1.06, Outcome.faster),
-        (0.95, 0.94, 0.96, Outcome.slower),
-        (1.0, 0.995, 1.005, Outcome.same),
-        (1.015, 1.005, 1.019, Outcome.same),
-        (1.015, 1.005, 1.025, Outcome.unclear),
-        (1.0, 0.9, 1.1, Outcome.unclear),
-        (2.0, 0.9, 4.0, Outcome.unclear),
-        (2.0, None, None, Outcome.unclear),
-        (1.0, None, None, Outcome.unclear),
+        (1.05, 1.04, 1.06, Change.faster),
+        (0.95, 0.94, 0.96, Change.slower),
+        (1.0, 0.995, 1.005, Change.same),
+        (1.015, 1.005, 1.019, Change.same),
+        (1.015, 1.005, 1.025, Change.unclear),
+        (1.0, 0.9, 1.1, Change.unclear),
+        (2.0, 0.9, 4.0, Change.unclear),
+        (2.0, None, None, Change.unclear),
+        (1.0, None, None, Change.unclear),
     ],
 )
 def test_the_decision_needs_the_whole_interval(
-    ratio: float, low: float | None, high: float | None, outcome: Outcome
+    ratio: float, low: float | None, high: float | None, outcome: Change
 ) -> None:
     assert decide(estimate(ratio, low, high), floor=0.01, tolerance=0.02) is outcome
 
 
 def test_a_noise_floor_that_could_hide_a_difference_proves_nothing_the_same() -> None:
     level = estimate(1.0, 0.999, 1.001)
-    assert decide(level, floor=math.log(1.09), tolerance=0.02) is Outcome.same
-    assert decide(level, floor=math.log(1.11), tolerance=0.02) is Outcome.unclear
-    assert decide(level, floor=math.log(1.11), tolerance=0.15) is Outcome.same, "that much is tolerated"
+    assert decide(level, floor=math.log(1.09), tolerance=0.02) is Change.same
+    assert decide(level, floor=math.log(1.11), tolerance=0.02) is Change.unclear
+    assert decide(level, floor=math.log(1.11), tolerance=0.15) is Change.same, "that much is tolerated"
     noisy = [timed(1e-3), timed(1e-3, seed=2)]
     for held in noisy:
         assert held.timing is not None
         held.timing["noise_floor"] = {"log_width": math.log(1.6)}
     found = compare_runs([noisy[0]], [noisy[1]])
-    assert [row.outcome for row in found.rows] == [Outcome.unclear]
+    assert [row.outcome for row in found.rows] == [Change.unclear]
     assert differences.cells(found.rows[0])[-1] == "the noise floor is 60 %"
     assert differences.closing(found) == "1 can't tell; nothing is known to be worse (tolerance 2 %)."
 
 
 class TestRecords:
     def test_faster_slower_same_from_raw_samples(self) -> None:
-        assert compare_records(timed(1e-3), timed(0.9e-3, seed=2)).outcome is Outcome.faster
+        assert compare_records(timed(1e-3), timed(0.9e-3, seed=2)).outcome is Change.faster
         slower = compare_records(timed(1e-3), timed(1.1e-3, seed=2))
-        assert (slower.outcome, slower.regressed) == (Outcome.slower, True)
+        assert (slower.outcome, slower.regressed) == (Change.slower, True)
         assert slower.ratio == pytest.approx(1 / 1.1, rel=1e-3)
         assert slower.low is not None
         assert slower.high is not None
         assert slower.low < slower.ratio < slower.high < 1
-        assert compare_records(timed(1e-3), timed(1.001e-3, seed=2)).outcome is Outcome.same
+        assert compare_records(timed(1e-3), timed(1.001e-3, seed=2)).outcome is Change.same
 
     def test_a_drift_of_the_gpu_that_hits_the_reference_too_is_no_difference(self) -> None:
         found = compare_records(timed(1e-3), timed(1.2e-3, reference_s=2.4e-3, seed=2))
-        assert (found.outcome, found.regressed) == (Outcome.same, False)
+        assert (found.outcome, found.regressed) == (Change.same, False)
 
     def test_slower_within_the_tolerance_is_told_and_no_regression(self) -> None:
         found = compare_records(timed(1e-3), timed(1.03e-3, seed=2), tolerance=0.05)
-        assert (found.outcome, found.regressed) == (Outcome.slower, False)
+        assert (found.outcome, found.regressed) == (Change.slower, False)
 
     def test_noise_that_hides_the_answer_is_told(self) -> None:
         found = compare_records(timed(1e-3, spread=0.1), timed(1.02e-3, seed=2, spread=0.1))
-        assert (found.outcome, found.regressed) == (Outcome.unclear, False)
+        assert (found.outcome, found.regressed) == (Change.unclear, False)
 
     def test_samples_that_do_not_give_the_stated_speedup_are_not_used(self) -> None:
         held = timed(1e-3)
@@ -131,7 +131,7 @@ class TestRecords:
 
     def test_without_an_interval_nothing_can_be_told(self) -> None:
         bare = [record(Status.passed, speedup=value, timing={}) for value in (1.0, 2.0)]
-        assert compare_records(*bare).outcome is Outcome.unclear
+        assert compare_records(*bare).outcome is Change.unclear
 
     def test_records_of_another_baseline_are_compared_by_their_speedups_over_eager(self) -> None:
         eager = timed(1e-3, seed=3)
@@ -146,19 +146,19 @@ class TestRecords:
         compiled = record(Status.passed, speedup=1.25, timing=timing)
         for pair in ((timed(1e-3), compiled), (compiled, timed(1e-3))):
             found = compare_records(*pair)
-            assert (found.outcome, found.regressed) == (Outcome.same, False)
+            assert (found.outcome, found.regressed) == (Change.same, False)
             assert found.before_speedup == pytest.approx(2.0, rel=1e-3)
             assert found.after_speedup == pytest.approx(2.0, rel=1e-3)
         failed = record(Status.passed, speedup=None, timing={**timing, "speedup": None})
-        assert compare_records(compiled, failed).outcome is Outcome.same, "compile has no time, eager has"
+        assert compare_records(compiled, failed).outcome is Change.same, "compile has no time, eager has"
 
     def test_conditions_that_neither_tells_are_compared_and_named(self) -> None:
         bare = {"environment": {"gpu": "NVIDIA H200", "torch": "2.11"}}
         found = compare_records(timed(1e-3, **bare), timed(1e-3, seed=2, **bare))
-        assert (found.outcome, found.unknown) == (Outcome.same, ("driver",))
+        assert (found.outcome, found.unknown) == (Change.same, ("driver",))
         assert differences.cells(found)[-1] == "driver unknown"
         one = compare_records(timed(1e-3), timed(1e-3, seed=2, **bare))
-        assert (one.outcome, one.unlike) == (Outcome.unlike, ("driver: 580, unknown",))
+        assert (one.outcome, one.unlike) == (Change.unlike, ("driver: 580, unknown",))
         host = {"device": DeviceKind.HOST}
         assert compare_records(timed(1e-3, **host), timed(1e-3, seed=2, **host)).unknown == ()
 
@@ -181,15 +181,15 @@ class TestRecords:
     @pytest.mark.parametrize(
         ("before", "after", "outcome", "regressed"),
         [
-            (Status.passed, Status.wrong_value, Outcome.broken, True),
-            (Status.passed, Status.disqualified, Outcome.broken, True),
-            (Status.crashed, Status.passed, Outcome.fixed, False),
-            (Status.crashed, Status.timeout, Outcome.failing, False),
-            (Status.passed, Status.harness_error, Outcome.unjudged, False),
-            (Status.passed, Status.passed, Outcome.untimed, False),
+            (Status.passed, Status.wrong_value, Change.broken, True),
+            (Status.passed, Status.disqualified, Change.broken, True),
+            (Status.crashed, Status.passed, Change.fixed, False),
+            (Status.crashed, Status.timeout, Change.failing, False),
+            (Status.passed, Status.harness_error, Change.unjudged, False),
+            (Status.passed, Status.passed, Change.untimed, False),
         ],
     )
-    def test_statuses(self, before: Status, after: Status, outcome: Outcome, regressed: bool) -> None:
+    def test_statuses(self, before: Status, after: Status, outcome: Change, regressed: bool) -> None:
         found = compare_records(record(before), record(after))
         assert (found.outcome, found.regressed) == (outcome, regressed)
 
@@ -217,21 +217,21 @@ class TestLikeWithLike:
     def test_what_differs_is_named_and_not_compared(self, changes: dict[str, Any], told: str) -> None:
         found = compare_runs([timed(1e-3)], [timed(2e-3, **changes)])
         (row,) = found.rows
-        assert (row.outcome, row.regressed, row.ratio) == (Outcome.unlike, False, None)
+        assert (row.outcome, row.regressed, row.ratio) == (Change.unlike, False, None)
         assert row.unlike == (told,)
         assert found.compared == 0
 
     def test_forced_the_solutions_own_times_are_compared(self) -> None:
         other = timed(0.5e-3, reference_s=0.5e-3, environment={"gpu": "NVIDIA B200"})
         (row,) = compare_runs([timed(1e-3)], [other], force=True).rows
-        assert (row.outcome, row.basis) == (Outcome.faster, "time")
+        assert (row.outcome, row.basis) == (Change.faster, "time")
         assert row.ratio == pytest.approx(2.0, rel=1e-3)
         assert row.unlike
 
     def test_host_and_gpu_are_never_alike(self) -> None:
         host = timed(1e-3, device=DeviceKind.HOST)
         (row,) = compare_runs([timed(1e-3)], [host]).rows
-        assert row.outcome is Outcome.unlike
+        assert row.outcome is Change.unlike
 
 
 class TestRuns:
@@ -240,14 +240,14 @@ class TestRuns:
         after = [timed(1e-3, seed=3), timed(1e-3, solution="new.py")]
         outcomes = {row.solution: row.outcome for row in compare_runs(before, after).rows}
         assert outcomes == {
-            "ann/level1/16_x.py": Outcome.same,
-            "gone.py": Outcome.removed,
-            "new.py": Outcome.added,
+            "ann/level1/16_x.py": Change.same,
+            "gone.py": Change.removed,
+            "new.py": Change.added,
         }
 
     def test_workloads_are_compared_each_with_its_own(self) -> None:
         both = [timed(1e-3), timed(1e-5, workload="small")]
-        assert [row.outcome for row in compare_runs(both, both).rows] == [Outcome.same, Outcome.same]
+        assert [row.outcome for row in compare_runs(both, both).rows] == [Change.same, Change.same]
 
     def test_a_tolerance_that_is_no_share_is_refused(self) -> None:
         for wrong in (-0.1, 1.0, math.nan):
@@ -258,7 +258,7 @@ class TestRuns:
         """Real ones: five solutions evaluated twice."""
         cold, warm = (RunStore.open(RESULTS / f"h200-transcripts-{name}").records() for name in ("cold", "warm"))
         found = compare_runs(cold, warm)
-        assert found.counts() == {Outcome.same: 3, Outcome.failing: 2}
+        assert found.counts() == {Change.same: 3, Change.failing: 2}
         ratios = [row.ratio for row in found.rows if row.ratio]
         assert len(ratios) == 3
         assert all(0.0 < abs(math.log(ratio)) < 0.01 for ratio in ratios)

@@ -125,8 +125,8 @@ def test_what_the_kernels_are_not_made_for_goes_without_them() -> None:
 RUN_IT = """
 import json, sys, torch
 from pathlib import Path
-from harness import comparison, comparison_kernel, comparison_real
-from comparison_on_cpu import install
+from harness.referee.correctness import compare as comparison, compare_float_cuda as comparison_kernel, compare_float
+as comparison_real from comparison_on_cpu import install
 generator = torch.Generator().manual_seed(1)
 truth = torch.randn(30_011, generator=generator, dtype=torch.float64) * 3 + 0.5
 actual = (truth + 1e-6 * torch.randn(30_011, generator=generator, dtype=torch.float64)).float()

@@ -26,8 +26,8 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome
 from harness.runner.executors import ExecutorError, Slot, SlotLost
-from harness.runner.listeners import Work
-from harness.runner.plan import Job
+from harness.runner.listeners import PendingSolution
+from harness.runner.plan import PlannedSolution
 from harness.runner.runner import MOST_OPEN
 from tests.scripted import PROBLEM, RIGHT, SOON_S, Scripted
 
@@ -53,7 +53,7 @@ def flowing(executor: Scripted, folder: Path, here: Environment, cache: Path) ->
     config = resolve(machine=machine, run_id="run", file=None, options={"paths": [folder], "cache_dir": cache})
     number = count()
 
-    def deliver(work: Work, record: Record) -> Result:
+    def deliver(work: PendingSolution, record: Record) -> Result:
         return Result(record=record, source=work.job.solution.source, log="")
 
     flow = Flow(executor, config, here, deliver)
@@ -70,9 +70,9 @@ def flowing(executor: Scripted, folder: Path, here: Environment, cache: Path) ->
             path=Path(f"{source}.py"),
             source=source,
         )
-        job = Job(solution=solution, problem=held, workload=Workload(name="full"))
+        job = PlannedSolution(solution=solution, problem=held, workload=Workload(name="full"))
         future: Future[Result] = Future()
-        flow.submit(Work(job=job, log_path=folder / f"{next(number)}.log"), future)
+        flow.submit(PendingSolution(job=job, log_path=folder / f"{next(number)}.log"), future)
         return future
 
     try:
@@ -331,7 +331,7 @@ def test_who_cancels_while_its_build_is_about_to_begin_is_told_once(
     executor, cancelled, last_begun = Scripted(builders=1), threading.Event(), threading.Event()
     forget = Flow._forget
 
-    def forget_late(flow: Flow, work: Work) -> None:
+    def forget_late(flow: Flow, work: PendingSolution) -> None:
         if work.job.solution.source == "unwanted":
             cancelled.set()
             assert last_begun.wait(SOON_S)

@@ -15,9 +15,9 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.referee.contestants.client import Conversation
-from harness.referee.contestants.process import MOVED, Guest, GuestFailed
-from harness.referee.problem.workspace import Bench
+from harness.referee.contestants.client import ContestantClient
+from harness.referee.contestants.process import MOVED, ContestantFailed, ContestantProcess
+from harness.referee.problem.workspace import Workspace
 from harness.sandbox import ExitReport, SandboxPolicy
 from harness.sandbox.policy import Cause
 
@@ -34,9 +34,11 @@ def get_init_inputs():
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> Workspace:
     problem = Problem(id="level1/1", name="twice", path=Path("1_twice.py"), source=PROBLEM, digest=PROBLEM)
-    return Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
+    return Workspace(
+        problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1)
+    )
 
 
 class Stopped:
@@ -46,35 +48,35 @@ class Stopped:
 
     def expect_still(self) -> None:
         if self.moved:
-            raise GuestFailed(MOVED)
+            raise ContestantFailed(MOVED)
 
 
-def conversation(bench: Bench, closed: list[int], guest: Any = None) -> Conversation:
+def conversation(bench: Workspace, closed: list[int], guest: Any = None) -> ContestantClient:
     """One that has just ended a burst over these sets."""
     nobody: Any = None
-    held = Conversation(config(DeviceKind.HOST), bench, guest or Stopped(), nobody, {}, 0.0)
+    held = ContestantClient(config(DeviceKind.HOST), bench, guest or Stopped(), nobody, {}, 0.0)
     held._closed = closed
     held._closed_digests = bench.output_digests(closed)
     return held
 
 
-def test_an_output_that_changes_after_its_burst_is_a_late_write(bench: Bench) -> None:
+def test_an_output_that_changes_after_its_burst_is_a_late_write(bench: Workspace) -> None:
     held = conversation(bench, [0, 2])
     held._expect_still()
     bench.tensor(bench.sets[1].outputs[0]).zero_()
     held._expect_still()  # of another call
     bench.tensor(bench.sets[2].outputs[1])[3] = 1.0
-    with pytest.raises(GuestFailed) as refused:
+    with pytest.raises(ContestantFailed) as refused:
         held._expect_still()
     assert refused.value.failure.status is Status.disqualified
 
 
-def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(bench: Bench) -> None:
+def test_a_process_that_ran_while_it_was_stopped_wrote_nothing_that_counts(bench: Workspace) -> None:
     guest = Stopped()
     held = conversation(bench, [0], guest)
     held._expect_still()
     guest.moved = True
-    with pytest.raises(GuestFailed) as refused:
+    with pytest.raises(ContestantFailed) as refused:
         held._expect_still()
     assert refused.value.failure.evidence == {"rule": "stopped"}
 
@@ -99,15 +101,15 @@ def test_who_is_ended_while_it_is_stopped_has_not_run_on(cause: Cause | None, st
             return ExitReport(exit_code=None, signal=9, cause="killed", wall_s=1.0)
 
     zygote: Any = SimpleNamespace(spawn=lambda *_: Ended())
-    with Guest(zygote, SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
+    with ContestantProcess(zygote, SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
         guest._entered = True
-        with pytest.raises(GuestFailed) as refused:
+        with pytest.raises(ContestantFailed) as refused:
             guest.expect_still()
         assert guest.exit_report is not None
     assert refused.value.failure.status is status
 
 
-def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(bench: Bench) -> None:
+def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(bench: Workspace) -> None:
     held = conversation(bench, [0, 1])
     first = held._beyond_reading_s(5000.0)
     assert 4000.0 < first < 5000.0, "read once more, for want of anything to compare with"
@@ -117,8 +119,8 @@ def test_reading_outputs_is_held_against_the_shortest_time_that_it_ever_took(ben
     assert bench.reading_s[(0, 1)] == known_s / 2
 
 
-def test_the_second_reading_sees_a_late_write_too(bench: Bench) -> None:
+def test_the_second_reading_sees_a_late_write_too(bench: Workspace) -> None:
     held = conversation(bench, [0])
     bench.tensor(bench.sets[0].outputs[0])[0, 0] = 7.0
-    with pytest.raises(GuestFailed):
+    with pytest.raises(ContestantFailed):
         held._beyond_reading_s(0.1)

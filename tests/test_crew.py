@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.executables import find_gxx
-from harness.core.subprocesses import Crew, CrewEnded
+from harness.core.subprocesses import CommandPool, CommandPoolClosed
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,7 +54,7 @@ def test_commands_run_side_by_side_and_say_how_they_ended() -> None:
         met.wait()
         found.append(crew.run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")))
 
-    with Crew(2) as crew:
+    with CommandPool(2) as crew:
         steps = [crew.submit(step) for _ in range(2)]
     assert [ended.exception() for ended in steps] == [None, None]
     assert [(done.returncode, done.stdout, done.stderr) for done in found] == [(3, "out\n", "err\n")] * 2
@@ -77,12 +77,12 @@ def test_an_interrupt_ends_what_runs_and_what_would_follow(
         wait_for(marker)
         raise KeyboardInterrupt
 
-    crew = Crew(1)
+    crew = CommandPool(1)
     first = crew.submit(step)
     following = crew.submit(lambda: crew.run(python(SLEEPING, next_marker)) and None)
     with pytest.raises(KeyboardInterrupt), crew:
         interrupted()
-    assert isinstance(first.exception(), CrewEnded)
+    assert isinstance(first.exception(), CommandPoolClosed)
     assert following.cancelled()
     assert not again.exists()
     assert not next_marker.exists()
@@ -91,7 +91,7 @@ def test_an_interrupt_ends_what_runs_and_what_would_follow(
 
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    with Crew(1) as crew, pytest.raises(subprocess.TimeoutExpired):
+    with CommandPool(1) as crew, pytest.raises(subprocess.TimeoutExpired):
         crew.run(python(STARTS_ANOTHER, marker), timeout_s=0.5)
     assert not told_of(marker)
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from harness.referee.problem.overhead import Ledger
+from harness.referee.problem.overhead import TimeLedger
 
 
 def test_what_is_nested_counts_once_towards_the_outer_name() -> None:
-    ledger = Ledger()
+    ledger = TimeLedger()
     begin = time.perf_counter()
     for _ in range(2):
         with ledger.spend("refresh"), ledger.spend("digests"):
@@ -24,7 +24,7 @@ def test_what_is_nested_counts_once_towards_the_outer_name() -> None:
 
 
 def test_what_fails_counts_too_and_a_closed_ledger_is_empty() -> None:
-    ledger = Ledger()
+    ledger = TimeLedger()
     with pytest.raises(ValueError, match="no"), ledger.spend("digests"):
         raise ValueError("no")
     ledger.add("digests", 2.0)

@@ -17,7 +17,7 @@ from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import open_device
 from harness.hostcuda.translate.build import prepare_headers
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import DEGENERATE, Referee
 from harness.referee.soundness import Soundness, taken_for_right
 from harness.sandbox.zygote import Zygote
@@ -139,7 +139,7 @@ def test_a_reference_that_gives_two_answers_to_one_call_blames_no_solution(zygot
 def test_what_a_problem_takes_for_right(forward: str, inputs: str, variants: tuple[str, ...], word: str) -> None:
     held = problem(forward, inputs, variants)
     device = open_device(DeviceKind.HOST)
-    bench = Bench(held, Workload(name="full"), device, sets_wanted=3, secret=random.Random(1))
+    bench = Workspace(held, Workload(name="full"), device, sets_wanted=3, secret=random.Random(1))
     try:
         assert any(word in name for name in taken_for_right(bench, PrecisionClass.FP32))
     finally:
@@ -152,7 +152,7 @@ def test_other_sizes_under_one_name_are_looked_at_too() -> None:
     held = replace(held, source=f"SCALE = 1.0\n{held.source}")
     soundness, device = Soundness(allow_degenerate=False), open_device(DeviceKind.HOST)
     for sizes in ({}, {"SCALE": 0.0}):
-        bench = Bench(held, Workload(name="full", sizes=sizes), device, sets_wanted=3, secret=random.Random(1))
+        bench = Workspace(held, Workload(name="full", sizes=sizes), device, sets_wanted=3, secret=random.Random(1))
         try:
             if sizes:
                 with pytest.raises(ProblemError, match="takes for right zeros"):

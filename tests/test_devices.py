@@ -18,7 +18,7 @@ from harness.devices import ALIGNMENT_BYTES, Device, aligned, open_device, seed_
 ATTACH = """
 import sys, torch
 from harness.devices import open_device
-from harness.choices import DeviceKind
+from harness.core.choices import DeviceKind
 device = open_device(DeviceKind(sys.argv[1]))
 arena = device.attach(int(sys.argv[2]), int(sys.argv[3]))
 numbers = arena.tensor(512, (3, 5), torch.float32)

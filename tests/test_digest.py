@@ -114,8 +114,8 @@ torch::Tensor checksums(torch::Tensor table, torch::Tensor keys, torch::Tensor s
 RUN_IT = """
 import json, sys, torch
 from pathlib import Path
-from harness import digest, digest_kernel
-from harness.hostcuda.loader import load
+from harness.referee.problem import checksum as digest, checksum_cuda as digest_kernel
+from harness.untrusted.contestant.hostcuda.loader import load
 source, lengths, folder = sys.argv[1:]
 declared = "torch::Tensor checksums(torch::Tensor, torch::Tensor, torch::Tensor, int64_t, int64_t);"
 module = load(source, declared, ["checksums"], checked=False, folder=Path(folder))

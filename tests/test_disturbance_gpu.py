@@ -23,7 +23,7 @@ from harness.core.visible_gpus import visible_gpus
 from harness.devices.interference import DISTURBED
 from harness.devices.nvml import GpuMonitor
 from harness.referee.referee import Referee
-from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.runner.run import evaluate_run
 from harness.sandbox.zygote import Zygote
@@ -126,7 +126,7 @@ class ModelNew(torch.nn.Module):
 """
 CLAIMS_IT_ALL = """
 import time
-from harness.wire import Channel
+from harness.protocol.channel import Channel
 send, receive = Channel.send, Channel.receive
 asked_s = [0.0]
 def receive_and_note(self, *args, **kwargs):
@@ -153,7 +153,7 @@ def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
         yield held
 
 
-def learnt_in_noise(referee: Referee, folder: Path, *, calm: bool) -> Known:
+def learnt_in_noise(referee: Referee, folder: Path, *, calm: bool) -> ProblemCalibration:
     """What the referee knows after an honest solution, as if bursts had cost twenty times as much, noticed or not."""
     assert judge(referee, HONEST, folder, timed=True).status is Status.passed
     known = referee.at_hand.known

@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.core.choices import DeviceKind
 from harness.core.environment import Environment, Gpu, collect
 from harness.core.executables import find_gxx
-from harness.runner.doctor import Diagnosis, State, cxx_runtime, diagnose, ninja_version
+from harness.runner.doctor import CheckState, Diagnosis, cxx_runtime, diagnose, ninja_version
 from harness.sandbox import SandboxReport
 
 FULL = SandboxReport(strength="full", mechanisms=("user_namespace", "seccomp"))
@@ -51,14 +51,14 @@ def look(found: Environment, sandbox: SandboxReport = FULL, **tools: Any) -> Dia
     return diagnose(found, sandbox, **{**there, **tools})
 
 
-def state(diagnosis: Diagnosis, name: str) -> tuple[State, str | None]:
+def state(diagnosis: Diagnosis, name: str) -> tuple[CheckState, str | None]:
     (check,) = [item for item in diagnosis.checks if item.name == name]
     return check.state, check.remedy
 
 
 def test_a_whole_machine_needs_nothing(gpu_machine: Environment) -> None:
     diagnosis = look(gpu_machine)
-    assert {item.state for item in diagnosis.checks} == {State.ok}
+    assert {item.state for item in diagnosis.checks} == {CheckState.ok}
     assert all(item.remedy is None for item in diagnosis.checks)
     assert diagnosis.device is DeviceKind.CUDA
     assert diagnosis.unusable == {DeviceKind.CUDA: None, DeviceKind.HOST: None}
@@ -68,23 +68,23 @@ def test_without_a_gpu_the_host_device_is_left(gpu_machine: Environment) -> None
     diagnosis = look(replace(gpu_machine, gpus=(), absent={"gpus": "NVML: no library"}), sanitizer=None)
     assert diagnosis.device is DeviceKind.HOST
     assert "no GPU" in str(diagnosis.unusable[DeviceKind.CUDA])
-    assert state(diagnosis, "compute-sanitizer") == (State.missing, "needed with a GPU only")
+    assert state(diagnosis, "compute-sanitizer") == (CheckState.missing, "needed with a GPU only")
 
 
 @pytest.mark.parametrize(
     ("changes", "name", "expected", "said"),
     [
-        ({"nvcc": None}, "nvcc", State.missing, "set CUDA_HOME"),
-        ({"nvcc": "12.4.131"}, "nvcc", State.limited, "torch was built for CUDA 13.0"),
-        ({"torch_cuda": None}, "torch", State.limited, "is a CPU build"),
-        ({"torch": None, "torch_cuda": None}, "torch", State.missing, "install torch"),
-        ({"gxx": None}, "g++", State.missing, "name one by CXX"),
-        ({"gxx": "8.3.0"}, "g++", State.limited, "GCC 9 or newer"),
-        ({"gpus": (replace(H200, mig=True),)}, "GPU 0", State.limited, "slice"),
+        ({"nvcc": None}, "nvcc", CheckState.missing, "set CUDA_HOME"),
+        ({"nvcc": "12.4.131"}, "nvcc", CheckState.limited, "torch was built for CUDA 13.0"),
+        ({"torch_cuda": None}, "torch", CheckState.limited, "is a CPU build"),
+        ({"torch": None, "torch_cuda": None}, "torch", CheckState.missing, "install torch"),
+        ({"gxx": None}, "g++", CheckState.missing, "name one by CXX"),
+        ({"gxx": "8.3.0"}, "g++", CheckState.limited, "GCC 9 or newer"),
+        ({"gpus": (replace(H200, mig=True),)}, "GPU 0", CheckState.limited, "slice"),
     ],
 )
 def test_each_gap_has_its_remedy(
-    gpu_machine: Environment, changes: dict[str, Any], name: str, expected: State, said: str
+    gpu_machine: Environment, changes: dict[str, Any], name: str, expected: CheckState, said: str
 ) -> None:
     found, remedy = state(look(replace(gpu_machine, **changes)), name)
     assert found is expected
@@ -94,13 +94,13 @@ def test_each_gap_has_its_remedy(
 def test_tools_and_walls_that_are_missing(gpu_machine: Environment) -> None:
     weak = SandboxReport(strength="partial", mechanisms=("seccomp",), missing={"user_namespace": "not permitted"})
     diagnosis = look(gpu_machine, weak, ninja=None, sanitizer=None)
-    assert state(diagnosis, "ninja")[0] is State.missing
+    assert state(diagnosis, "ninja")[0] is CheckState.missing
     assert state(diagnosis, "compute-sanitizer") == (
-        State.missing,
+        CheckState.missing,
         "part of the CUDA toolkit: install it whole",
     )
     found, remedy = state(diagnosis, "sandbox")
-    assert found is State.limited
+    assert found is CheckState.limited
     assert "user_namespace: not permitted" in str(remedy)
 
 
@@ -115,7 +115,7 @@ def test_a_folder_that_holds_no_caches_makes_every_device_unusable(
     gpu_machine: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     diagnosis = look(gpu_machine, cache_fault="c: can't hold caches: Read-only file system")
-    assert state(diagnosis, "caches")[0] is State.missing
+    assert state(diagnosis, "caches")[0] is CheckState.missing
     assert diagnosis.device is None
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
@@ -134,9 +134,9 @@ def test_ninja_is_found_here() -> None:
 def test_a_compiler_that_links_the_cxx_library_statically_is_told_with_what_to_do(
     gpu_machine: Environment, tmp_path: Path
 ) -> None:
-    assert state(look(gpu_machine, shares_cxx=True), "g++") == (State.ok, None)
+    assert state(look(gpu_machine, shares_cxx=True), "g++") == (CheckState.ok, None)
     found, remedy = state(look(gpu_machine, shares_cxx=False), "g++")
-    assert found is State.limited
+    assert found is CheckState.limited
     assert "links libstdc++ statically" in (remedy or "")
     assert "-static-libstdc++" in (remedy or "")
 

@@ -32,8 +32,8 @@ from harness.protocol.channel import Channel, ChannelClosed, WireError, decode, 
 from harness.protocol.messages import Burst
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.failures import MAX_REASON
-from harness.referee.contestants.kernel_census import Sources, conclude
-from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.contestants.kernel_census import KernelSources, conclude
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.referee.referee import Referee
 from harness.results.reader import timestamp
 from harness.results.writer import RunStore
@@ -452,10 +452,10 @@ def test_no_lie_about_kernels_harms_the_referee(referee: Referee, stage: Stage, 
     """The census is asked for when a verdict stands: whatever comes, something a record can hold is noted."""
     stage.lies = [lie]
     bench = referee.at_hand.bench_for(PROBLEM_VALUE, Workload(name="full"))
-    with Guest(cast("Zygote", stage), SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
+    with ContestantProcess(cast("Zygote", stage), SandboxPolicy(), Path(os.devnull), memory_limit_bytes=2**30) as guest:
         noted = take_census(guest, bench, coerce=False, timeout_s=0.1)
     assert bool(noted["lack"]) or noted["rows"] == [] or len(noted["rows"]) == 2
-    concluded = conclude(noted, Sources.of("import torch", None))
+    concluded = conclude(noted, KernelSources.of("import torch", None))
     json.dumps(concluded.evidence, allow_nan=False)
     assert set(concluded.labels) <= {TORCH_ONLY, NO_CUSTOM_KERNEL, LIBRARY_ONLY}
 
@@ -472,8 +472,8 @@ def test_on_a_gpu_findings_of_the_host_device_are_a_lie(stage: Stage, kind: str,
     nothing = Burst(calls=(), input_tree={}, state_names=(), restore_state=False, coerce_device=False)
     policy = SandboxPolicy(gpu=True)
     with (
-        Guest(cast("Zygote", stage), policy, Path(os.devnull), memory_limit_bytes=2**30) as guest,
-        pytest.raises(GuestFailed) as refused,
+        ContestantProcess(cast("Zygote", stage), policy, Path(os.devnull), memory_limit_bytes=2**30) as guest,
+        pytest.raises(ContestantFailed) as refused,
     ):
         guest.burst(nothing, 5.0)
     assert refused.value.failure.status is Status.disqualified

@@ -11,7 +11,7 @@ from harness.core.choices import DeviceKind
 from harness.core.config import Machine, resolve
 from harness.core.environment import Environment, Gpu, MachineError, collect
 from harness.core.visible_gpus import capabilities_in_use, visible_gpus
-from harness.runner.executors import ExecutorError, Order
+from harness.runner.executors import BuildRequest, ExecutorError
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.executors.node import build
 from harness.runner.executors.slots import seats
@@ -114,7 +114,7 @@ def test_a_node_of_a_cluster_builds_for_the_judges_gpu(
         run_id="r",
         options={"paths": ["x"], "cache_dir": tmp_path},
     )
-    order = Order(source="", filename="s.py", arguments=None, log_path=tmp_path / "log")
+    order = BuildRequest(source="", filename="s.py", arguments=None, log_path=tmp_path / "log")
     with pytest.raises(MachineError, match="far enough"):
         build(order, config, False, capability)
     assert asked == [found]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.core.subprocesses import Crew
+from harness.core.subprocesses import CommandPool
 from harness.hostcuda.translate import build, kinds, preparation
 from harness.hostcuda.translate import compile as compiling
 from harness.hostcuda.translate.kinds import Precompiled
@@ -92,7 +92,7 @@ def test_a_source_that_nests_deeply_is_the_authors(
 def test_what_is_built_to_be_imported_goes_with_the_process_and_not_with_its_children(tmp_path: Path) -> None:
     script = """
 import os, tempfile
-from harness.hostcuda.loader import CompileError, load
+from harness.untrusted.contestant.hostcuda.loader import CompileError, load
 try:
     load("no CUDA at all")
 except CompileError:
@@ -313,7 +313,7 @@ def test_what_few_units_need_is_precompiled_for_the_first_of_them(
     begun: list[str] = []
     run_it = preparation._run
 
-    def noted(crew: Crew, command: Sequence[str]) -> None:
+    def noted(crew: CommandPool, command: Sequence[str]) -> None:
         begun.append(command[-1])
         run_it(crew, command)
 
@@ -322,7 +322,7 @@ def test_what_few_units_need_is_precompiled_for_the_first_of_them(
     for number, flags in enumerate([(), ("-U__CUDA_NO_HALF_OPERATORS__",), ("-U__CUDA_NO_HALF_OPERATORS__",)]):
         source = body if flags else body.replace("x + x", "x")
         spec = Spec(name="m", cuda_sources=(source,), functions=("f",), extra_cuda_cflags=flags)
-        with Crew(1) as crew:
+        with CommandPool(1) as crew:
             build.precompile(crew, own, build.kind_of(spec), checked=False)
         made = folder / "switched-unchecked" / "prelude.h.gch"
         assert made.exists() == bool(flags)
@@ -384,7 +384,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 CALLS = """
 import sys, torch
 from pathlib import Path
-from harness.hostcuda import shim
+from harness.untrusted.contestant.hostcuda import shim
 shim.activate()
 m = shim.load_module("named", Path(sys.argv[1]))
 print(m.__doc__, m.go(torch.arange(4.0).cuda()).tolist())
@@ -637,12 +637,12 @@ def test_a_torch_that_the_stand_in_for_its_lists_does_not_go_with_is_used_withou
         path.write_text(text)
     made = tmp_path / "prelude.h.new"
     command = ["g++", f"-I{lean}", f"-isystem{own}", "-x", "c++-header", "-o", str(made), str(tmp_path / "prelude.h")]
-    with Crew(1) as crew:
+    with CommandPool(1) as crew:
         preparation._precompile_lean(crew, command, lists)
     assert made.exists()
     assert sorted(path.name for path in lean.rglob("*.h")) == ["extension.h"]
     (own / "ATen" / "core" / "List.h").unlink()
-    with pytest.raises(build.BuildError, match=r"ATen/core/List\.h"), Crew(1) as crew:
+    with pytest.raises(build.BuildError, match=r"ATen/core/List\.h"), CommandPool(1) as crew:
         preparation._precompile_lean(crew, command, lists)
 
 

@@ -14,7 +14,7 @@ from harness.core import cache_dir
 HOLDER = """
 import sys
 from pathlib import Path
-from harness.hostcuda.housekeeping import hold
+from harness.core.cache_dir import hold
 assert hold(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.hostcuda.translate.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
+from harness.hostcuda.translate.lacking import (
+    MissingConstruct,
+    among_includes,
+    among_symbols,
+    in_log,
+    launching_headers,
+)
 
 INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "include"
 
@@ -33,7 +39,7 @@ INCLUDE = Path(__file__).resolve().parent.parent / "harness" / "hostcuda" / "inc
 )
 def test_headers_of_cuda_and_torch_that_are_not_there(header: str, family: str) -> None:
     found = list(among_includes("cuda.cu", f"\n#include <{header}>\n", INCLUDE))
-    assert found == [Lack(file="cuda.cu", line=2, construct=f"{family} (#include <{header}>)")]
+    assert found == [MissingConstruct(file="cuda.cu", line=2, construct=f"{family} (#include <{header}>)")]
     log = f"cuda.cu:2:10: fatal error: {header}: No such file or directory\n"
     assert list(in_log(log)) == found
 
@@ -142,7 +148,7 @@ def test_headers_that_are_there_are_not_missed(header: str) -> None:
 )
 def test_names_of_cuda_that_are_not_there(message: str, construct: str) -> None:
     log = f"cuda.cu:12:5: error: {message}\n"
-    assert list(in_log(log)) == [Lack(file="cuda.cu", line=12, construct=construct)]
+    assert list(in_log(log)) == [MissingConstruct(file="cuda.cu", line=12, construct=construct)]
 
 
 def test_an_algorithm_of_thrusts_with_arguments_that_it_does_not_take_here_is_not_the_sources_error() -> None:
@@ -150,7 +156,7 @@ def test_an_algorithm_of_thrusts_with_arguments_that_it_does_not_take_here_is_no
     shown = "    9 |     thrust::sort(thrust::device, p, 3);\n      |     ~~~~~~~~~~~~^~~\n"
     ours = "/cache/include/thrust/sort.h:99:1: note: candidate: ‘template<class In> auto thrust::sort(…)’\n"
     own = "cuda.cu:3:6: note: candidate: ‘void sort(int*)’\n"
-    lack = Lack(file="cuda.cu", line=9, construct="Thrust (thrust::sort with these arguments)")
+    lack = MissingConstruct(file="cuda.cu", line=9, construct="Thrust (thrust::sort with these arguments)")
     assert list(in_log(call + shown + ours)) == [lack]
     assert list(in_log(call + shown + own)) == []
     assert list(in_log(call + shown + own + "cuda.cu:12:1: error: expected ‘;’\n" + ours)) == []
@@ -159,7 +165,9 @@ def test_an_algorithm_of_thrusts_with_arguments_that_it_does_not_take_here_is_no
 def test_what_a_header_of_ours_refuses_is_named_and_what_the_source_asserts_is_its_own() -> None:
     refusal = "error: static assertion failed: pipelines that threads share are not emulated\n"
     log = f"cuda.cu:12:46:   required from here\n/cache/include/cuda/pipeline:19:25: {refusal}"
-    assert list(in_log(log)) == [Lack(file="cuda.cu", line=12, construct="libcu++ (pipelines that threads share)")]
+    assert list(in_log(log)) == [
+        MissingConstruct(file="cuda.cu", line=12, construct="libcu++ (pipelines that threads share)")
+    ]
     assert list(in_log(f"cuda.cu:12:46:   required from here\ncuda.cu:3:25: {refusal}")) == []
 
 
@@ -201,8 +209,8 @@ def test_symbols_of_torchs_cuda_build_are_found_in_the_source() -> None:
         "malloc",
     ]
     assert list(among_symbols(symbols, [("main.cpp", ""), ("cuda.cu", source)])) == [
-        Lack(file="cuda.cu", line=2, construct="cuBLAS (getCurrentCUDABlasLtHandle)"),
-        Lack(file="cuda.cu", line=1, construct="cuBLAS (cublasSgemm_v2)"),
+        MissingConstruct(file="cuda.cu", line=2, construct="cuBLAS (getCurrentCUDABlasLtHandle)"),
+        MissingConstruct(file="cuda.cu", line=1, construct="cuBLAS (cublasSgemm_v2)"),
     ]
 
 

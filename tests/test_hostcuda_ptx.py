@@ -648,7 +648,7 @@ def test_a_compiler_barrier_becomes_nothing() -> None:
 )
 def test_what_is_not_emulated_is_named_with_its_line(statement: str, construct: str) -> None:
     rewritten = ptx.rewrite("\n\n" + statement)
-    assert rewritten.refused == (ptx.Refusal(line=3, construct=f"inline PTX: {construct}"),)
+    assert rewritten.refused == (ptx.PtxRefusal(line=3, construct=f"inline PTX: {construct}"),)
     assert "::hostcuda::not_emulated(" in rewritten.text
 
 

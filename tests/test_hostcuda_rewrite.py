@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hostcuda.translate.rewrite import Finding, rewrite
+from harness.hostcuda.translate.rewrite import NotTranslated, rewrite
 from harness.toolchain.cuda_source.tokens import balanced, blank, words
 
 
@@ -187,7 +187,7 @@ def test_kernels_tell_the_dimensions_of_their_clusters() -> None:
 
 def test_dimensions_of_clusters_in_a_macro_are_refused_with_their_line() -> None:
     found = rewrite("\n#define PAIRED __cluster_dims__(2)\n__global__ void PAIRED k() {}\n")
-    assert found.not_emulated == (Finding(line=2, construct="__cluster_dims__ in a macro"),)
+    assert found.not_emulated == (NotTranslated(line=2, construct="__cluster_dims__ in a macro"),)
     assert "__cluster_dims__" not in found.text
 
 

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the transcripts of .
 DRIVER = """
 import json, sys
 import torch
-from harness.hostcuda import build, runner, shim
+from harness.hostcuda.translate import build
+from harness.untrusted.builder import hostcuda_runner as runner
+from harness.untrusted.contestant.hostcuda import shim
 shim.activate(build.prepare_headers())
 runner.install_load_inline(checked=True)
 names = {}

@@ -60,7 +60,8 @@ RUN = """
 import json, sys
 from pathlib import Path
 import torch
-from harness.hostcuda import build, shim
+from harness.hostcuda.translate import build
+from harness.untrusted.contestant.hostcuda import shim
 shim.activate(build.prepare_headers())
 path = Path(sys.argv[1])
 scope = {"__file__": str(path), "__name__": "solution"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.devices.gpu_sharing_probe import Look
+from harness.devices.gpu_sharing_probe import SharingProbe
 from harness.referee import gpu_exclusive
-from harness.referee.gpu_exclusive import GO_ON_S, Hush
+from harness.referee.gpu_exclusive import GO_ON_S, GpuExclusive
 
 
 class Tools:
@@ -39,9 +39,9 @@ class Tools:
     def release(self) -> None:
         self.told.append("release")
 
-    def look(self, device_index: int, limit_s: float) -> Look:
+    def look(self, device_index: int, limit_s: float) -> SharingProbe:
         self.looks -= 1
-        return Look(alone=self.looks < 0, waited_s=0.0, widest_gap_s=0.0)
+        return SharingProbe(alone=self.looks < 0, waited_s=0.0, widest_gap_s=0.0)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def silence(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
-    with Hush(tools, 0).held():  # type: ignore[arg-type]
+    with GpuExclusive(tools, 0).held():  # type: ignore[arg-type]
         told = list(tools.told)
     assert tools.told[-1] == "release"
     return told
@@ -87,14 +87,14 @@ def test_what_is_announced_is_held_when_silence_begins_or_withdrawn(
 ) -> None:
     tools = Tools(0)
     monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
-    silence = Hush(tools, 0)  # type: ignore[arg-type]
+    silence = GpuExclusive(tools, 0)  # type: ignore[arg-type]
     silence.announce()
     with silence.held():
         assert tools.told == ["announce", "hold"]
     silence.announce()
     silence.withdraw()
     assert tools.told == ["announce", "hold", "release", "announce", "withdraw"]
-    without = Hush(None, 0)
+    without = GpuExclusive(None, 0)
     without.announce()
     with without.held():
         without.withdraw()
@@ -132,7 +132,7 @@ def test_what_stopping_takes_is_known_within_bounds_where_it_was_announced(
     tools = Slow(0)
     monkeypatch.setattr(gpu_exclusive, "time", clock)
     monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
-    silence = Hush(tools, 0)  # type: ignore[arg-type]
+    silence = GpuExclusive(tools, 0)  # type: ignore[arg-type]
     with silence.held():
         assert silence.last_s == before_s
     takes_s = waited_s
@@ -150,7 +150,7 @@ def test_contestants_go_on_being_begun_while_silence_is_announced(
 ) -> None:
     tools, ahead = Tools(0), Tools(0)
     monkeypatch.setattr(gpu_exclusive, "wait_until_alone", tools.look)
-    silence = Hush(tools, 0, ahead)  # type: ignore[arg-type]
+    silence = GpuExclusive(tools, 0, ahead)  # type: ignore[arg-type]
     silence.announce()
     silence.withdraw()
     assert ahead.told == []

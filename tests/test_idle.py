@@ -11,7 +11,7 @@ from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.protocol.tensor_tree import flatten
 from harness.referee.problem.loader import load_reference
-from harness.referee.problem.truth import Oracle
+from harness.referee.problem.truth import Reference
 from harness.referee.timing import noop_solution
 
 PROBLEM = """
@@ -32,7 +32,7 @@ def get_init_inputs():
 def test_its_outputs_have_the_references_form() -> None:
     held = Problem(id="level1/1", name="views", path=Path("1.py"), source=PROBLEM, digest=digest_text(PROBLEM))
     reference = load_reference(held, Workload(name="full"))
-    oracle = Oracle(reference, open_device(DeviceKind.HOST, 0), 1)
+    oracle = Reference(reference, open_device(DeviceKind.HOST, 0), 1)
     x = torch.rand(4, 6)
     traits = oracle.try_out([x], 2)
     assert traits.contiguous == (1,)  # by their names

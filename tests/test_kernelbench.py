@@ -17,7 +17,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.kernelbench import (
     KernelBenchError,
-    Sample,
+    KernelBenchSample,
     export_run,
     import_results,
     metrics,
@@ -108,8 +108,8 @@ def test_a_failure_or_a_missing_time_can_not_spoil_a_mean(absent: float | None) 
 
 
 def test_pass_at_k_has_their_keys_and_values() -> None:
-    samples = [Sample(problem=1, sample=n, compiled=True, correct=n < 2) for n in range(4)]
-    samples += [Sample(problem=2, sample=0), Sample(problem=2, sample=1)]
+    samples = [KernelBenchSample(problem=1, sample=n, compiled=True, correct=n < 2) for n in range(4)]
+    samples += [KernelBenchSample(problem=2, sample=0), KernelBenchSample(problem=2, sample=1)]
     found = pass_at_k_document(samples, ks=(1, 2, 4))
     # 1 - C(2, 2) / C(4, 2)
     assert found["problems"]["1"] == {

@@ -14,8 +14,8 @@ import pytest
 
 from harness.core.executables import find_gxx
 from harness.referee.audit import huge_pages
-from harness.referee.audit.huge_pages import LargePages
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.huge_pages import HugePages
+from harness.referee.audit.sanitizer import SanitizerTool
 
 PROGRAM = r"""
 import ctypes, json, mmap, os, re, sys
@@ -55,58 +55,58 @@ def mappings(environment: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def pages() -> Iterator[LargePages]:
-    with closing(LargePages()) as held:
+def pages() -> Iterator[HugePages]:
+    with closing(HugePages()) as held:
         yield held
 
 
 @pytest.mark.skipif(find_gxx() is None, reason="no C++ compiler here")
 class TestTheLibrary:
-    def test_what_the_driver_maps_is_private_there_and_not_forked(self, pages: LargePages) -> None:
-        said = mappings(dict(pages.variables(Tool.RACECHECK)))
+    def test_what_the_driver_maps_is_private_there_and_not_forked(self, pages: HugePages) -> None:
+        said = mappings(dict(pages.variables(SanitizerTool.RACECHECK)))
         for held in said["driver"].values():
             assert (held["at"], held["kind"], held["zero"]) == (0x202800000, "p", True)
             assert held["rss_kib"] >= 128 * 1024
             assert "dc" in held["flags"]
 
-    def test_all_else_is_as_without(self, pages: LargePages) -> None:
-        said, usual = mappings(dict(pages.variables(Tool.RACECHECK))), mappings({})
+    def test_all_else_is_as_without(self, pages: HugePages) -> None:
+        said, usual = mappings(dict(pages.variables(SanitizerTool.RACECHECK))), mappings({})
         assert usual["driver"]["mmap"]["kind"] == "s"
         for name in ("small", "program", "private"):
             assert said[name]["kind"] == usual[name]["kind"]
             assert said[name]["rss_kib"] == usual[name]["rss_kib"]
 
-    def test_no_library_comes_with_it_but_c_s(self, pages: LargePages) -> None:
-        library = pages.variables(Tool.RACECHECK)["LD_PRELOAD"]
+    def test_no_library_comes_with_it_but_c_s(self, pages: HugePages) -> None:
+        library = pages.variables(SanitizerTool.RACECHECK)["LD_PRELOAD"]
         said = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, timeout=60, check=True).stdout
         needed = {line.split("[")[1].split(".")[0] for line in said.splitlines() if "(NEEDED)" in line}
         assert needed <= {"libc", "libdl"}
 
-    def test_it_is_built_once_and_removed_in_the_end(self, pages: LargePages) -> None:
-        path = Path(pages.variables(Tool.RACECHECK)["LD_PRELOAD"])
+    def test_it_is_built_once_and_removed_in_the_end(self, pages: HugePages) -> None:
+        path = Path(pages.variables(SanitizerTool.RACECHECK)["LD_PRELOAD"])
         built = path.stat().st_mtime_ns
-        assert pages.variables(Tool.RACECHECK) == {"LD_PRELOAD": str(path)}
+        assert pages.variables(SanitizerTool.RACECHECK) == {"LD_PRELOAD": str(path)}
         assert path.stat().st_mtime_ns == built
         pages.close()
         assert not path.parent.exists()
 
-    def test_the_end_of_one_auditor_takes_nothing_from_another(self, pages: LargePages) -> None:
+    def test_the_end_of_one_auditor_takes_nothing_from_another(self, pages: HugePages) -> None:
         """Those of several GPUs work side by side."""
-        path = Path(pages.variables(Tool.RACECHECK)["LD_PRELOAD"])
-        with closing(LargePages()) as others:
-            assert others.variables(Tool.RACECHECK) != pages.variables(Tool.RACECHECK)
+        path = Path(pages.variables(SanitizerTool.RACECHECK)["LD_PRELOAD"])
+        with closing(HugePages()) as others:
+            assert others.variables(SanitizerTool.RACECHECK) != pages.variables(SanitizerTool.RACECHECK)
         assert path.is_file()
 
 
-@pytest.mark.parametrize("tool", [tool for tool in Tool if tool is not Tool.RACECHECK])
-def test_other_tools_have_no_use_for_it(tool: Tool, pages: LargePages, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tool", [tool for tool in SanitizerTool if tool is not SanitizerTool.RACECHECK])
+def test_other_tools_have_no_use_for_it(tool: SanitizerTool, pages: HugePages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huge_pages, "_build", lambda library: pytest.fail("nobody asked for it"))
     assert pages.variables(tool) == {}
 
 
 @pytest.mark.parametrize("compiler", [None, Path("/bin/false"), Path("/no/such/compiler")])
 def test_without_a_compiler_that_works_racecheck_goes_without(
-    compiler: Path | None, pages: LargePages, monkeypatch: pytest.MonkeyPatch
+    compiler: Path | None, pages: HugePages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huge_pages, "find_gxx", lambda: compiler)
-    assert pages.variables(Tool.RACECHECK) == {}
+    assert pages.variables(SanitizerTool.RACECHECK) == {}

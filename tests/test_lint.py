@@ -23,9 +23,9 @@ from harness.devices import open_device
 from harness.protocol.tensor_tree import unflatten
 from harness.referee.correctness.tolerance import compare, judge
 from harness.referee.problem.loader import load_reference
-from harness.referee.problem.truth import Oracle
-from harness.referee.soundness import RULES, ProblemReport, Verdict, graph, lint_problem, linting, samples
-from harness.referee.soundness.samples import Drawer, make_sample
+from harness.referee.problem.truth import Reference
+from harness.referee.soundness import RULES, ProblemReport, RuleVerdict, graph, lint_problem, linting, samples
+from harness.referee.soundness.samples import SampleDrawer, make_sample
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = load_problems(ROOT / "problems")
@@ -85,7 +85,7 @@ def test_every_shipped_problem_keeps_every_rule(name: str, one_thread: None) -> 
     assert broken(report) == {}
     assert {check.rule for check in report.checks} == set(RULES)
     # Only what can't be told here is left unchecked.
-    unchecked = {check.rule for check in report.checks if check.verdict is Verdict.NOT_CHECKED}
+    unchecked = {check.rule for check in report.checks if check.verdict is RuleVerdict.NOT_CHECKED}
     assert unchecked <= {
         "launch_floor",
         "flops",
@@ -238,8 +238,8 @@ def test_an_answer_is_rejected_exactly_where_a_solution_would_fail(error: float,
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=text, digest=digest_text(text))
     device = open_device(DeviceKind.HOST)
     reference = load_reference(problem, Workload(name="full"))
-    oracle = Oracle(reference, device, seed=1)
-    leaves, tree = Drawer(reference, device).inputs("own")
+    oracle = Reference(reference, device, seed=1)
+    leaves, tree = SampleDrawer(reference, device).inputs("own")
     oracle.try_out(unflatten(tree, list(leaves)), 1)
     sample = make_sample("own", leaves, tree, 1, oracle, precision)
     answer = sample.own[0] + error * torch.randn(24, 40)
@@ -258,7 +258,7 @@ def test_a_graph_that_does_not_trace_is_said_so() -> None:
     report = lint(source("if x.sum() > 1e9:\n    return -x\nreturn x * torch.tanh(x)"))
     assert broken(report) == {}
     (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
-    assert check.verdict is Verdict.NOT_CHECKED
+    assert check.verdict is RuleVerdict.NOT_CHECKED
     assert "torch.fx" in check.details[0]
     assert any("torch.fx does not trace it" in note for note in report.notes)
 
@@ -267,7 +267,7 @@ def test_every_operation_of_a_chain_is_left_out_in_turn() -> None:
     report = lint(source("return torch.tanh(torch.sin(x) * 2) + 1"))
     (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
     # Four operations left out, and mul, tanh and add replaced as well.
-    assert (check.verdict, check.tried) == (Verdict.KEPT, 7)
+    assert (check.verdict, check.tried) == (RuleVerdict.KEPT, 7)
 
 
 def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ def test_a_long_loop_is_tried_step_by_step_up_to_a_number_that_is_told(monkeypat
     report = lint(source(loop.format(40)), variants=("zero_mean",))
     (check,) = [item for item in report.checks if item.rule == "dropped_operation"]
     # Left out: the product, the sine and the sum; replaced: the product and the sum.
-    assert (check.verdict, check.tried) == (Verdict.KEPT, 40 * 5)
+    assert (check.verdict, check.tried) == (RuleVerdict.KEPT, 40 * 5)
     assert not any("not tried" in note for note in report.notes)
     monkeypatch.setattr(graph, "MAX_MUTANTS", 120)
     many = lint(source(loop.format(40)), variants=("zero_mean",))
@@ -350,7 +350,7 @@ def test_no_wrong_solution_keeps_what_it_answered(monkeypatch: pytest.MonkeyPatc
     held: list[int] = []
     look = linting._Linted._look_at
 
-    def look_at(linted: linting._Linted, sample: samples.Sample, **found: list[str]) -> samples.Sample:
+    def look_at(linted: linting._Linted, sample: samples.ReferenceCall, **found: list[str]) -> samples.ReferenceCall:
         shape = sample.own[0].shape
         held.append(sum(type(item) is torch.Tensor and item.shape == shape for item in gc.get_objects()))
         return look(linted, sample, **found)
@@ -366,8 +366,8 @@ def test_no_more_than_the_first_sample_is_held_while_another_is_made(monkeypatch
     """At full size two of them and what it takes to make a third have no room on a GPU of 80 GB."""
     held: list[int] = []
 
-    def make(*arguments: Any) -> samples.Sample:
-        held.append(sum(isinstance(item, samples.Sample) for item in gc.get_objects()))
+    def make(*arguments: Any) -> samples.ReferenceCall:
+        held.append(sum(isinstance(item, samples.ReferenceCall) for item in gc.get_objects()))
         return make_sample(*arguments)
 
     monkeypatch.setattr(samples, "make_sample", make)

@@ -16,9 +16,9 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.devices.stream_gate import Gate, OwnGate
-from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
-from harness.referee.problem.burst_plan import Turn, in_turn, plan_turns, stressed_turns
-from harness.referee.problem.workspace import Bench
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
+from harness.referee.problem.burst_plan import PlannedCall, in_turn, plan_turns, stressed_turns
+from harness.referee.problem.workspace import Workspace
 from harness.referee.timing import rounds as measure
 from harness.referee.timing.rounds import (
     IN_LINE_S,
@@ -28,8 +28,8 @@ from harness.referee.timing.rounds import (
     OUTPUTS,
     REFERENCE,
     SOLUTION,
-    Limits,
     ReferenceRunner,
+    RoundLimits,
     Rounds,
     run_rounds,
 )
@@ -48,9 +48,9 @@ def get_init_inputs():
 SETS = 10
 
 
-def make_bench() -> Bench:
+def make_bench() -> Workspace:
     problem = Problem(id="level1/19", name="add", path=Path("19_add.py"), source=SOURCE, digest=digest_text(SOURCE))
-    return Bench(
+    return Workspace(
         problem,
         Workload(name="full"),
         open_device(DeviceKind.HOST, 0),
@@ -65,7 +65,7 @@ def measured(call_s: float, long_s: float, known_s: float = 0.0, first_s: float 
     bench = make_bench()
     bursts = itertools.chain([call_s if first_s is None else first_s], itertools.repeat(call_s))
 
-    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         took_s = next(bursts)
         claim = CallClaim(device_s=took_s, window_s=took_s, tree={}, leaves=(), state_missing=())
         return BurstDone(claims=(claim,) * len(turns), reports=()), took_s * len(turns)
@@ -78,7 +78,7 @@ def measured(call_s: float, long_s: float, known_s: float = 0.0, first_s: float 
             lambda turns, done: True,
             lambda rounds: "interval" if len(rounds.held) >= 4 else None,
             sets=SETS,
-            limits=Limits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf"), long_s=long_s),
+            limits=RoundLimits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf"), long_s=long_s),
             secret=random.Random(2),
             look=lambda: lambda: True,
             call_s=known_s,
@@ -139,7 +139,7 @@ def doubting(
             lambda turns, done: True,
             lambda rounds: "interval" if len(rounds.held) >= least else None,
             sets=SETS,
-            limits=Limits(min_samples=8, max_rounds=40, deadline_s=lambda: float("inf")),
+            limits=RoundLimits(min_samples=8, max_rounds=40, deadline_s=lambda: float("inf")),
             secret=random.Random(2),
             look=lambda: lambda: True,
             doubt=lambda rounds: "not explained" if next(made) in doubted else None,
@@ -211,7 +211,7 @@ def test_nothing_of_a_burst_is_under_way_when_it_leaves_its_lane(monkeypatch: py
         monkeypatch.setattr(bench.device, "lane", lane)
         monkeypatch.setattr(bench.device, "synchronize", lambda: seen.append("waited"))
         monkeypatch.setattr(bench.oracle, "restore_state", lambda: seen.append("restored"))
-        ReferenceRunner(bench, lane=5).burst([Turn(index=0, mode=CallMode.COLD)])
+        ReferenceRunner(bench, lane=5).burst([PlannedCall(index=0, mode=CallMode.COLD)])
     finally:
         bench.close()
     assert seen[0] == "lane 5"
@@ -231,7 +231,7 @@ def test_no_burst_of_the_references_takes_the_memory_that_flushes_write(monkeypa
         bench.hold_back([0])
         runner = ReferenceRunner(bench)
         monkeypatch.setattr("harness.devices.host.last_level_cache_bytes", take)
-        made = runner.burst([Turn(index=0, mode=CallMode.COLD)])
+        made = runner.burst([PlannedCall(index=0, mode=CallMode.COLD)])
     finally:
         bench.close()
     assert len(made.times) == 1
@@ -281,7 +281,7 @@ def test_a_reference_that_fails_behind_a_gate_leaves_it_open(monkeypatch: pytest
     monkeypatch.setattr(bench.device, "queue", queue)
     try:
         with pytest.raises(RuntimeError, match="no second call"):
-            ReferenceRunner(bench, fail).back_to_back(range(2), Manner.QUEUED)
+            ReferenceRunner(bench, fail).back_to_back(range(2), LaunchMode.QUEUED)
         assert gate.is_open
     finally:
         gate.close()
@@ -312,7 +312,7 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
     bench = make_bench()
     drawn: list[str] = []
 
-    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         drawn.extend(bench.variant(turn.index) for turn in turns if turn.mode is CallMode.COLD)
         claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
         return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
@@ -325,7 +325,7 @@ def test_no_rule_ends_the_timing_before_each_variant_had_its_turn(sets: int, cal
             lambda turns, done: True,
             lambda rounds: "budget",
             sets=sets,
-            limits=Limits(min_samples=1, max_rounds=40, deadline_s=lambda: float("inf")),
+            limits=RoundLimits(min_samples=1, max_rounds=40, deadline_s=lambda: float("inf")),
             secret=random.Random(2),
             look=lambda: lambda: True,
             stress=stress,
@@ -343,7 +343,7 @@ def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: 
     bench = make_bench()
     made = 0
 
-    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         nonlocal made
         made += 1
         claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
@@ -357,7 +357,7 @@ def test_rounds_that_time_cuts_short_say_how_many_more_there_should_be(in_time: 
             lambda turns, done: True,
             lambda rounds: None,
             sets=SETS,
-            limits=Limits(
+            limits=RoundLimits(
                 min_samples=1, max_rounds=40, deadline_s=lambda: float("inf") if made <= in_time else float("-inf")
             ),
             secret=random.Random(2),
@@ -393,7 +393,7 @@ def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own(
     bench = make_bench()
     drawn: list[list[tuple[CallMode, str]]] = []
 
-    def burst(turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+    def burst(turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         drawn.append([(turn.mode, bench.variant(turn.index)) for turn in turns])
         claim = CallClaim(device_s=1.0, window_s=1.0, tree={}, leaves=(), state_missing=())
         return BurstDone(claims=(claim,) * len(turns), reports=()), float(len(turns))
@@ -406,7 +406,7 @@ def test_calls_of_each_timed_mode_are_over_inputs_that_are_not_the_problems_own(
             lambda turns, done: True,
             lambda rounds: "interval" if len(rounds.held) >= 30 else None,
             sets=SETS,
-            limits=Limits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
+            limits=RoundLimits(min_samples=30, max_rounds=40, deadline_s=lambda: float("inf")),
             secret=random.Random(2),
             look=lambda: lambda: True,
             stress=stress,

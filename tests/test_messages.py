@@ -19,15 +19,15 @@ from harness.protocol.messages import (
     CallClaim,
     CallMode,
     EmptyTimed,
-    Leaf,
+    LaunchMode,
     Loaded,
     Locate,
     Located,
-    Manner,
     MessageError,
+    OutputClaim,
     Prepare,
     Ready,
-    Slot,
+    Region,
     Stage,
     parse_reply,
 )
@@ -36,7 +36,7 @@ CLAIM = CallClaim(
     device_s=1e-3,
     window_s=2e-3,
     tree={"format": 1},
-    leaves=(Leaf(type="Tensor", shape=(2, 3), dtype="float32", device="cuda", address=2**60),),
+    leaves=(OutputClaim(type="Tensor", shape=(2, 3), dtype="float32", device="cuda", address=2**60),),
     state_missing=("running_mean",),
 )
 REPLIES = [
@@ -57,8 +57,8 @@ def test_replies_come_back_unchanged(reply: Any) -> None:
 
 def test_requests_come_back_unchanged() -> None:
     call = Call(
-        inputs=(Slot(offset=0, shape=(4,), dtype="float32"),),
-        outputs=(Slot(offset=512, shape=(), dtype="int64"),),
+        inputs=(Region(offset=0, shape=(4,), dtype="float32"),),
+        outputs=(Region(offset=512, shape=(), dtype="int64"),),
         state=(),
         seed=7,
         mode=CallMode.COLD,
@@ -142,9 +142,9 @@ def test_short_replies_are_checked_too(value: dict[str, Any]) -> None:
 
 def test_preparing_carries_the_whole_burst() -> None:
     burst = Burst(calls=(), input_tree={"format": 1}, state_names=(), restore_state=False, coerce_device=True)
-    value = Prepare(burst=burst, manner=Manner.QUEUED, number=7).to_json()
+    value = Prepare(burst=burst, manner=LaunchMode.QUEUED, number=7).to_json()
     assert Burst.from_json(value) == burst
-    assert (value["type"], Manner(value["manner"]), value["number"]) == ("prepare", Manner.QUEUED, 7)
+    assert (value["type"], LaunchMode(value["manner"]), value["number"]) == ("prepare", LaunchMode.QUEUED, 7)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.integers())))

@@ -29,28 +29,28 @@ from harness.core.status import Status
 from harness.devices import Device, open_device
 from harness.devices.stream_gate import Gate, opened_after
 from harness.hostcuda.translate.build import prepare_headers
-from harness.protocol.messages import Attach, Burst, Call, Load, Manner, Open
-from harness.referee.contestants.process import Guest, GuestFailed
+from harness.protocol.messages import Attach, Burst, Call, LaunchMode, Load, Open
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.referee.correctness.verifier import Verifier, overall
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.referee.timing import back_to_back
 from harness.referee.timing import back_to_back_burst as asker
-from harness.referee.timing.back_to_back import ASLEEP, MOST_LATE, REST_S, TRIES, Figures, Nonstops
+from harness.referee.timing.back_to_back import ASLEEP, MOST_LATE, REST_S, TRIES, BackToBackCheck, BackToBackTimes
 from harness.referee.timing.back_to_back_burst import (
     ANSWER_LIMIT_S,
     AWAKE,
     NO_MEMORY,
     NOT_LAUNCHED,
     WAITS,
-    Asker,
-    Nonstop,
-    Refusal,
-    Rest,
-    Why,
+    BackToBackBurst,
+    BackToBackRunner,
+    BurstRefusal,
+    RefusalCause,
+    Sleep,
 )
 from harness.referee.timing.calibration import Calibration
 from harness.referee.timing.claims import LAUNCHED, QUEUED, BackToBackVerdict, judge_back_to_back
-from harness.referee.timing.output_copies import Aside, copying_s, learn_copying, reserve
+from harness.referee.timing.output_copies import OutputCopies, copying_s, learn_copying, reserve
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy
 from harness.sandbox.zygote import Zygote
@@ -120,21 +120,21 @@ def zygote(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield held
 
 
-def bench_of(device: Device, text: str) -> Bench:
+def bench_of(device: Device, text: str) -> Workspace:
     source = textwrap.dedent(text)
     problem = Problem(id="level1/23", name="softmax", path=Path("23.py"), source=source, digest=digest_text(source))
-    return Bench(problem, Workload(name="full"), device, sets_wanted=SETS, secret=random.Random(3))
+    return Workspace(problem, Workload(name="full"), device, sets_wanted=SETS, secret=random.Random(3))
 
 
 @pytest.fixture(scope="module")
-def bench(device: Device) -> Bench:
+def bench(device: Device) -> Workspace:
     return bench_of(device, PROBLEM)
 
 
 class Asked:
     """A contestant with one solution, and what judges its answers."""
 
-    def __init__(self, bench: Bench, guest: Guest, name: str) -> None:
+    def __init__(self, bench: Workspace, guest: ContestantProcess, name: str) -> None:
         host = bench.device.kind is DeviceKind.HOST
         runtime = str(prepare_headers(default_root()).folder) if host else None
         bench.publish()
@@ -157,7 +157,7 @@ class Asked:
             60.0,
         )
         self.bench = bench
-        self.asker = Asker(bench=bench, guest=guest, request=self.request, limit_s=20.0)
+        self.asker = BackToBackRunner(bench=bench, guest=guest, request=self.request, limit_s=20.0)
         self.verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
 
     def request(self, calls: tuple[Call, ...]) -> Burst:
@@ -169,7 +169,7 @@ class Asked:
             coerce_device=False,
         )
 
-    def run(self, manner: Manner) -> Nonstop | Refusal:
+    def run(self, manner: LaunchMode) -> BackToBackBurst | BurstRefusal:
         """As the harness asks: again where a busy machine took too long to submit them."""
         for _ in range(TRIES):
             held = self.asker.run(range(SETS), manner)
@@ -177,22 +177,22 @@ class Asked:
                 break
         return held
 
-    def verdict(self, held: Nonstop) -> Status | None:
+    def verdict(self, held: BackToBackBurst) -> Status | None:
         failure = overall(self.verifier.check(held.turns, held.done, with_reference=False))
         return None if failure is None else failure.status
 
 
 @contextmanager
-def asked(zygote: Zygote, bench: Bench, folder: Path, name: str) -> Iterator[Asked]:
+def asked(zygote: Zygote, bench: Workspace, folder: Path, name: str) -> Iterator[Asked]:
     gpu = bench.device.kind is DeviceKind.CUDA
     runtime = () if gpu else (Path(str(prepare_headers(default_root()).folder)),)
     policy = SandboxPolicy(mode="auto", gpu=gpu, readable=runtime, max_memory_bytes=(32 if gpu else 4) * 2**30)
-    with Guest(zygote, policy, folder / "log", memory_limit_bytes=4 * 2**30) as guest:
+    with ContestantProcess(zygote, policy, folder / "log", memory_limit_bytes=4 * 2**30) as guest:
         yield Asked(bench, guest, name)
 
 
 @pytest.fixture
-def ask(zygote: Zygote, bench: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
+def ask(zygote: Zygote, bench: Workspace, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Asked]:
     with asked(zygote, bench, tmp_path, request.param) as held:
         yield held
 
@@ -203,8 +203,8 @@ solution = pytest.mark.parametrize("ask", ["right", "static"], indirect=True)
 @solution
 def test_calls_launched_one_by_one_are_verified_each(ask: Asked) -> None:
     for _ in range(2):
-        held = ask.run(Manner.LAUNCHED)
-        assert isinstance(held, Nonstop), held
+        held = ask.run(LaunchMode.LAUNCHED)
+        assert isinstance(held, BackToBackBurst), held
         assert len(held.done.claims) == SETS
         assert ask.verdict(held) is None
         assert held.still()
@@ -217,10 +217,10 @@ def test_random_numbers_are_drawn_as_the_reference_draws_them(zygote: Zygote, de
     bench = bench_of(device, PROBLEM.replace("torch.softmax(x, dim=1)", body))
     assert bench.traits.draws_random
     with asked(zygote, bench, tmp_path, "draws") as ask:
-        for manner in (Manner.LAUNCHED, Manner.QUEUED):
+        for manner in (LaunchMode.LAUNCHED, LaunchMode.QUEUED):
             held = ask.run(manner)
-            if isinstance(held, Refusal):
-                assert held.why is Why.NO_GATE
+            if isinstance(held, BurstRefusal):
+                assert held.why is RefusalCause.NO_GATE
                 assert "queues nothing" in held.text
                 continue
             assert ask.verdict(held) is None
@@ -229,26 +229,26 @@ def test_random_numbers_are_drawn_as_the_reference_draws_them(zygote: Zygote, de
 
 @pytest.mark.parametrize("ask", ["remembers"], indirect=True)
 def test_answers_remembered_by_address_are_wrong_the_second_time(ask: Asked) -> None:
-    first = ask.run(Manner.LAUNCHED)
-    assert isinstance(first, Nonstop)
+    first = ask.run(LaunchMode.LAUNCHED)
+    assert isinstance(first, BackToBackBurst)
     assert ask.verdict(first) is None
-    second = ask.run(Manner.LAUNCHED)
-    assert isinstance(second, Nonstop)
+    second = ask.run(LaunchMode.LAUNCHED)
+    assert isinstance(second, BackToBackBurst)
     assert ask.verdict(second) is Status.wrong_value
 
 
 @pytest.mark.parametrize("ask", ["raises"], indirect=True)
 def test_an_exception_in_a_call_is_the_solution_s(ask: Asked) -> None:
-    with pytest.raises(GuestFailed) as refused:
-        ask.run(Manner.LAUNCHED)
+    with pytest.raises(ContestantFailed) as refused:
+        ask.run(LaunchMode.LAUNCHED)
     assert refused.value.failure.status is Status.runtime_error
     assert "the third call" in refused.value.failure.reason
 
 
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
 def test_an_output_written_late_is_seen(ask: Asked) -> None:
-    held = ask.run(Manner.LAUNCHED)
-    assert isinstance(held, Nonstop)
+    held = ask.run(LaunchMode.LAUNCHED)
+    assert isinstance(held, BackToBackBurst)
     assert held.still()
     ask.bench.tensor(ask.bench.sets[3].outputs[0])[0, 0] += 1
     assert not held.still()
@@ -258,20 +258,20 @@ def test_an_output_written_late_is_seen(ask: Asked) -> None:
 def test_queued_calls_and_graphs_are_right_or_refused(ask: Asked, request: pytest.FixtureRequest) -> None:
     gpu = ask.bench.device.kind is DeviceKind.CUDA
     name = request.node.callspec.params["ask"]
-    for manner in (Manner.QUEUED, Manner.GRAPH):
-        ask.run(Manner.LAUNCHED)
+    for manner in (LaunchMode.QUEUED, LaunchMode.GRAPH):
+        ask.run(LaunchMode.LAUNCHED)
         held = ask.run(manner)
         if not gpu:
-            assert isinstance(held, Refusal)
-            assert held.why is (Why.FAILS if manner is Manner.GRAPH else Why.NO_GATE)
+            assert isinstance(held, BurstRefusal)
+            assert held.why is (RefusalCause.FAILS if manner is LaunchMode.GRAPH else RefusalCause.NO_GATE)
         elif name == "waits":
-            assert isinstance(held, Refusal)
-            assert held == WAITS or manner is Manner.GRAPH
-        elif name == "right" or manner is Manner.QUEUED:
-            assert isinstance(held, Nonstop), held
+            assert isinstance(held, BurstRefusal)
+            assert held == WAITS or manner is LaunchMode.GRAPH
+        elif name == "right" or manner is LaunchMode.QUEUED:
+            assert isinstance(held, BackToBackBurst), held
             assert ask.verdict(held) is None
-    again = ask.run(Manner.LAUNCHED)
-    assert isinstance(again, Nonstop)
+    again = ask.run(LaunchMode.LAUNCHED)
+    assert isinstance(again, BackToBackBurst)
     assert ask.verdict(again) is None
 
 
@@ -527,8 +527,8 @@ def test_a_gate_holds_what_is_queued_behind_it() -> None:
 
 @solution
 def test_how_long_copies_may_take_is_learnt_behind_trusted_code(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = ask.run(Manner.LAUNCHED)
-    assert isinstance(held, Nonstop)
+    held = ask.run(LaunchMode.LAUNCHED)
+    assert isinstance(held, BackToBackBurst)
     assert 0.0 < held.copied_s < 60.0
     assert 0.0 < ask.bench.copy_aside_s < 60.0
     monkeypatch.setattr(ask.bench, "copy_aside_s", 1.0e-3)
@@ -542,15 +542,15 @@ def test_how_long_copies_may_take_is_learnt_behind_trusted_code(ask: Asked, monk
 
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
 def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(bench: Bench, indices: object) -> NoReturn:
+    def full(bench: Workspace, indices: object) -> NoReturn:
         raise torch.OutOfMemoryError("all of it is taken")
 
     reserve(ask.bench, range(SETS))
-    known = replace(KNOWN, nonstop={Manner.LAUNCHED: Calibration(per_call_s=1.0, spread_s=0.1, bursts=2)})
+    known = replace(KNOWN, nonstop={LaunchMode.LAUNCHED: Calibration(per_call_s=1.0, spread_s=0.1, bursts=2)})
     quiet = replace(known.quiet, nonstop_sets=SETS)
 
-    def held() -> Nonstops:
-        return Nonstops(
+    def held() -> BackToBackCheck:
+        return BackToBackCheck(
             ask.asker,
             replace(known, quiet=quiet),
             lambda held: ask.verifier.check(held.turns, held.done, with_reference=False),
@@ -568,25 +568,25 @@ def test_who_leaves_no_memory_for_the_copies_is_seen(ask: Asked, monkeypatch: py
     reserve(ask.bench, ())
 
 
-class Scripted(Asker):
+class Scripted(BackToBackRunner):
     """Launches for real; what becomes of calls that are to be queued is played, one outcome a time."""
 
-    outcomes: ClassVar[list[Refusal | None]] = []
+    outcomes: ClassVar[list[BurstRefusal | None]] = []
 
     late_s: ClassVar[list[float]] = []
     """How late the referee looked at its clock in each burst, by which it took longer; on time once there are none."""
 
-    rests: ClassVar[list[Rest]] = []
+    rests: ClassVar[list[Sleep]] = []
 
     def run(
-        self, indices: Sequence[int], manner: Manner, *, drawn: bool = False, rest: Rest = AWAKE
-    ) -> Nonstop | Refusal:
-        if manner is Manner.QUEUED and (outcome := self.outcomes.pop(0)) is not None:
+        self, indices: Sequence[int], manner: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
+    ) -> BackToBackBurst | BurstRefusal:
+        if manner is LaunchMode.QUEUED and (outcome := self.outcomes.pop(0)) is not None:
             return outcome
         self.rests.append(rest)
-        held = super().run(indices, Manner.LAUNCHED, drawn=drawn, rest=rest)
+        held = super().run(indices, LaunchMode.LAUNCHED, drawn=drawn, rest=rest)
         late_s = self.late_s.pop(0) if self.late_s else 0.0
-        return replace(held, wall_s=1e-3 + late_s, late_s=late_s) if isinstance(held, Nonstop) else held
+        return replace(held, wall_s=1e-3 + late_s, late_s=late_s) if isinstance(held, BackToBackBurst) else held
 
 
 GENEROUS = Calibration(per_call_s=1.0, spread_s=0.1, bursts=2, least_s=1e-6)
@@ -594,19 +594,19 @@ GENEROUS = Calibration(per_call_s=1.0, spread_s=0.1, bursts=2, least_s=1e-6)
 
 def measured(
     ask: Asked,
-    *outcomes: Refusal | None,
+    *outcomes: BurstRefusal | None,
     reference_queued_s: float | None = 9e-6,
     calibration: Calibration = GENEROUS,
     claimed_s: float = 1e-3,
-) -> Figures:
+) -> BackToBackTimes:
     known = replace(
         KNOWN,
         quiet=replace(KNOWN.quiet, nonstop_sets=SETS, queued_s=reference_queued_s),
-        nonstop=dict.fromkeys((Manner.LAUNCHED, Manner.QUEUED), calibration),
+        nonstop=dict.fromkeys((LaunchMode.LAUNCHED, LaunchMode.QUEUED), calibration),
     )
     asker = Scripted(bench=ask.bench, guest=ask.asker.guest, request=ask.request, limit_s=20.0)
     Scripted.outcomes[:] = outcomes
-    held = Nonstops(
+    held = BackToBackCheck(
         asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
     ).measure(claimed_s, [2e-3])
     assert held is not None
@@ -615,14 +615,14 @@ def measured(
     return held
 
 
-FAILS = Refusal(Why.FAILS, "RuntimeError: no queues here")
+FAILS = BurstRefusal(RefusalCause.FAILS, "RuntimeError: no queues here")
 
 
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
 class TestWhatIsNotQueued:
     def test_who_waited_once_is_queued_again(self, ask: Asked) -> None:
         held = measured(ask, WAITS, WAITS, None)
-        assert held.manner is Manner.QUEUED
+        assert held.manner is LaunchMode.QUEUED
         assert held.proven
         assert held.refused == {}
         assert held.waited == 2
@@ -630,7 +630,7 @@ class TestWhatIsNotQueued:
 
     def test_who_always_waits_counts_by_the_least_of_all_tries(self, ask: Asked) -> None:
         held = measured(ask, WAITS, WAITS, WAITS)
-        assert held.manner is Manner.LAUNCHED
+        assert held.manner is LaunchMode.LAUNCHED
         assert held.waits
         assert held.waited == TRIES
         assert held.verdict.by_clock
@@ -651,7 +651,7 @@ class TestWhatIsNotQueued:
 
     @pytest.mark.parametrize("text", [NO_MEMORY.text, WAITS.text])
     def test_what_the_contestant_says_is_never_taken_for_the_referee_s_reason(self, ask: Asked, text: str) -> None:
-        held = measured(ask, Refusal(Why.FAILS, text))
+        held = measured(ask, BurstRefusal(RefusalCause.FAILS, text))
         assert held.unqueued
         assert held.verdict.by_clock
         assert held.verdict.evidence["latency_s"] is None
@@ -659,7 +659,7 @@ class TestWhatIsNotQueued:
     def test_where_the_referee_or_the_reference_could_not_things_are_granted(self, ask: Asked) -> None:
         for held in (
             measured(ask, NO_MEMORY),
-            measured(ask, Refusal(Why.NO_GATE, "no")),
+            measured(ask, BurstRefusal(RefusalCause.NO_GATE, "no")),
             measured(ask, WAITS, WAITS, WAITS, reference_queued_s=None),
         ):
             assert not held.verdict.by_clock
@@ -668,7 +668,7 @@ class TestWhatIsNotQueued:
 
     @pytest.mark.parametrize("refusal", [FAILS, NO_MEMORY])
     def test_who_is_queued_once_and_not_again_is_not_proven(
-        self, ask: Asked, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+        self, ask: Asked, monkeypatch: pytest.MonkeyPatch, refusal: BurstRefusal
     ) -> None:
         charged = [True, False, False, False]
 
@@ -679,21 +679,21 @@ class TestWhatIsNotQueued:
         monkeypatch.setattr(back_to_back, "judge_back_to_back", judge)
         held = measured(ask, None, refusal)
         assert held.verdict.charge_s == 0.0
-        assert held.manner is Manner.LAUNCHED, "whose verdict it is"
+        assert held.manner is LaunchMode.LAUNCHED, "whose verdict it is"
         assert not held.proven
 
     def test_each_burst_finds_the_memory_of_the_copies_before_it(
         self, ask: Asked, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made: list[weakref.ref[Aside]] = []
+        made: list[weakref.ref[OutputCopies]] = []
 
-        class Lone(Aside):
-            def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
+        class Lone(OutputCopies):
+            def __init__(self, bench: Workspace, indices: Sequence[int]) -> None:
                 assert all(earlier() is None for earlier in made), "only one burst's memory is reserved"
                 made.append(weakref.ref(self))
                 super().__init__(bench, indices)
 
-        monkeypatch.setattr(asker, "Aside", Lone)
+        monkeypatch.setattr(asker, "OutputCopies", Lone)
         measured(ask, WAITS, WAITS, WAITS)
         assert len(made) == TRIES
 
@@ -708,27 +708,27 @@ class TestWhatIsNotQueued:
 
     def test_an_answer_is_not_waited_for_beyond_reason(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         waited: list[float] = []
-        ask_it = Guest._ask
+        ask_it = ContestantProcess._ask
 
-        def note(self: Guest, request: Any, fds: Any, stage: Any, timeout_s: float) -> Any:
+        def note(self: ContestantProcess, request: Any, fds: Any, stage: Any, timeout_s: float) -> Any:
             waited.append(timeout_s)
             return ask_it(self, request, fds, stage, timeout_s)
 
-        monkeypatch.setattr(Guest, "_ask", note)
+        monkeypatch.setattr(ContestantProcess, "_ask", note)
         asker = replace(ask.asker, limit_s=600.0)
-        assert isinstance(asker.run(range(SETS), Manner.LAUNCHED), Nonstop)
+        assert isinstance(asker.run(range(SETS), LaunchMode.LAUNCHED), BackToBackBurst)
         assert waited == [ANSWER_LIMIT_S] * 3, "ready, go, collect"
-        asker.run(range(SETS), Manner.GRAPH)
+        asker.run(range(SETS), LaunchMode.GRAPH)
         assert waited[3] == 600.0, "a graph may have to be built first"
 
     def test_nobody_may_refuse_to_be_launched(self, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Guest, "prepare", lambda *_, **__: "there is no memory for copies")
-        with pytest.raises(GuestFailed) as failed:
-            ask.run(Manner.LAUNCHED)
+        monkeypatch.setattr(ContestantProcess, "prepare", lambda *_, **__: "there is no memory for copies")
+        with pytest.raises(ContestantFailed) as failed:
+            ask.run(LaunchMode.LAUNCHED)
         assert failed.value.failure is NOT_LAUNCHED
-        refused = ask.run(Manner.GRAPH)
-        assert isinstance(refused, Refusal)
-        assert refused.why is Why.FAILS
+        refused = ask.run(LaunchMode.GRAPH)
+        assert isinstance(refused, BurstRefusal)
+        assert refused.why is RefusalCause.FAILS
 
 
 @pytest.mark.parametrize("ask", ["right"], indirect=True)
@@ -788,7 +788,7 @@ class TestWhereTheRefereeIsKeptFromItsClock:
 def test_who_waits_once_is_queued_the_next_time(ask: Asked, request: pytest.FixtureRequest) -> None:
     if ask.bench.device.kind is not DeviceKind.CUDA:
         pytest.skip("nothing can be queued there")
-    ask.run(Manner.LAUNCHED)
+    ask.run(LaunchMode.LAUNCHED)
     held = queued_for_real(ask)
     if request.node.callspec.params["ask"] == "waits_once":
         assert held.proven
@@ -801,14 +801,14 @@ def test_who_waits_once_is_queued_the_next_time(ask: Asked, request: pytest.Fixt
         assert 0.0 < held.verdict.at_least_s < held.verdict.at_most_s
 
 
-def queued_for_real(ask: Asked) -> Figures:
+def queued_for_real(ask: Asked) -> BackToBackTimes:
     calibration = Calibration(per_call_s=50e-6, spread_s=1e-6, bursts=2, least_s=1e-6)
     known = replace(
         KNOWN,
         quiet=replace(KNOWN.quiet, nonstop_sets=SETS),
-        nonstop={Manner.LAUNCHED: calibration, Manner.QUEUED: calibration},
+        nonstop={LaunchMode.LAUNCHED: calibration, LaunchMode.QUEUED: calibration},
     )
-    held = Nonstops(
+    held = BackToBackCheck(
         ask.asker, known, lambda held: ask.verifier.check(held.turns, held.done, with_reference=False), []
     ).measure(1e-3, [2e-3])
     assert held is not None
@@ -820,15 +820,17 @@ def queued_for_real(ask: Asked) -> Figures:
 def test_what_copies_take_beyond_that_is_the_bursts(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     if ask.bench.device.kind is not DeviceKind.CUDA:
         pytest.skip("nothing can be queued there")
-    ask.run(Manner.LAUNCHED)
+    ask.run(LaunchMode.LAUNCHED)
     monkeypatch.setattr(ask.bench, "copying_s", 1e-9)
-    held = ask.run(Manner.QUEUED)
-    assert isinstance(held, Nonstop), held
+    held = ask.run(LaunchMode.QUEUED)
+    assert isinstance(held, BackToBackBurst), held
     assert held.wall_s > held.copied_s
 
 
-def test_nobody_can_lengthen_the_time_that_copies_should_take(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_can_lengthen_the_time_that_copies_should_take(
+    bench: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bench, "copy_aside_s", 1.0e-3)
-    monkeypatch.setattr(Aside, "_copy", lambda self: 5.0e-3)
-    Aside(bench, [0, 1])
+    monkeypatch.setattr(OutputCopies, "_copy", lambda self: 5.0e-3)
+    OutputCopies(bench, [0, 1])
     assert bench.copy_aside_s == 1.0e-3

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.devices.occupancy import Limits, occupancy
+from harness.devices.occupancy import MultiprocessorLimits, occupancy
 
-HOPPER = Limits(
+HOPPER = MultiprocessorLimits(
     multiprocessors=132, threads=2048, blocks=32, registers=65536, shared_bytes=233472, reserved_shared_bytes=1024
 )
-AMPERE_CONSUMER = Limits(
+AMPERE_CONSUMER = MultiprocessorLimits(
     multiprocessors=84, threads=1536, blocks=16, registers=65536, shared_bytes=102400, reserved_shared_bytes=1024
 )
 
@@ -31,7 +31,13 @@ AMPERE_CONSUMER = Limits(
     ],
 )
 def test_against_the_calculator(
-    limits: Limits, threads: int, registers: int, shared_bytes: int, blocks: int, share: float, limiter: str
+    limits: MultiprocessorLimits,
+    threads: int,
+    registers: int,
+    shared_bytes: int,
+    blocks: int,
+    share: float,
+    limiter: str,
 ) -> None:
     found = occupancy(limits, threads=threads, registers=registers, shared_bytes=shared_bytes)
     assert found is not None
@@ -46,6 +52,6 @@ def test_what_does_not_fit_has_none() -> None:
 
 
 def test_limits_survive_a_record_and_refuse_nonsense() -> None:
-    assert Limits.from_json(HOPPER.to_json()) == HOPPER
+    assert MultiprocessorLimits.from_json(HOPPER.to_json()) == HOPPER
     with pytest.raises(ValueError, match="multiprocessors"):
-        Limits.from_json({**HOPPER.to_json(), "multiprocessors": 0})
+        MultiprocessorLimits.from_json({**HOPPER.to_json(), "multiprocessors": 0})

@@ -166,7 +166,7 @@ def test_a_wrong_answer_imports_nothing_of_torch_that_no_other_does() -> None:
     """A referee's first wrong answer would cost seconds: symbolic shapes, and sympy with them."""
     code = """
 import sys, torch
-from harness.comparison import compare
+from harness.referee.correctness.compare import compare
 truth = torch.randn(64, 64, dtype=torch.float64)
 before = set(sys.modules)
 compare(truth.float() + 1.0, truth), compare(torch.randn(64, 64), truth), compare(truth.float().T.clone(), truth)

@@ -13,7 +13,7 @@ from harness.devices import measured_peaks, open_device
 from harness.devices.gpu_specs import Peaks, datasheet
 from harness.devices.interference import Neighbours, Reading
 from harness.devices.measured_peaks import PeaksKey
-from harness.devices.nvml import Look
+from harness.devices.nvml import GpuReading
 from harness.referee.problem.roofline import speed_of_light
 
 KEY = PeaksKey(gpu_uuid="1234-ab", driver="580.1", torch="2.11.0")
@@ -90,12 +90,12 @@ class Watched:
         self.now_s += 1.0
         return Reading(at_s=self.now_s, throttled_ns={"power brake": 0})
 
-    def look(self, since_s: float) -> Look:
+    def look(self, since_s: float) -> GpuReading:
         self.now_s += 1.0
         held_ns = 500_000_000 if self.left > 0 else 0
         self.left -= 1
         seen = Reading(at_s=self.now_s, throttled_ns={"power brake": held_ns})
-        return Look(state=None, reading=seen, around=Neighbours(known=False))
+        return GpuReading(state=None, reading=seen, around=Neighbours(known=False))
 
 
 @pytest.mark.parametrize(

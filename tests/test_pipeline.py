@@ -24,7 +24,7 @@ from harness.core.task import Outcome, Task
 from harness.results.reader import is_run
 from harness.results.writer import RunStore
 from harness.runner.events import Noted, SolutionFinished
-from harness.runner.executors import Built, ExecutorError, Order, Slot
+from harness.runner.executors import BuildRequest, Built, ExecutorError, Slot
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.record_builder import where_unjudged
 from harness.runner.run import evaluate_run
@@ -150,7 +150,7 @@ class _Noting(LocalExecutor):
         self.ahead: list[list[str]] = []
         self._left = threading.Semaphore(0)
 
-    def build(self, order: Order) -> BuildOutcome:
+    def build(self, order: BuildRequest) -> BuildOutcome:
         try:
             return super().build(order)
         finally:

@@ -17,7 +17,7 @@ from harness.core.config import Machine, resolve
 from harness.core.environment import collect
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.referee.contestants.crash_recorder import Entry, Recording
+from harness.referee.contestants.crash_recorder import CrashEntry, CrashRecording
 from harness.referee.contestants.crash_report import stood_in
 from harness.report.feedback import feedback
 from harness.results.reward import reward_of
@@ -324,26 +324,26 @@ def test_a_finding_earns_no_more_than_the_end_alone(records: dict[str, Record], 
     assert reward_of(records[name]) == reward_of(records["no_kernel"])
 
 
-LAUNCH = Entry(fields={"kernel": "relu", "line": 7, "launch": 3})
-RUNS = Recording(launch=LAUNCH, running=True)
+LAUNCH = CrashEntry(fields={"kernel": "relu", "line": 7, "launch": 3})
+RUNS = CrashRecording(launch=LAUNCH, running=True)
 LAUNCHED = {"kernel": "relu", "line": 7, "launch": 3}
 
 
 @pytest.mark.parametrize(
     ("recording", "told"),
     [
-        (Recording(), None),
+        (CrashRecording(), None),
         (RUNS, LAUNCHED),
         (replace(RUNS, running=False), {"last_kernel": "relu"}),
-        (Recording(running=True), None),
-        (replace(RUNS, end=Entry(fields={"signal": 24})), LAUNCHED),
+        (CrashRecording(running=True), None),
+        (replace(RUNS, end=CrashEntry(fields={"signal": 24})), LAUNCHED),
         (
-            replace(RUNS, end=Entry(fields={"signal": 24, "kernel": "relu"})),
+            replace(RUNS, end=CrashEntry(fields={"signal": 24, "kernel": "relu"})),
             {"signal": 24, "kernel": "relu", "last_kernel": "relu"},
         ),
-        (replace(RUNS, end=Entry(fields={"signal": 11})), {"signal": 11, "last_kernel": "relu"}),
-        (replace(RUNS, running=False, end=Entry(fields={"signal": 24})), {"signal": 24, "last_kernel": "relu"}),
+        (replace(RUNS, end=CrashEntry(fields={"signal": 11})), {"signal": 11, "last_kernel": "relu"}),
+        (replace(RUNS, running=False, end=CrashEntry(fields={"signal": 24})), {"signal": 24, "last_kernel": "relu"}),
     ],
 )
-def test_where_it_stood(recording: Recording, told: dict[str, object] | None) -> None:
+def test_where_it_stood(recording: CrashRecording, told: dict[str, object] | None) -> None:
     assert stood_in(recording, {}) == told

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.executables import find_gxx
-from harness.referee.audit.sanitizer import Tool
-from harness.referee.audit.zygotes import Posts
+from harness.referee.audit.sanitizer import SanitizerTool
+from harness.referee.audit.zygotes import SanitizerZygotes
 from harness.sandbox import SandboxPolicy, suspend
 from harness.sandbox.limits import descendants
 from harness.sandbox.zygote import Child
@@ -25,7 +25,7 @@ STILL_S = 0.2
 class Audit(threading.Thread):
     """One that has its turn as soon as it may, and gives it up when it is told to."""
 
-    def __init__(self, posts: Posts) -> None:
+    def __init__(self, posts: SanitizerZygotes) -> None:
         super().__init__(daemon=True)
         self._posts = posts
         self.begun, self.over = threading.Event(), threading.Event()
@@ -42,7 +42,7 @@ class Audit(threading.Thread):
 
 
 @contextmanager
-def under_way(posts: Posts) -> Iterator[Audit]:
+def under_way(posts: SanitizerZygotes) -> Iterator[Audit]:
     audit = Audit(posts)
     try:
         assert audit.begun.wait(SOON_S)
@@ -59,17 +59,19 @@ exec "$@"
 """Stands in for compute-sanitizer: starts what it is given."""
 
 TARGETS = Path(__file__).parent / "sandboxed"
-TOOLS = (Tool.MEMCHECK, Tool.MEMCHECK, Tool.RACECHECK)
+TOOLS = (SanitizerTool.MEMCHECK, SanitizerTool.MEMCHECK, SanitizerTool.RACECHECK)
 
 
 @contextmanager
-def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Posts, list[Child]]]:
+def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SanitizerZygotes, list[Child]]]:
     """Zygotes under tools, and below each a child in system calls that no stop interrupts, as in a GPU driver's."""
     monkeypatch.setenv("PYTHONPATH", str(TARGETS))
     tool = folder / "compute-sanitizer"
     tool.write_text(TOOL)
     tool.chmod(0o755)
-    posts = Posts(str(tool), preload=("busy",), logs=folder, most=dict.fromkeys(Tool, 2), again=lambda tool: None)
+    posts = SanitizerZygotes(
+        str(tool), preload=("busy",), logs=folder, most=dict.fromkeys(SanitizerTool, 2), again=lambda tool: None
+    )
     children: list[Child] = []
     try:
         children += [in_long_calls(posts, tool, folder) for tool in TOOLS]
@@ -82,7 +84,7 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pos
         posts.close()
 
 
-def in_long_calls(posts: Posts, tool: Tool, folder: Path) -> Child:
+def in_long_calls(posts: SanitizerZygotes, tool: SanitizerTool, folder: Path) -> Child:
     policy = SandboxPolicy(readable=(TARGETS,), under_tool=True)
     return posts.take(tool).zygote.spawn("busy:in_long_calls", policy, folder / "log")
 
@@ -102,11 +104,13 @@ def come_to(children: Sequence[Child], *, still: bool) -> bool:
 
 
 @pytest.fixture
-def posts(tmp_path: Path) -> Posts:
-    return Posts("no tool", preload=(), logs=tmp_path, most=dict.fromkeys(Tool, 1), again=lambda tool: None)
+def posts(tmp_path: Path) -> SanitizerZygotes:
+    return SanitizerZygotes(
+        "no tool", preload=(), logs=tmp_path, most=dict.fromkeys(SanitizerTool, 1), again=lambda tool: None
+    )
 
 
-def test_what_is_let_go_on_in_a_silence_lets_no_other_begin(posts: Posts) -> None:
+def test_what_is_let_go_on_in_a_silence_lets_no_other_begin(posts: SanitizerZygotes) -> None:
     with under_way(posts) as first:
         assert posts.hold()
         second = Audit(posts)
@@ -131,10 +135,10 @@ def test_what_racecheck_watches_has_large_pages_and_nothing_else_has(
             assert child.pid is not None
             maps = [Path(f"/proc/{pid}/maps").read_text() for pid in descendants(child.pid)]
             assert maps
-            assert all(("large_pages.so" in text) is (tool is Tool.RACECHECK) for text in maps)
+            assert all(("large_pages.so" in text) is (tool is SanitizerTool.RACECHECK) for text in maps)
 
 
-def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: Posts) -> None:
+def test_waiting_for_the_end_of_what_is_under_way_lets_no_other_begin(posts: SanitizerZygotes) -> None:
     with under_way(posts) as first:
         assert posts.hold()
         second = Audit(posts)
@@ -200,14 +204,14 @@ def test_what_begins_below_a_tool_is_held_when_that_was_announced(
     """Under a zygote that is begun meanwhile, too."""
     with watched(tmp_path, monkeypatch) as (posts, _), under_way(posts):
         posts.announce()
-        with in_long_calls(posts, Tool.SYNCCHECK, tmp_path) as late:
+        with in_long_calls(posts, SanitizerTool.SYNCCHECK, tmp_path) as late:
             assert states(late) == {"T"}
             posts.withdraw()
             assert come_to([late], still=False)
 
 
 @pytest.mark.parametrize("undone_by", ["withdraw", "release"])
-def test_no_audit_begins_while_silence_is_announced(posts: Posts, undone_by: str) -> None:
+def test_no_audit_begins_while_silence_is_announced(posts: SanitizerZygotes, undone_by: str) -> None:
     posts.announce()
     first = Audit(posts)
     assert not first.begun.wait(STILL_S)
@@ -232,7 +236,7 @@ def test_no_audit_begins_while_silence_is_announced(posts: Posts, undone_by: str
     second.end()
 
 
-def test_tools_have_their_time_where_they_are_let_go_on_alone(posts: Posts) -> None:
+def test_tools_have_their_time_where_they_are_let_go_on_alone(posts: SanitizerZygotes) -> None:
     """By that clock an audit's patience counts: a silence is none of its time, and being let go on in one is."""
     with under_way(posts):
         posts.hold()

@@ -21,12 +21,12 @@ from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import Device, open_device
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
-from harness.referee.contestants.pool import Head, Prefork, Purpose
-from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.contestants.pool import ContestantPool, Key, Purpose
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.referee.correctness.verifier import Verifier, overall
-from harness.referee.gpu_exclusive import Hush
-from harness.referee.problem.burst_plan import Turn, calls_of
-from harness.referee.problem.workspace import Bench
+from harness.referee.gpu_exclusive import GpuExclusive
+from harness.referee.problem.burst_plan import PlannedCall, calls_of
+from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy, probe
@@ -124,17 +124,17 @@ def policy(opening: Open) -> SandboxPolicy:
 
 
 @pytest.fixture
-def prefork(zygote: Zygote, opening: Open) -> Iterator[Prefork]:
-    with Prefork(zygote, opening, memory_limit_bytes=LIMIT_BYTES) as held:
+def prefork(zygote: Zygote, opening: Open) -> Iterator[ContestantPool]:
+    with ContestantPool(zygote, opening, memory_limit_bytes=LIMIT_BYTES) as held:
         yield held
 
 
 @pytest.fixture(scope="module")
-def bench(device: Device) -> Bench:
-    return Bench(softmax(), Workload(name="full"), device, sets_wanted=2, secret=random.Random(3))
+def bench(device: Device) -> Workspace:
+    return Workspace(softmax(), Workload(name="full"), device, sets_wanted=2, secret=random.Random(3))
 
 
-def load(guest: Guest, bench: Bench, opening: Open, source: str = SOLUTION) -> None:
+def load(guest: ContestantProcess, bench: Workspace, opening: Open, source: str = SOLUTION) -> None:
     bench.publish()
     guest.attach(Attach(nbytes=bench.arena.nbytes, opening=opening), bench.arena.fd, WAIT_S)
     guest.load(
@@ -151,8 +151,8 @@ def load(guest: Guest, bench: Bench, opening: Open, source: str = SOLUTION) -> N
     )
 
 
-def answers_right(guest: Guest, bench: Bench) -> bool:
-    turns = [Turn(index=index, mode=CallMode.COLD) for index in range(2)]
+def answers_right(guest: ContestantProcess, bench: Workspace) -> bool:
+    turns = [PlannedCall(index=index, mode=CallMode.COLD) for index in range(2)]
     for turn in turns:
         bench.draw(turn.index)
     bench.device.synchronize()
@@ -187,7 +187,7 @@ def stands(supervisor: int) -> bool:
     return states(supervisor) <= {"T", "D"}
 
 
-def begun(prefork: Prefork, head: Head, policy: SandboxPolicy) -> None:
+def begun(prefork: ContestantPool, head: Key, policy: SandboxPolicy) -> None:
     """Have it begun, and wait until it is."""
     prefork.begin(head, policy)
     assert prefork._known[head].over.wait(WAIT_S)
@@ -203,9 +203,9 @@ def appears(path: Path) -> None:
 
 
 def test_a_solution_runs_in_a_process_that_was_there_before_it(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Bench, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Workspace, tmp_path: Path
 ) -> None:
-    head = Head(tmp_path / "log")
+    head = Key(tmp_path / "log")
     begun(prefork, head, policy)
     (waiting,) = living(zygote)
     assert stands(waiting)
@@ -220,11 +220,11 @@ def test_a_solution_runs_in_a_process_that_was_there_before_it(
 
 
 def test_a_solution_sees_nothing_of_having_been_begun_ahead(
-    prefork: Prefork, policy: SandboxPolicy, opening: Open, bench: Bench, tmp_path: Path
+    prefork: ContestantPool, policy: SandboxPolicy, opening: Open, bench: Workspace, tmp_path: Path
 ) -> None:
     seen = []
     for name in ("ahead", "at_once"):
-        head = Head(tmp_path / name)
+        head = Key(tmp_path / name)
         if name == "ahead":
             begun(prefork, head, policy)
         with prefork.take(head, policy) as guest:
@@ -237,11 +237,11 @@ def test_a_solution_sees_nothing_of_having_been_begun_ahead(
 
 
 def test_nothing_is_begun_while_something_is_timed(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
     """What waits is begun in a gap; taken while it waits, it is a process like any other."""
-    first, second = Head(tmp_path / "first"), Head(tmp_path / "second", Purpose.CALIBRATION)
-    hush = Hush(None, 0, prefork)
+    first, second = Key(tmp_path / "first"), Key(tmp_path / "second", Purpose.CALIBRATION)
+    hush = GpuExclusive(None, 0, prefork)
     with hush.held():
         prefork.begin(first, policy)
         prefork.begin(second, policy)
@@ -253,7 +253,7 @@ def test_nothing_is_begun_while_something_is_timed(
             assert prefork._known[second].over.wait(WAIT_S)
         (waiting,) = living(zygote)
         assert stands(waiting)
-        third = Head(tmp_path / "third")
+        third = Key(tmp_path / "third")
         prefork.begin(third, policy)
         with prefork.take(second, policy) as guest:
             assert guest.opened_s is not None
@@ -263,10 +263,10 @@ def test_nothing_is_begun_while_something_is_timed(
 
 
 def test_silences_that_follow_one_another_are_one(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = Head(tmp_path / "log")
-    hush = Hush(None, 0, prefork)
+    head = Key(tmp_path / "log")
+    hush = GpuExclusive(None, 0, prefork)
     prefork.hold()
     prefork.begin(head, policy)
     with monkeypatch.context() as patch:
@@ -283,12 +283,12 @@ def test_silences_that_follow_one_another_are_one(
 
 
 def test_one_under_way_is_stopped_in_silence_and_goes_on_where_it_is_needed(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
-    head, later = Head(tmp_path / "log"), Head(tmp_path / "later")
+    head, later = Key(tmp_path / "log"), Key(tmp_path / "later")
     prefork.begin(head, policy)
     appears(head.log_path)  # it is being forked as soon as its log is there
-    with Hush(None, 0, prefork).held():
+    with GpuExclusive(None, 0, prefork).held():
         prefork.begin(later, policy)
         (under_way,) = living(zygote)
         assert stands(under_way)
@@ -298,17 +298,17 @@ def test_one_under_way_is_stopped_in_silence_and_goes_on_where_it_is_needed(
 
 
 def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first time before it was asked to open its device."""
-    head = Head(tmp_path / "log")
-    asked, opens = threading.Event(), Guest.open
+    head = Key(tmp_path / "log")
+    asked, opens = threading.Event(), ContestantProcess.open
 
-    def opens_once_asked(guest: Guest, request: Open, timeout_s: float) -> None:
+    def opens_once_asked(guest: ContestantProcess, request: Open, timeout_s: float) -> None:
         assert asked.wait(WAIT_S)
         opens(guest, request, timeout_s)
 
-    monkeypatch.setattr(Guest, "open", opens_once_asked)
+    monkeypatch.setattr(ContestantProcess, "open", opens_once_asked)
     prefork.begin(head, policy)
     appears(head.log_path)
     while not prefork._known[head].over.is_set():
@@ -323,17 +323,17 @@ def test_one_that_is_stopped_again_and_again_is_open_in_the_end(
 
 
 def test_one_that_answers_as_silence_begins_is_as_good_as_any(
-    prefork: Prefork, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefork: ContestantPool, policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = Head(tmp_path / "log")
-    answers = Guest.open
+    head = Key(tmp_path / "log")
+    answers = ContestantProcess.open
 
-    def answers_and_is_held(guest: Guest, request: Open, timeout_s: float) -> None:
+    def answers_and_is_held(guest: ContestantProcess, request: Open, timeout_s: float) -> None:
         answers(guest, request, timeout_s)
         prefork.hold()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Guest, "open", answers_and_is_held)
+        patch.setattr(ContestantProcess, "open", answers_and_is_held)
         prefork.begin(head, policy)
         assert prefork._known[head].over.wait(WAIT_S)
     prefork.release()
@@ -342,9 +342,9 @@ def test_one_that_answers_as_silence_begins_is_as_good_as_any(
 
 
 def test_asking_twice_makes_one_and_what_is_not_kept_ends(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
-    heads = [Head(tmp_path / "a"), Head(tmp_path / "a", Purpose.CALIBRATION), Head(tmp_path / "b")]
+    heads = [Key(tmp_path / "a"), Key(tmp_path / "a", Purpose.CALIBRATION), Key(tmp_path / "b")]
     for head in (*heads, *heads):
         begun(prefork, head, policy)
     before = living(zygote)
@@ -357,22 +357,22 @@ def test_asking_twice_makes_one_and_what_is_not_kept_ends(
 
 
 def test_one_that_is_asked_for_and_dropped_at_once_leaves_nothing(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
     for number in range(4):
-        prefork.begin(Head(tmp_path / f"{number}"), policy)
+        prefork.begin(Key(tmp_path / f"{number}"), policy)
     appears(tmp_path / "0")
     prefork.close()
     assert living(zygote) == []
-    prefork.begin(Head(tmp_path / "late"), policy)
-    with prefork.take(Head(tmp_path / "late"), policy) as guest:
+    prefork.begin(Key(tmp_path / "late"), policy)
+    with prefork.take(Key(tmp_path / "late"), policy) as guest:
         assert guest.opened_s is None
 
 
 def test_one_that_died_while_it_waited_is_replaced(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Bench, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, bench: Workspace, tmp_path: Path
 ) -> None:
-    head = Head(tmp_path / "log")
+    head = Key(tmp_path / "log")
     begun(prefork, head, policy)
     (child,) = zygote._life._living()
     child.kill()
@@ -383,10 +383,10 @@ def test_one_that_died_while_it_waited_is_replaced(
 
 
 def test_another_policy_is_never_served_by_what_was_begun(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
     wider = replace(policy, readable=(*policy.readable, Path(__file__).parent / "sandboxed"))
-    head = Head(tmp_path / "log")
+    head = Key(tmp_path / "log")
     begun(prefork, head, policy)
     before = living(zygote)
     with prefork.take(head, wider) as guest:
@@ -401,31 +401,31 @@ def test_another_policy_is_never_served_by_what_was_begun(
 
 
 def test_what_stands_in_the_way_shows_when_the_turn_comes(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, opening: Open, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, opening: Open, tmp_path: Path
 ) -> None:
     lacking = replace(policy, readable=(tmp_path / "missing",))
-    begun(prefork, Head(tmp_path / "log"), lacking)
+    begun(prefork, Key(tmp_path / "log"), lacking)
     with pytest.raises(ValueError, match="does not exist"):
-        prefork.take(Head(tmp_path / "log"), lacking)
+        prefork.take(Key(tmp_path / "log"), lacking)
     off = replace(policy, mode="off")
-    prefork.begin(Head(tmp_path / "off"), off)
+    prefork.begin(Key(tmp_path / "off"), off)
     assert not prefork._known
     # A device that can't be opened: no head start, and its own attempt says why.
     wrong = Open(device=opening.device, device_index=99, checked=False, host_runtime=str(tmp_path / "missing"))
-    with Prefork(zygote, wrong, memory_limit_bytes=LIMIT_BYTES) as hopeless:
-        head = Head(tmp_path / "wrong")
+    with ContestantPool(zygote, wrong, memory_limit_bytes=LIMIT_BYTES) as hopeless:
+        head = Key(tmp_path / "wrong")
         begun(hopeless, head, policy)
         assert living(zygote) == []
-        with hopeless.take(head, policy) as guest, pytest.raises(GuestFailed, match="could not be prepared"):
+        with hopeless.take(head, policy) as guest, pytest.raises(ContestantFailed, match="could not be prepared"):
             guest.open(wrong, WAIT_S)
 
 
 def test_nothing_is_begun_ahead_behind_fewer_walls(
-    prefork: Prefork, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
+    prefork: ContestantPool, zygote: Zygote, policy: SandboxPolicy, tmp_path: Path
 ) -> None:
     """One would wait beside a submission that nothing but its good manners keeps off it."""
     weak = replace(policy, under_tool=True)
-    head = Head(tmp_path / "log")
+    head = Key(tmp_path / "log")
     begun(prefork, head, weak)
     assert living(zygote) == []
     with prefork.take(head, weak) as guest:
@@ -440,14 +440,14 @@ def test_a_dead_zygote_is_met_by_the_one_whose_turn_it_is(
 ) -> None:
     with (
         Zygote(preload=preload, log_path=tmp_path / "zygote.log") as own,
-        Prefork(own, opening, memory_limit_bytes=LIMIT_BYTES) as prefork,
+        ContestantPool(own, opening, memory_limit_bytes=LIMIT_BYTES) as prefork,
     ):
-        begun(prefork, Head(tmp_path / "log"), policy)
+        begun(prefork, Key(tmp_path / "log"), policy)
         own.close()
-        prefork.begin(Head(tmp_path / "other"), policy)
+        prefork.begin(Key(tmp_path / "other"), policy)
         for name in ("log", "other"):
             with pytest.raises(ZygoteError):
-                prefork.take(Head(tmp_path / name), policy)
+                prefork.take(Key(tmp_path / name), policy)
 
 
 def task(name: str, tmp_path: Path, source: str = SOLUTION, problem: str = PROBLEM, **changes: Any) -> Task:

@@ -28,13 +28,13 @@ from harness.core.status import Status
 from harness.core.task import Outcome, Task
 from harness.devices import empty_kernel
 from harness.referee.calibrate import learn
-from harness.referee.contestants.pool import Standby
-from harness.referee.correctness_stage import Terms
-from harness.referee.problem.workspace import Bench
+from harness.referee.contestants.pool import TrustedContestant
+from harness.referee.correctness_stage import RefereeContext
+from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
-from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
-from harness.runner.executors import Built, Order, Slot
+from harness.runner.executors import BuildRequest, Built, Slot
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.run import evaluate_run
 from harness.sandbox.zygote import Zygote
@@ -90,13 +90,13 @@ def prepare(referee: Referee, *tasks: Task) -> None:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The problems, by digest, that a bench was made of."""
     found: list[str] = []
-    make = Bench.__init__
+    make = Workspace.__init__
 
-    def noted(self: Bench, held: Problem, *args: Any, **more: Any) -> None:
+    def noted(self: Workspace, held: Problem, *args: Any, **more: Any) -> None:
         found.append(held.digest)
         make(self, held, *args, **more)
 
-    monkeypatch.setattr(Bench, "__init__", noted)
+    monkeypatch.setattr(Workspace, "__init__", noted)
     return found
 
 
@@ -105,7 +105,7 @@ def test_a_prepared_problem_is_made_ready_once_and_the_next_record_says_what_it_
 ) -> None:
     learnt: list[str] = []
 
-    def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
+    def noted(terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
         learnt.append(bench.problem.digest)
         return learn(terms, bench, task, standby)
 
@@ -136,14 +136,14 @@ def test_empty_calls_that_are_made_while_submissions_are_built_do_not_count(
     referee.at_hand.bench_for(task.problem, task.workload)
     learnt: list[str] = []
 
-    def noted(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
+    def noted(terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
         learnt.append(bench.problem.digest)
         empty_kernel.of(referee.device).own()
         return KNOWN
 
     monkeypatch.setattr("harness.referee.problem_state.learn", noted)
     monkeypatch.setattr(referee.at_hand, "config", replace(referee.config, device=DeviceKind.CUDA))
-    monkeypatch.setattr(referee.at_hand, "_standby", Standby(referee._trusted_guest))
+    monkeypatch.setattr(referee.at_hand, "_standby", TrustedContestant(referee._trusted_guest))
     monkeypatch.setattr(referee.at_hand, "known", None)
     monkeypatch.setattr(referee.at_hand, "warmed", 0)
     referee.at_hand.warm_up(task)
@@ -232,7 +232,7 @@ class _Foreseeing(LocalExecutor):
         self.told: list[tuple[str, list[str]]] = []
         self.judged: list[tuple[str, str]] = []
 
-    def build(self, order: Order) -> BuildOutcome:
+    def build(self, order: BuildRequest) -> BuildOutcome:
         survival.wait_for(lambda: self._may_build(self))
         return super().build(order)
 

@@ -24,15 +24,22 @@ from harness.core.problem import Problem, Workload
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.core.task import Outcome, RefereeConfig
-from harness.referee.problem.watchdog import Board, Place, Step, Whereabouts
+from harness.referee.problem.watchdog import CodeLocation, Phase, ProgressMarker, ProgressPage
 from harness.results.writer import RunStore
 from harness.runner.events import Event, Noted
-from harness.runner.executors import Order
+from harness.runner.executors import BuildRequest
 from harness.runner.executors import process as process_module
 from harness.runner.executors.local import LocalExecutor, referee_config
-from harness.runner.executors.problem_faults import EVIDENCE, LEAST_STEP_S, READY_LIMIT_S, Faults, Loss, limit_s
+from harness.runner.executors.problem_faults import (
+    EVIDENCE,
+    LEAST_STEP_S,
+    READY_LIMIT_S,
+    LostSlot,
+    ProblemFaults,
+    limit_s,
+)
 from harness.runner.executors.process import RefereeLost, RefereeProcess, StartedProcess
-from harness.runner.plan import Job, plan
+from harness.runner.plan import PlannedSolution, plan
 from harness.runner.record_builder import foreseen_task
 from harness.runner.run import evaluate_run
 from harness.toolchain import default_root
@@ -165,11 +172,11 @@ def impatient(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a problem hangs its step may take 2 s; any other has a minute, since beside other tests 3 s were too few.
     Solutions have the usual limits."""
 
-    def limit_s(step: Step, config: RefereeConfig) -> float:
-        if step is Step.READY:
+    def limit_s(step: Phase, config: RefereeConfig) -> float:
+        if step is Phase.READY:
             return READY_LIMIT_S
         # The least limit says how often it is looked whether one hangs by now: that of a step which is over at once.
-        return 2.0 if step is Step.INIT_INPUTS or tree.hangs else 60.0
+        return 2.0 if step is Phase.INIT_INPUTS or tree.hangs else 60.0
 
     monkeypatch.setattr(process_module, "limit_s", limit_s)
 
@@ -264,9 +271,9 @@ def test_a_resumed_run_tries_the_problem_again_and_the_rest_stays(tree: Tree) ->
     assert notes == []
 
 
-def lone(executor: LocalExecutor, job: Job, config: RunConfig, folder: Path) -> Outcome:
+def lone(executor: LocalExecutor, job: PlannedSolution, config: RunConfig, folder: Path) -> Outcome:
     """The outcome for one solution."""
-    order = Order(
+    order = BuildRequest(
         source=job.solution.source, filename=f"{job.solution.path.name}", arguments=None, log_path=folder / "l"
     )
     built = executor.build(order)
@@ -355,7 +362,7 @@ def test_each_step_has_a_limit_by_what_solutions_may_take(tree: Tree) -> None:
 
     def limits(**options: object) -> dict[str, float]:
         config = referee_config(tree.config(**options), None)
-        return {step.name.lower(): limit_s(step, config) for step in Step}
+        return {step.name.lower(): limit_s(step, config) for step in Phase}
 
     loading = ("import", "init_inputs", "constructor", "inputs")
     assert limits() == {**dict.fromkeys(loading, 120.0), "forward": 180.0, "truth": 720.0, "ready": READY_LIMIT_S}
@@ -365,23 +372,23 @@ def test_each_step_has_a_limit_by_what_solutions_may_take(tree: Tree) -> None:
     assert quick["truth"] > quick["forward"] > quick["import"], "each may compile"
 
 
-def told(board: Board) -> tuple[str, str, Step] | None:
+def told(board: ProgressPage) -> tuple[str, str, Phase] | None:
     place = board.read()
     return None if place is None else (place.problem, place.workload, place.step)
 
 
 def test_steps_within_steps_are_told_and_left_again() -> None:
-    board = Board()
-    whereabouts = Whereabouts(board.descriptor)
+    board = ProgressPage()
+    whereabouts = ProgressMarker(board.descriptor)
     try:
         assert told(board) is None
-        with whereabouts.at(PROBLEM_19, FULL, Step.READY):
-            with whereabouts.at(PROBLEM_19, FULL, Step.INPUTS):
-                assert told(board) == ("level1/19", "full", Step.INPUTS)
+        with whereabouts.at(PROBLEM_19, FULL, Phase.READY):
+            with whereabouts.at(PROBLEM_19, FULL, Phase.INPUTS):
+                assert told(board) == ("level1/19", "full", Phase.INPUTS)
                 end = time.monotonic()
             place = board.read()
             assert place is not None
-            assert place.step is Step.READY
+            assert place.step is Phase.READY
             assert place.since_s >= end  # steps that keep to their limits use up nothing of what is around them
         assert told(board) is None
     finally:
@@ -389,17 +396,17 @@ def test_steps_within_steps_are_told_and_left_again() -> None:
 
 
 def test_the_innermost_step_that_failed_is_told_until_the_exception_is_dealt_with() -> None:
-    whereabouts = Whereabouts()
-    around, within = (whereabouts.at(PROBLEM_19, FULL, step) for step in (Step.READY, Step.INPUTS))
+    whereabouts = ProgressMarker()
+    around, within = (whereabouts.at(PROBLEM_19, FULL, step) for step in (Phase.READY, Phase.INPUTS))
     with suppress(KeyError), around, within:
         raise KeyError
     assert whereabouts.failed is not None
-    assert whereabouts.failed.step is Step.INPUTS
+    assert whereabouts.failed.step is Phase.INPUTS
     whereabouts.begin()
     assert whereabouts.failed is None
-    with suppress(KeyError), whereabouts.at(PROBLEM_19, FULL, Step.TRUTH):
+    with suppress(KeyError), whereabouts.at(PROBLEM_19, FULL, Phase.TRUTH):
         raise KeyError  # as where a reference refuses float64
-    with whereabouts.at(PROBLEM_19, FULL, Step.FORWARD):
+    with whereabouts.at(PROBLEM_19, FULL, Phase.FORWARD):
         pass
     assert whereabouts.failed is None
 
@@ -441,30 +448,30 @@ def test_what_a_problem_started_ends_with_a_conductor_that_is_killed(tree: Tree)
 
 
 def test_where_a_process_was_outlives_it() -> None:
-    board = Board()
+    board = ProgressPage()
     text = (
         "import os, signal, sys; from pathlib import Path; from harness.core.problem import Problem, Workload; "
-        "from harness.referee.problem.watchdog import Step, Whereabouts\n"
+        "from harness.referee.problem.watchdog import Phase, ProgressMarker\n"
         "problem = Problem(id='level1/19', name='relu', path=Path('p'), source='', digest='d')\n"
-        "with Whereabouts(int(sys.argv[1])).at(problem, Workload(name='full'), Step.IMPORT):\n"
+        "with ProgressMarker(int(sys.argv[1])).at(problem, Workload(name='full'), Phase.IMPORT):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     try:
         command = [sys.executable, "-c", text, str(board.descriptor)]
         ended = subprocess.run(command, pass_fds=[board.descriptor], check=False, cwd=os.getcwd())
         assert ended.returncode == -signal.SIGKILL
-        assert told(board) == ("level1/19", "full", Step.IMPORT)
+        assert told(board) == ("level1/19", "full", Phase.IMPORT)
     finally:
         board.close()
 
 
-def loss(**more: Any) -> Loss:
-    place = Place(problem="level1/19", digest="d19", workload="full", step=Step.INPUTS, since_s=0.0)
-    return Loss(place=place, how="was killed (SIGKILL)", **more)
+def loss(**more: Any) -> LostSlot:
+    place = CodeLocation(problem="level1/19", digest="d19", workload="full", step=Phase.INPUTS, since_s=0.0)
+    return LostSlot(place=place, how="was killed (SIGKILL)", **more)
 
 
 def test_only_a_second_loss_in_a_new_referee_is_the_problems_fault() -> None:
-    faults = Faults()
+    faults = ProblemFaults()
     assert not faults.doubts(PROBLEM_19)
     faults.suspect(loss())
     faults.suspect(loss())
@@ -480,7 +487,7 @@ def test_only_a_second_loss_in_a_new_referee_is_the_problems_fault() -> None:
 def test_a_fault_that_another_node_found_is_taken_over() -> None:
     found = loss(hung_s=120.0).outcome()
     assert "--load-timeout" in found.reason
-    faults = Faults()
+    faults = ProblemFaults()
     faults.learn(PROBLEM_19, Outcome(status=Status.harness_error, reason="something else"))
     assert faults.of(PROBLEM_19) is None
     faults.learn(PROBLEM_19, Outcome.from_json(found.to_json()))

@@ -15,7 +15,7 @@ from harness.cli import main
 from harness.core.environment import collect, cuda_unusable
 from harness.report.profile import lines_of
 from harness.runner.profile import ncu
-from harness.runner.profile.running import Profile, Side
+from harness.runner.profile.running import Profile, ProfiledSide
 
 SOLUTION = "solutions/examples/optimised/level1/4_wide_loads_shuffle.py"
 
@@ -102,9 +102,9 @@ KERNEL = {
 COPY = {"name": "memcpy device to device", "kind": "copy", "calls": 2, "total_s": 4e-5, "share": 0.02}
 
 
-def side(title: str, **changes: Any) -> Side:
+def side(title: str, **changes: Any) -> ProfiledSide:
     census = {"kernels": [KERNEL, COPY], "device_s": 2.04e-3, "launches": 1, "own_share": 0.98, "library_share": 0.0}
-    return Side(**{"title": title, "census": census, **changes})
+    return ProfiledSide(**{"title": title, "census": census, **changes})
 
 
 def profiled(**changes: Any) -> Profile:
@@ -188,7 +188,7 @@ def test_what_keeps_the_heaviest_kernel_is_told_in_words() -> None:
     )
 
 
-def counted(*launches: ncu.Counters) -> Side:
+def counted(*launches: ncu.Counters) -> ProfiledSide:
     return side("solution", counters=launches)
 
 

@@ -15,8 +15,8 @@ import pytest
 from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import CallTime, DeviceError, open_device
-from harness.protocol.messages import Manner
-from harness.referee.problem.workspace import Bench
+from harness.protocol.messages import LaunchMode
+from harness.referee.problem.workspace import Workspace
 from harness.referee.timing.reference_timing import (
     FEW_NONSTOP_SETS,
     LEAST_BURSTS,
@@ -24,7 +24,7 @@ from harness.referee.timing.reference_timing import (
     NONSTOP_BELOW_S,
     PROCESS_BIAS,
     QUEUE_TRIES,
-    Quieting,
+    ReferenceTimer,
     enough,
     least_width,
     proves_more,
@@ -107,13 +107,13 @@ def test_of_large_sets_as_many_are_called_back_to_back_as_there_is_memory_for(
     set_gib: float, memory_gib: int, taken_gib: int, peak_gib: int, sets: int
 ) -> None:
     device = SimpleNamespace(memory_bytes=lambda: memory_gib * 2**30, taken_bytes=lambda: taken_gib * 2**30)
-    bench = cast(Bench, SimpleNamespace(set_bytes=int(set_gib * 2**30), device=device))
+    bench = cast(Workspace, SimpleNamespace(set_bytes=int(set_gib * 2**30), device=device))
     assert sets_without_pause(bench, peak_gib * 2**30) == sets
 
 
 def test_memory_that_is_no_device_s_own_is_left_alone() -> None:
     device = SimpleNamespace(memory_bytes=lambda: None, taken_bytes=lambda: None)
-    assert sets_without_pause(cast(Bench, SimpleNamespace(set_bytes=2**31, device=device)), 0) == 0
+    assert sets_without_pause(cast(Workspace, SimpleNamespace(set_bytes=2**31, device=device)), 0) == 0
 
 
 def test_calls_are_made_back_to_back_where_they_are_short_and_all_of_them_too() -> None:
@@ -124,10 +124,10 @@ def test_calls_are_made_back_to_back_where_they_are_short_and_all_of_them_too() 
     assert not proves_more(5.1e-3, 16)
 
 
-def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Bench:
+def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Workspace:
     text = textwrap.dedent(text)
     problem = Problem(id="level1/23", name="test", path=Path("23_test.py"), source=text, digest=digest_text(text))
-    return Bench(
+    return Workspace(
         problem,
         Workload(name="small"),
         open_device(device),
@@ -138,7 +138,7 @@ def make_bench(device: DeviceKind = DeviceKind.HOST, text: str = PROBLEM) -> Ben
 
 def test_the_reference_is_measured_alone() -> None:
     bench = make_bench()
-    quiet = Quieting(bench, sets=6).result()
+    quiet = ReferenceTimer(bench, sets=6).result()
     assert 0.0 < quiet.reference_s < 1.0
     assert quiet.floor.log_width == max(quiet.measured_log_width, quiet.least_log_width)
     assert quiet.floor_json()["pairs"] in (4, 6, 8)
@@ -153,17 +153,17 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
     asked = 0
     launched = ReferenceRunner.back_to_back
 
-    def back_to_back(self: ReferenceRunner, indices: Sequence[int], manner: Manner) -> CallTime:
+    def back_to_back(self: ReferenceRunner, indices: Sequence[int], manner: LaunchMode) -> CallTime:
         nonlocal asked
-        if manner is Manner.QUEUED:
+        if manner is LaunchMode.QUEUED:
             asked += 1
             if asked <= fails:
                 raise DeviceError("calls wait for the device to finish")
-        return launched(self, indices, Manner.LAUNCHED)
+        return launched(self, indices, LaunchMode.LAUNCHED)
 
     monkeypatch.setattr(ReferenceRunner, "back_to_back", back_to_back)
     bench = make_bench()
-    quiet = Quieting(bench, sets=6).result()
+    quiet = ReferenceTimer(bench, sets=6).result()
     bench.close()
     assert asked == min(fails + 1, QUEUE_TRIES)
     assert (quiet.queued_s is not None) is queued
@@ -175,7 +175,7 @@ def test_a_reference_that_waits_once_is_queued_again(monkeypatch: pytest.MonkeyP
 def test_few_calls_on_large_inputs_are_queued() -> None:
     bench = make_bench(DeviceKind.CUDA, PROBLEM.replace("torch.rand(64, 256)", "torch.rand(2**14, 2**14)"))
     assert bench.set_bytes == 2**31
-    quiet = Quieting(bench, sets=6).result()
+    quiet = ReferenceTimer(bench, sets=6).result()
     assert quiet.nonstop_sets == FEW_NONSTOP_SETS
     assert quiet.queued_s is not None
     assert quiet.reference_s < quiet.queued_s < 3 * quiet.reference_s, "outputs are copied behind each call"

@@ -15,9 +15,9 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.status import Status
 from harness.core.task import Task
-from harness.referee.problem_state import MOST_RECALLED, RECALLED_S, Recall
+from harness.referee.problem_state import MOST_RECALLED, RECALLED_S, CalibrationCache
 from harness.referee.referee import Referee
-from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
 
@@ -36,7 +36,7 @@ def bench(
 
 
 def test_it_is_known_again_with_the_benchs_own_part() -> None:
-    recall = Recall()
+    recall = CalibrationCache()
     recall.leave(bench(copying_s=2e-5), KNOWN)
     assert recall.come_back(bench("b")) is None
     again = bench()
@@ -45,7 +45,7 @@ def test_it_is_known_again_with_the_benchs_own_part() -> None:
 
 
 def test_what_is_at_hand_is_not_remembered_beside() -> None:
-    recall = Recall()
+    recall = CalibrationCache()
     recall.leave(bench(), KNOWN)
     assert recall.come_back(bench()) is KNOWN
     assert recall.come_back(bench()) is None
@@ -53,14 +53,14 @@ def test_what_is_at_hand_is_not_remembered_beside() -> None:
 
 @pytest.mark.parametrize("known", [None, DOUBTFUL])
 def test_what_is_in_doubt_is_learnt_again(known: Any) -> None:
-    recall = Recall()
+    recall = CalibrationCache()
     recall.leave(bench(), KNOWN)
     recall.leave(bench(), known)
     assert recall.come_back(bench()) is None
 
 
 def test_other_sizes_are_another_problem() -> None:
-    recall = Recall()
+    recall = CalibrationCache()
     recall.leave(bench(sizes={"n": 5}), KNOWN)
     assert recall.come_back(bench(sizes={"n": 6})) is None
     assert recall.come_back(bench(sizes={"n": 5})) is KNOWN
@@ -68,14 +68,14 @@ def test_other_sizes_are_another_problem() -> None:
 
 def test_bursts_over_fewer_sets_are_learnt_again() -> None:
     """Where there is less room than there was."""
-    recall = Recall()
+    recall = CalibrationCache()
     recall.leave(bench(sets=10), KNOWN)
     assert recall.come_back(bench(sets=6)) is None
 
 
 def test_it_counts_for_some_minutes() -> None:
     now = [0.0]
-    recall = Recall(lambda: now[0])
+    recall = CalibrationCache(lambda: now[0])
     recall.leave(bench("a"), KNOWN)
     recall.leave(bench("b"), KNOWN)
     now[0] = RECALLED_S
@@ -87,7 +87,7 @@ def test_it_counts_for_some_minutes() -> None:
 def test_coming_back_does_not_make_it_new() -> None:
     """A loop whose batches are a minute apart would go by the first one's for as long as it runs."""
     now = [0.0]
-    recall = Recall(lambda: now[0])
+    recall = CalibrationCache(lambda: now[0])
     recall.leave(bench(), KNOWN)
     while now[0] < RECALLED_S:
         now[0] += RECALLED_S / 4
@@ -102,7 +102,7 @@ def test_coming_back_does_not_make_it_new() -> None:
 
 
 def test_those_that_were_left_first_are_forgotten() -> None:
-    recall = Recall()
+    recall = CalibrationCache()
     for number in range(MOST_RECALLED + 1):
         recall.leave(bench(str(number)), KNOWN)
     assert recall.come_back(bench("0")) is None
@@ -131,7 +131,7 @@ def test_a_referee_knows_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ):
         full = Workload(name="full")
         bench = referee.at_hand.bench_for(first, full)
-        known = Known(quiet=SimpleNamespace())  # type: ignore[arg-type]  # nothing looks into it
+        known = ProblemCalibration(quiet=SimpleNamespace())  # type: ignore[arg-type]  # nothing looks into it
         monkeypatch.setattr(referee.at_hand, "known", known)
         bench.copying_s = 3e-5
         assert referee.at_hand.bench_for(first, full) is bench

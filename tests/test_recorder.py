@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness.core.status import Failure, Status
 from harness.protocol.messages import MAX_REPORTS
-from harness.referee.contestants.crash_recorder import BYTES, Entry, Recorder, Recording, parsed
+from harness.referee.contestants.crash_recorder import BYTES, CrashEntry, CrashRecorder, CrashRecording, parsed
 from harness.referee.contestants.failures import explained
 
 LAUNCHES_AT, END_AT, LOG_AT = 1024, 3072, 4096
@@ -39,24 +39,24 @@ def line(value: object) -> bytes:
 
 
 @pytest.fixture
-def recorder() -> Iterator[Recorder]:
-    held = Recorder()
+def recorder() -> Iterator[CrashRecorder]:
+    held = CrashRecorder()
     yield held
     held.close()
 
 
-def test_memory_that_nobody_wrote_says_nothing(recorder: Recorder) -> None:
-    assert recorder.read() == Recording()
+def test_memory_that_nobody_wrote_says_nothing(recorder: CrashRecorder) -> None:
+    assert recorder.read() == CrashRecording()
 
 
-def test_what_another_mapping_wrote_is_read(recorder: Recorder) -> None:
+def test_what_another_mapping_wrote_is_read(recorder: CrashRecorder) -> None:
     with mmap.mmap(recorder.fd, BYTES) as theirs:
         theirs[:] = page(line(RACE))
     (entry,) = recorder.read().findings
-    assert entry == Entry(fields=RACE)
+    assert entry == CrashEntry(fields=RACE)
 
 
-def test_whoever_has_the_memory_can_not_cut_it_off(recorder: Recorder) -> None:
+def test_whoever_has_the_memory_can_not_cut_it_off(recorder: CrashRecorder) -> None:
     for bytes_wanted in (0, 2 * BYTES):
         with pytest.raises(PermissionError):
             os.ftruncate(recorder.fd, bytes_wanted)
@@ -65,7 +65,7 @@ def test_whoever_has_the_memory_can_not_cut_it_off(recorder: Recorder) -> None:
 
 
 def test_closing_twice_does_no_harm() -> None:
-    held = Recorder()
+    held = CrashRecorder()
     held.close()
     held.close()
     with pytest.raises(OSError, match="Bad file"):
@@ -101,16 +101,16 @@ def test_the_later_launch_is_told() -> None:
     launches = line({"kernel": "a"}), line({"kernel": "b"})
     for turn, running, name in ((1, 1, "b"), (2, 0, "a"), (2**64 - 1, 2**63, "b")):
         found = parsed(page(launches=launches, numbers=(turn, running)))
-        assert found.launch == Entry(fields={"kernel": name})
+        assert found.launch == CrashEntry(fields={"kernel": name})
         assert found.running is (running == 1)
 
 
 def test_a_signal_that_was_not_the_last_is_left_out() -> None:
     found = parsed(page(line(RACE), end=b'{"signal":11,"kernel":"relu"}'))
-    assert found.end == Entry(fields={"signal": 11, "kernel": "relu"})
+    assert found.end == CrashEntry(fields={"signal": 11, "kernel": "relu"})
     assert found.ended_by(11) == found
     for number in (6, None):
-        assert found.ended_by(number) == Recording(findings=(Entry(fields=RACE),))
+        assert found.ended_by(number) == CrashRecording(findings=(CrashEntry(fields=RACE),))
 
 
 def test_what_was_cut_off_is_left_out_and_the_rest_is_read() -> None:
@@ -139,13 +139,13 @@ def test_no_more_is_kept_than_a_reply_may_have() -> None:
     ],
 )
 def test_what_is_no_finding_is_left_out(row: Any) -> None:
-    assert parsed(page(line(row))) == Recording()
-    assert parsed(page(end=line(row).strip(), launches=(line(row).strip(), b""))) == Recording()
+    assert parsed(page(line(row))) == CrashRecording()
+    assert parsed(page(end=line(row).strip(), launches=(line(row).strip(), b""))) == CrashRecording()
 
 
 def test_deep_nesting_is_left_out() -> None:
-    assert parsed(page(b"[" * 50_000)) == Recording()
-    assert parsed(page(b'{"a":' * 10_000 + b"\n" + line(RACE))).findings == (Entry(fields=RACE),)
+    assert parsed(page(b"[" * 50_000)) == CrashRecording()
+    assert parsed(page(b'{"a":' * 10_000 + b"\n" + line(RACE))).findings == (CrashEntry(fields=RACE),)
 
 
 ROWS = st.dictionaries(

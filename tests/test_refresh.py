@@ -13,12 +13,12 @@ from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import InputRules, Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, OutputClaim
 from harness.protocol.tensor_tree import flatten
-from harness.referee.correctness.perturbed_input import ATTEMPTS, Refresh
+from harness.referee.correctness.perturbed_input import ATTEMPTS, PerturbedInput
 from harness.referee.correctness.verifier import Verifier
-from harness.referee.problem.burst_plan import Turn
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.burst_plan import PlannedCall
+from harness.referee.problem.workspace import Workspace
 
 ROW_SUMS = """
 import torch
@@ -34,7 +34,7 @@ WHOLE_NUMBERS = ROW_SUMS.replace("torch.rand(8, 512)", "torch.randint(0, 9, (8, 
 IN_PLACE = ROW_SUMS.replace("return x.sum(dim=1)", "return x.add_(1).sum(dim=1)")
 
 
-def bench_of(source: str, variants: Sequence[str]) -> Bench:
+def bench_of(source: str, variants: Sequence[str]) -> Workspace:
     full = Workload(name="full", sizes={})
     problem = Problem(
         id="level1/1",
@@ -45,19 +45,19 @@ def bench_of(source: str, variants: Sequence[str]) -> Bench:
         workloads={"full": full},
         rules=InputRules(variants=tuple(variants)),
     )
-    return Bench(problem, full, open_device(DeviceKind.HOST, 0), sets_wanted=2, secret=random.Random(3))
+    return Workspace(problem, full, open_device(DeviceKind.HOST, 0), sets_wanted=2, secret=random.Random(3))
 
 
 class Contestant:
     """Answers in place of a contestant's process: with the reference, or with what it has said before."""
 
-    def __init__(self, bench: Bench, *, stale: bool) -> None:
+    def __init__(self, bench: Workspace, *, stale: bool) -> None:
         self._bench = bench
         self._stale = stale
         self._said: torch.Tensor | None = None
         self.asked = 0
 
-    def ask(self, turns: Sequence[Turn]) -> BurstDone:
+    def ask(self, turns: Sequence[PlannedCall]) -> BurstDone:
         (turn,) = turns
         self._bench.complete(turn.index)
         self.asked += 1
@@ -65,15 +65,15 @@ class Contestant:
             self._said = flatten(self._bench.oracle.forward(self._bench.arguments(turn.index)))[0][0].clone()
         (slot,) = self._bench.sets[turn.index].outputs
         self._bench.tensor(slot).copy_(self._said)
-        leaf = Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
+        leaf = OutputClaim(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
         claim = CallClaim(
             tree=self._bench.traits.tree.to_json(), leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0
         )
         return BurstDone(claims=(claim,), reports=())
 
 
-def refresh(bench: Bench, contestant: Contestant, required: PrecisionClass = PrecisionClass.FP32) -> Refresh:
-    return Refresh(
+def refresh(bench: Workspace, contestant: Contestant, required: PrecisionClass = PrecisionClass.FP32) -> PerturbedInput:
+    return PerturbedInput(
         bench=bench,
         verifier=Verifier(bench, required=required, coerce=False),
         ask=contestant.ask,
@@ -82,11 +82,11 @@ def refresh(bench: Bench, contestant: Contestant, required: PrecisionClass = Pre
     )
 
 
-def answered(bench: Bench, contestant: Contestant, variant: str = "own") -> list[int]:
+def answered(bench: Workspace, contestant: Contestant, variant: str = "own") -> list[int]:
     bench.draw(0, variant)
     bench.hold_back([0])
     bench.mask([0])
-    contestant.ask([Turn(index=0, mode=CallMode.COLD)])
+    contestant.ask([PlannedCall(index=0, mode=CallMode.COLD)])
     return [0]
 
 

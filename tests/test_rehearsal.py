@@ -11,7 +11,7 @@ import pytest
 
 from harness.api import Harness
 from harness.cli import main, warmup
-from harness.cli.warmup import Rehearsal, once, rehearse
+from harness.cli.warmup import Warmup, once, rehearse
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig, resolve
 from harness.core.environment import collect, machine
@@ -45,9 +45,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """The configurations of rehearsals that were asked for; none of them is made, and each passes."""
     asked: list[RunConfig] = []
 
-    def rehearse(config: RunConfig) -> Rehearsal:
+    def rehearse(config: RunConfig) -> Warmup:
         asked.append(config)
-        return Rehearsal(status=Status.passed, reason="right", wall_s=1.5)
+        return Warmup(status=Status.passed, reason="right", wall_s=1.5)
 
     monkeypatch.setattr(warmup, "rehearse", rehearse)
     monkeypatch.setattr(warmup, "cuda_unusable", lambda found: None)
@@ -109,7 +109,7 @@ def test_warmup_makes_it_on_a_gpu_and_says_how_it_came_out(
     assert "a solution of the harness's own: passed after 1.50 s, without an audit" in said
     assert [config.device for config in made] == [DeviceKind.CUDA]
     assert "not evaluated: it has passed" in warm_up(capsys, tmp_path, "--device", "cuda")
-    wrong = Rehearsal(status=Status.cuda_error, reason="no kernel image", wall_s=2.0, audited=True)
+    wrong = Warmup(status=Status.cuda_error, reason="no kernel image", wall_s=2.0, audited=True)
     monkeypatch.setattr(warmup, "once", lambda *_: wrong)
     said = warm_up(capsys, tmp_path, "--device", "cuda")
     assert "own: cuda_error (no kernel image; harness doctor may say more) after 2.00 s" in said

@@ -21,9 +21,9 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.core.status import Status
-from harness.devices.occupancy import Limits
+from harness.devices.occupancy import MultiprocessorLimits
 from harness.protocol.kernel_rows import KernelRow
-from harness.referee.contestants.kernel_census import Sources, conclude
+from harness.referee.contestants.kernel_census import KernelSources, conclude
 from harness.report import figures
 from harness.report.feedback import feedback
 from harness.report.html import Item, inline, render, strip
@@ -297,7 +297,7 @@ def taken_census() -> dict[str, Any]:
             for row, (calls, total_s) in zip(rows, times, strict=True)
         ],
         "complete": True,
-        "limits": Limits(
+        "limits": MultiprocessorLimits(
             multiprocessors=132,
             threads=2048,
             blocks=32,
@@ -307,7 +307,7 @@ def taken_census() -> dict[str, Any]:
         ).to_json(),
     }
     built = {"_Z13matvec_kernelPKfS0_Pfl": {"spill_stores_bytes": 0}}
-    sources = Sources(built=built, spelled=frozenset(), extensions=True, may_bring=True)
+    sources = KernelSources(built=built, spelled=frozenset(), extensions=True, may_bring=True)
     return dict(conclude(claimed, sources).evidence)
 
 

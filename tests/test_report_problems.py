@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from harness.core.choices import PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.referee.problem.roofline import SpeedOfLight
-from harness.referee.problem.shapes import Leaf, Sketch
+from harness.referee.problem.shapes import ProblemShapes, ShapeLeaf
 from harness.report import problems as pages
 
 FULL, HALF = Workload(name="full"), Workload(name="half", sizes={"dtype": "bfloat16"}, precision=PrecisionClass.BF16)
@@ -22,9 +22,12 @@ PROBLEM = Problem(
     digest="d",
     workloads={"full": FULL, "half": HALF},
 )
-SKETCH = Sketch(
-    inputs=(Leaf(path="inputs[0]", dtype="float32", shape=(5, 7)), Leaf(path="inputs[1]", dtype="int64", shape=(3,))),
-    outputs=(Leaf(path="output", dtype="float32", shape=()),),
+SKETCH = ProblemShapes(
+    inputs=(
+        ShapeLeaf(path="inputs[0]", dtype="float32", shape=(5, 7)),
+        ShapeLeaf(path="inputs[1]", dtype="int64", shape=(3,)),
+    ),
+    outputs=(ShapeLeaf(path="output", dtype="float32", shape=()),),
     input_bytes=164,
     parameter_bytes=0,
     output_bytes=4,

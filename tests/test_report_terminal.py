@@ -16,7 +16,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.report import terminal
 from harness.report.details import details
-from harness.runner.doctor import Check, Diagnosis, State
+from harness.runner.doctor import CheckState, Diagnosis, MachineCheck
 
 
 def text_of(*parts: RenderableType, width: int = 200, color: bool = False) -> str:
@@ -220,7 +220,9 @@ def test_a_run_page_lists_every_record() -> None:
 
 
 def test_the_doctors_page_says_what_to_do() -> None:
-    check = Check(name="nvcc", state=State.missing, found="not found", enables="compiling", remedy="install it")
+    check = MachineCheck(
+        name="nvcc", state=CheckState.missing, found="not found", enables="compiling", remedy="install it"
+    )
     unusable = {DeviceKind.CUDA: "no GPU: none", DeviceKind.HOST: None}
     shown = text_of(terminal.doctor_page(Diagnosis(checks=(check,), unusable=unusable)))
     assert "install it" in shown

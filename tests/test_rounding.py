@@ -13,14 +13,14 @@ from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.protocol.messages import CallClaim, Leaf
+from harness.protocol.messages import CallClaim, OutputClaim
 from harness.referee.correctness.precision import MOST_RMS
 from harness.referee.correctness.tolerance import LIMITS, Sensitivity, limits_for
-from harness.referee.correctness.value_check import Answered, Finding, Values
+from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, ValueCheck
 from harness.referee.problem.chunks import TEMPORARY_BYTES
 from harness.referee.problem.rounding import LEAST_UNIT, MANTISSA_BITS, Rounding, rounded
-from harness.referee.problem.truth import Answer, Oracle
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.truth import Answer, Reference
+from harness.referee.problem.workspace import Workspace
 
 FP32, TF32, FP16, BF16, FP8 = PrecisionClass
 JITTERS = (Rounding.JITTER, Rounding.OTHER_JITTER)
@@ -146,11 +146,13 @@ def judged(
     change: Callable[[torch.Tensor], torch.Tensor] = lambda x: x,
     variant: str = "own",
     calls: int = 1,
-) -> Finding:
+) -> CallVerdict:
     """What is found of a call of `solution`, whose inputs are `change`d after they were drawn, the last of so many."""
     source = PROBLEM.format(body=body, inputs=inputs)
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
-    bench = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4))
+    bench = Workspace(
+        problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4)
+    )
     try:
         bench.draw(0, variant)
         (x,) = bench.tensors(bench.sets[0].inputs)
@@ -158,11 +160,11 @@ def judged(
         bench.amend(0)
         (slot,) = bench.sets[0].outputs
         bench.tensor(slot).copy_(solution(x.clone()))
-        leaf = Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
+        leaf = OutputClaim(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=1)
         tree = bench.traits.tree.to_json()
         claim = CallClaim(tree=tree, leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0)
-        values = Values(bench, precision)
-        call = Answered(index=0, claim=claim, changed=(), wanted=True)
+        values = ValueCheck(bench, precision)
+        call = AnsweredCall(index=0, claim=claim, changed=(), wanted=True)
         return [values.judge(call) for _ in range(calls)][-1]
     finally:
         bench.close()
@@ -172,7 +174,7 @@ def in_(dtype: torch.dtype) -> Solution:
     return lambda x: torch.softmax(x.to(dtype), dim=1).float()
 
 
-def status(finding: Finding) -> Status | None:
+def status(finding: CallVerdict) -> Status | None:
     return finding.failure.status if finding.failure else None
 
 
@@ -261,14 +263,14 @@ def test_fp32_is_not_loosened_by_rounding() -> None:
 
 def test_only_an_answer_outside_its_limits_costs_further_truths(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[PrecisionClass] = []
-    nearby = Bench.nearby
+    nearby = Workspace.nearby
 
-    def noted(self: Bench, index: int, changed: tuple[int, ...], precision: PrecisionClass):
+    def noted(self: Workspace, index: int, changed: tuple[int, ...], precision: PrecisionClass):
         for found in nearby(self, index, changed, precision):
             asked.append(precision)
             yield found
 
-    monkeypatch.setattr(Bench, "nearby", noted)
+    monkeypatch.setattr(Workspace, "nearby", noted)
     assert status(judged(in_(torch.float16), FP16)) is None
     assert asked == []
     assert status(judged(in_(torch.float16), FP16, change=near_tie)) is None
@@ -328,7 +330,9 @@ def get_init_inputs():
 def test_weights_are_rounded_too_and_left_as_they_were(noise: str) -> None:
     source = WEIGHTED.replace("{noise}", noise).replace("x.float()", "x.to(self.weight.dtype)")
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
-    bench = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4))
+    bench = Workspace(
+        problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4)
+    )
     try:
         bench.draw(0)
         (x,) = bench.tensors(bench.sets[0].inputs)
@@ -375,11 +379,13 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     source = PROBLEM.format(body=SOFTMAX, inputs="torch.rand(37, 91)")
     problem = Problem(id="level1/1", name="p", path=Path("1_p.py"), source=source, digest=source)
-    bench = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4))
+    bench = Workspace(
+        problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=2, secret=random.Random(4)
+    )
     exact = bench.truth(0).answer
     tried: list[str] = []
 
-    def truth_on(self: Oracle, place: torch.device, *more: object) -> Answer:
+    def truth_on(self: Reference, place: torch.device, *more: object) -> Answer:
         tried.append(place.type)
         self._double_device = place
         rounded_inputs = len(more) > 3
@@ -387,8 +393,8 @@ def test_truths_of_rounded_inputs_come_from_the_cpu_only_where_the_truth_does(
             raise torch.OutOfMemoryError("all of it is taken")
         return exact
 
-    monkeypatch.setattr(Oracle, "_truth_on", truth_on)
-    monkeypatch.setattr(Oracle, "_places", lambda self: [cuda, cuda, cpu])
+    monkeypatch.setattr(Reference, "_truth_on", truth_on)
+    monkeypatch.setattr(Reference, "_places", lambda self: [cuda, cuda, cpu])
     try:
         bench.truth(0)
         tried.clear()

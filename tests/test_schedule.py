@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.runner.scheduler import MOST_PASSED_OVER, Foreseen, Ready, Schedule, choose, dealt
+from harness.runner.scheduler import MOST_PASSED_OVER, BuiltSolution, ForeseenSolution, Schedule, choose, dealt
 
-Item = Ready[str, str]
+Item = BuiltSolution[str, str]
 
 
 def planned(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
@@ -27,7 +27,7 @@ def planned(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
 def finish(schedule: Schedule[str, str], *jobs: str) -> None:
     """These builds, which are under way, succeed."""
     for job in jobs:
-        schedule.built(Ready(job=job, problem=job[0], built=f"built {job}"))
+        schedule.built(BuiltSolution(job=job, problem=job[0], built=f"built {job}"))
 
 
 def filled(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
@@ -35,19 +35,19 @@ def filled(*jobs: str, ahead: int = 100) -> Schedule[str, str]:
     schedule = planned(*jobs, ahead=ahead)
     while (found := schedule.next_build()) is not None:
         problem, job = found
-        schedule.built(Ready(job=job, problem=problem, built=f"built {job}"))
+        schedule.built(BuiltSolution(job=job, problem=problem, built=f"built {job}"))
     return schedule
 
 
 def take(schedule: Schedule[str, str], slot: str) -> str | None:
     found = schedule.take(slot)
-    assert not isinstance(found, Foreseen)
+    assert not isinstance(found, ForeseenSolution)
     return None if found is None else found.job
 
 
 def foreseen(schedule: Schedule[str, str], slot: str) -> list[str]:
     found = schedule.take(slot)
-    assert isinstance(found, Foreseen)
+    assert isinstance(found, ForeseenSolution)
     return list(found.jobs)
 
 
@@ -106,7 +106,7 @@ def test_who_need_not_wait_is_told_at_once_that_nothing_is_ready() -> None:
     assert schedule.next_build() == ("a", "a1")
     finish(schedule, "a1")
     found = schedule.take("x", within_s=0.0)
-    assert isinstance(found, Ready)
+    assert isinstance(found, BuiltSolution)
     assert found.job == "a1"
 
 
@@ -144,7 +144,7 @@ def test_no_more_is_built_ahead_than_allowed() -> None:
     waiting.join(0.2)
     assert waiting.is_alive(), "a third build was given out beside two that are not judged"
     for problem, job in (first, second):
-        schedule.built(Ready(job=job, problem=problem, built=""))
+        schedule.built(BuiltSolution(job=job, problem=problem, built=""))
     assert schedule.take("x") is not None
     waiting.join(60)
     assert third == [("a", "a2")]
@@ -154,7 +154,7 @@ def test_no_more_is_built_ahead_than_allowed() -> None:
 def test_what_a_lost_slot_had_goes_first_to_another_which_has_waited_for_it() -> None:
     schedule = filled("a1")
     held = schedule.take("x")
-    assert isinstance(held, Ready)
+    assert isinstance(held, BuiltSolution)
     got: list[str | None] = []
     waiting = taking(schedule, "y", got)
     assert waiting.is_alive(), "a slot left while another's job could still come back"
@@ -175,7 +175,7 @@ def test_stop_wakes_everybody_and_names_what_is_left() -> None:
     waiting.join(60)
     assert ended == [None]
     assert schedule.next_build() is None
-    schedule.built(Ready(job="a1", problem="a", built="b"))
+    schedule.built(BuiltSolution(job="a1", problem="a", built="b"))
     assert [ready.job for ready in schedule.left_over()] == ["a1"]
     assert schedule.left_over() == []
 
@@ -304,12 +304,12 @@ def test_many_threads_judge_each_job_once(slots: int) -> None:
             if job.endswith("3"):
                 schedule.settled(problem, job)
             else:
-                schedule.built(Ready(job=job, problem=problem, built=""))
+                schedule.built(BuiltSolution(job=job, problem=problem, built=""))
 
     def judge(slot: str) -> None:
         schedule.open(slot)
         while (found := schedule.take(slot)) is not None:
-            if isinstance(found, Foreseen):
+            if isinstance(found, ForeseenSolution):
                 continue
             with lock:
                 judged.append(found.job)
@@ -359,10 +359,10 @@ def visited(jobs: Sequence[tuple[Hashable, str]], slots: str) -> list[int]:
     at: dict[str, set[Hashable]] = {slot: set() for slot in slots}
     for _ in range(len(jobs) // len(slots)):
         for problem, job in [schedule.next_build() or pytest.fail("nothing to build") for _ in slots]:
-            schedule.built(Ready(job=job, problem=problem, built=f"built {job}"))
+            schedule.built(BuiltSolution(job=job, problem=problem, built=f"built {job}"))
         for slot in slots:
             taken = schedule.take(slot)
-            assert isinstance(taken, Ready)
+            assert isinstance(taken, BuiltSolution)
             at[slot].add(taken.problem)
             schedule.judged()
     return [len(held) for held in at.values()]
@@ -453,7 +453,7 @@ def test_a_lost_slot_counts_no_more_where_jobs_keep_coming() -> None:
     flood(schedule, "a", "b")
     held = [schedule.take("x"), schedule.take("y")]
     for ready in held:
-        assert isinstance(ready, Ready)
+        assert isinstance(ready, BuiltSolution)
         schedule.give_back("x", ready)  # what it was at, and what it owed
     schedule.leave("x")
     for job in ("c1", "d1", "c2", "d2"):
@@ -490,7 +490,7 @@ def test_what_is_withdrawn_is_given_to_nobody() -> None:
     dropped, built = schedule.withdraw(lambda job: job[0] == "a" or job == "b2")
     assert sorted(dropped) == ["a1", "a2", "b2"]
     assert [ready.built for ready in built] == ["built a1"]
-    assert not schedule.built(Ready(job="a2", problem="a", built="built a2"))
+    assert not schedule.built(BuiltSolution(job="a2", problem="a", built="built a2"))
     assert schedule.withdraw(lambda job: job[0] == "a") == ([], [])
     assert schedule.next_build() == ("b", "b1")
     finish(schedule, "b1")
@@ -505,5 +505,5 @@ def test_a_build_that_fails_after_it_was_withdrawn_leaves_no_trace() -> None:
     assert schedule.withdraw(lambda job: job == "a1") == (["a1"], [])
     schedule.settled("a", "a1")
     assert schedule.next_build() == ("a", "a2")
-    assert schedule.built(Ready(job="a2", problem="a", built="built a2"))
+    assert schedule.built(BuiltSolution(job="a2", problem="a", built="built a2"))
     assert take(schedule, "x") == "a2"

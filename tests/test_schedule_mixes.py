@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.runner.scheduler import Ready, Schedule, dealt
+from harness.runner.scheduler import BuiltSolution, Schedule, dealt
 
 Job = tuple[int, int]
 AHEAD = 40
@@ -48,7 +48,7 @@ def simulated(
         while unbuilt and unjudged < AHEAD:
             found = schedule.next_build()
             assert found is not None
-            schedule.built(Ready(job=found[1], problem=found[0], built=None))
+            schedule.built(BuiltSolution(job=found[1], problem=found[0], built=None))
             unbuilt, unjudged = unbuilt - 1, unjudged + 1
 
     coming = [(0.0, number, f"slot {number}") for number in range(slots)]
@@ -63,7 +63,7 @@ def simulated(
         taken = schedule.take(slot, within_s=0.0)
         if taken is None:
             continue
-        assert isinstance(taken, Ready)
+        assert isinstance(taken, BuiltSolution)
         unjudged -= 1
         build()
         judging.add(slot)

@@ -31,7 +31,7 @@ from harness.results.scoring import (
     score,
     select,
 )
-from harness.runner.plan import Job
+from harness.runner.plan import PlannedSolution
 from harness.runner.record_builder import record_of
 
 
@@ -363,7 +363,7 @@ class TestRanks:
     def test_a_run_of_another_precision_says_so_in_its_records(self, tmp_path: Path) -> None:
         problem = Problem(id="level1/1", name="p", path=tmp_path, source="", digest="d")
         solution = Solution(problem_id="level1/1", author="a", label="a/level1/1.py", path=tmp_path, source="x")
-        job = Job(solution=solution, problem=problem, workload=Workload(name="full"))
+        job = PlannedSolution(solution=solution, problem=problem, workload=Workload(name="full"))
         machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**34)
         found = []
         for precision in (None, "fp16"):

@@ -30,8 +30,8 @@ from harness.protocol.channel import Channel
 from harness.results.reader import StoreUnavailable
 from harness.results.writer import RunStore
 from harness.runner.executors import ExecutorError
-from harness.runner.listeners import Work
-from harness.runner.plan import Job
+from harness.runner.listeners import PendingSolution
+from harness.runner.plan import PlannedSolution
 from harness.runner.service import ServiceError
 from harness.runner.service.client import conducted_by
 from harness.runner.service.place import MAX_ADDRESS_BYTES, checked, read_token, token_file, write_token
@@ -519,7 +519,9 @@ def test_works_arrive_as_they_were_sent() -> None:
                 problem_id=problem.id, author="a", label="a/x.py", path=path, source="é\ud800", sample=3, failure=held
             )
             broken = replace(problem, notes="", failure=held)
-            work = Work(job=Job(solution=solution, problem=broken, workload=tiny), log_path=Path("/tmp/x.log"))
+            work = PendingSolution(
+                job=PlannedSolution(solution=solution, problem=broken, workload=tiny), log_path=Path("/tmp/x.log")
+            )
             arrived = work_of(json.loads(json.dumps(work_json(work))))
             assert arrived.job == work.job
             assert arrived.log_path == work.log_path

@@ -17,11 +17,11 @@ from harness.core.environment import Environment, collect
 from harness.core.problem import Problem, Solution, Workload, digest_text
 from harness.core.record import Record
 from harness.runner.executors import Built, ExecutorError, Slot, SlotLost
-from harness.runner.listeners import Kind, Work
-from harness.runner.plan import Job
+from harness.runner.listeners import Kind, PendingSolution
+from harness.runner.plan import PlannedSolution
 from harness.runner.service import ServiceError
-from harness.runner.service.kept import Kept
-from harness.runner.shared_runner import Share, Shared
+from harness.runner.service.kept import WarmPool
+from harness.runner.shared_runner import RunShare, SharedRunner
 from tests.scripted import PROBLEM, SOON_S, Scripted
 
 
@@ -32,16 +32,16 @@ class Run:
         self.name = name
         self.works = [self._work(folder, source) for source in sources]
         self.told: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-        self.share: Share | None = None
+        self.share: RunShare | None = None
 
-    def _work(self, folder: Path, source: str) -> Work:
+    def _work(self, folder: Path, source: str) -> PendingSolution:
         problem = Problem(id="local/a", name="a", path=Path("a.py"), source=PROBLEM, digest=digest_text(PROBLEM))
         label = f"{self.name}/{source}.py"
         solution = Solution(problem_id=problem.id, author=self.name, label=label, path=Path(label), source=source)
-        job = Job(solution=solution, problem=problem, workload=Workload(name="full"))
-        return Work(job=job, log_path=folder / f"{self.name}-{source}.log")
+        job = PlannedSolution(solution=solution, problem=problem, workload=Workload(name="full"))
+        return PendingSolution(job=job, log_path=folder / f"{self.name}-{source}.log")
 
-    def begin(self, shared: Shared) -> Run:
+    def begin(self, shared: SharedRunner) -> Run:
         self.share = shared.share(self, self.works)
         self.share.start()
         return self
@@ -49,23 +49,23 @@ class Run:
     def until_left(self) -> list[tuple[str, str]]:
         """All that it is told until nothing more comes, less the builds."""
         told: list[tuple[str, str]] = []
-        while [what for what, _ in told].count("left") < len(Share.kinds):
+        while [what for what, _ in told].count("left") < len(RunShare.kinds):
             told.append(self.told.get(timeout=SOON_S))
         # A build that was under way when nothing was left to judge it may come to its end.
         assert all(self.told.get()[0] == "built" for _ in range(self.told.qsize()))
         return [each for each in told if each[0] not in ("left", "built")]
 
-    def wanted(self, work: Work) -> bool:
+    def wanted(self, work: PendingSolution) -> bool:
         return True
 
-    def built(self, work: Work, built: Built) -> None:
+    def built(self, work: PendingSolution, built: Built) -> None:
         self.told.put(("built", work.job.solution.source))
 
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
         assert record.author == self.name
         self.told.put(("finished", work.job.solution.source))
 
-    def failed(self, work: Work | None, error: BaseException) -> None:
+    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
         self.told.put(("failed", str(error)))
 
     def lost(self, lost: SlotLost, cause: BaseException | None) -> None:
@@ -89,10 +89,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def sharing(executor: Scripted, here: Environment, cache: Path) -> Iterator[Shared]:
+def sharing(executor: Scripted, here: Environment, cache: Path) -> Iterator[SharedRunner]:
     machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
     config = resolve(machine=machine, run_id="run", options={"paths": [Path()], "cache_dir": cache})
-    shared = Shared(executor, config, here)
+    shared = SharedRunner(executor, config, here)
     try:
         yield shared
     finally:
@@ -179,7 +179,7 @@ def test_a_lost_slot_is_told_to_all_and_the_last_one_ends_them(tmp_path: Path, h
         assert Run(tmp_path, "late", "x").begin(shared).until_left() == [("lost", "gone")]
 
 
-class Rooms(Kept):
+class Rooms(WarmPool):
     """What keeps executors of the tests' own; those that were opened are in `opened`."""
 
     def __init__(self, folder: Path, here: Environment, cache: Path) -> None:
@@ -187,11 +187,11 @@ class Rooms(Kept):
         self._here, self._cache = here, cache
         self.opened: list[Scripted] = []
 
-    def _opened(self, settings: Mapping[str, Any]) -> Shared:
+    def _opened(self, settings: Mapping[str, Any]) -> SharedRunner:
         machine = Machine(device=DeviceKind.HOST, cpu_count=2, memory_bytes=2**30)
         config = resolve(machine=machine, run_id="run", options={"paths": [Path()], "cache_dir": self._cache})
         self.opened.append(Scripted(slots=2))
-        return Shared(self.opened[-1], config, self._here)
+        return SharedRunner(self.opened[-1], config, self._here)
 
 
 def test_what_lost_a_slot_is_used_to_the_end_and_then_opened_anew(

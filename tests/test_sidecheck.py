@@ -30,11 +30,11 @@ from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach
 from harness.referee.audit import small_workload, timeouts
 from harness.referee.audit.auditor import Auditor
-from harness.referee.audit.sanitizer import Tool
-from harness.referee.audit.small_workload import KEPT, SideBenches
-from harness.referee.contestants.process import Guest
+from harness.referee.audit.sanitizer import SanitizerTool
+from harness.referee.audit.small_workload import KEPT, SmallWorkspaces
+from harness.referee.contestants.process import ContestantProcess
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.workspace import Bench, NoRoom
+from harness.referee.problem.workspace import NoRoom, Workspace
 from harness.referee.referee import Referee
 from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox.zygote import Zygote
@@ -261,10 +261,10 @@ def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(
 ) -> None:
     """A process that is stopped while it opens its device, and by nobody that would let it go on."""
     monkeypatch.setattr("harness.referee.audit.auditor.OPEN_LIMIT_S", 2.0)
-    stuck: list[Guest] = []
-    attach = Guest.attach
+    stuck: list[ContestantProcess] = []
+    attach = ContestantProcess.attach
 
-    def attach_stopped(self: Guest, request: Attach, fd: int, timeout_s: float) -> None:
+    def attach_stopped(self: ContestantProcess, request: Attach, fd: int, timeout_s: float) -> None:
         if "network_shared_with_zygote" in self.sandbox.mechanisms and not stuck:  # only those under a tool
             stuck.append(self)
             target = self._child.target_pid()
@@ -272,7 +272,7 @@ def test_a_tool_that_is_stuck_before_it_sees_anything_is_asked_again(
             os.kill(target, signal.SIGSTOP)
         attach(self, request, fd, timeout_s)
 
-    monkeypatch.setattr(Guest, "attach", attach_stopped)
+    monkeypatch.setattr(ContestantProcess, "attach", attach_stopped)
     outcome = court.referee.judge(court.task(RIGHT))
     assert (outcome.status, outcome.labels) == (Status.passed, ()), outcome
     assert stuck
@@ -285,7 +285,7 @@ def test_what_nothing_could_audit_says_so(court: Court, monkeypatch: pytest.Monk
     task = court.task(RIGHT)
     if small:
 
-        def no_room(problem: Problem, workload: Workload) -> Bench:
+        def no_room(problem: Problem, workload: Workload) -> Workspace:
             raise NoRoom("none left")
 
         monkeypatch.setattr(court.referee._alongside.benches, "lend", no_room)
@@ -335,16 +335,16 @@ def test_two_audits_go_on_at_once_and_stand_still_together(court: Court) -> None
     gate = court.gate()
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [court.referee.begin(task) for task in slow] == [None, None]
-    wait_for(lambda: court.waiting(*slow) == 2 * len(Tool))
+    wait_for(lambda: court.waiting(*slow) == 2 * len(SanitizerTool))
     assert auditor.hold()
     try:
         gate.open()
         time.sleep(1.5)  # longer than each needs to see it
-        assert auditor._posts.active == court.waiting(*slow) == 2 * len(Tool)
+        assert auditor._posts.active == court.waiting(*slow) == 2 * len(SanitizerTool)
     finally:
         auditor.release()
     assert [court.referee.settle(task).status for task in slow] == [Status.passed, Status.passed]
-    assert len(auditor._posts) == 2 * len(Tool)
+    assert len(auditor._posts) == 2 * len(SanitizerTool)
 
 
 def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
@@ -354,7 +354,7 @@ def test_an_audit_that_has_not_begun_is_given_up_at_once(court: Court) -> None:
     gate = court.gate()
     slow = [court.task(gate.audited + RIGHT) for _ in range(2)]
     assert [referee.begin(task) for task in slow] == [None, None]
-    wait_for(lambda: auditor._posts.active == 2 * len(Tool))
+    wait_for(lambda: auditor._posts.active == 2 * len(SanitizerTool))
     assert auditor.hold()
     try:
         late = court.task(gate.audited + RIGHT)
@@ -488,7 +488,7 @@ def test_solutions_under_way_never_share_a_bench(court: Court) -> None:
         made.append(Lent())
         return made[-1]
 
-    benches = SideBenches(make)  # type: ignore[arg-type]
+    benches = SmallWorkspaces(make)  # type: ignore[arg-type]
     task = court.task(RIGHT)
     small = task.small
     assert small is not None

@@ -12,7 +12,7 @@ from harness.core.choices import PrecisionClass
 from harness.core.problem import Costs, Problem, Workload
 from harness.devices.gpu_specs import datasheet
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.shapes import Leaf, sketch
+from harness.referee.problem.shapes import ShapeLeaf, sketch
 
 HEAD = "import torch\nimport torch.nn as nn\n"
 LINEAR = (
@@ -54,8 +54,8 @@ def problem(source: str) -> Problem:
 def test_shapes_bytes_and_flops_are_those_of_a_real_call() -> None:
     made = sketch(problem(LINEAR), FULL)
     assert made.inputs == (
-        Leaf(path="inputs[0]", dtype="float32", shape=(7, 11)),
-        Leaf(path="inputs[1]", dtype="int64", shape=(7,)),
+        ShapeLeaf(path="inputs[0]", dtype="float32", shape=(7, 11)),
+        ShapeLeaf(path="inputs[1]", dtype="int64", shape=(7,)),
     )
     assert {leaf.path: (leaf.dtype, leaf.shape) for leaf in made.outputs} == {
         "output['y']": ("float32", (7, 5)),

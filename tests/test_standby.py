@@ -14,10 +14,10 @@ from harness.core.choices import DeviceKind
 from harness.core.problem import Problem, Workload, digest_text
 from harness.core.task import Task
 from harness.referee.calibrate import BURSTS, SPARING_BURSTS, learn, learn_again
-from harness.referee.contestants.pool import Standby
+from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.problem.burst_plan import FEW_SETS
 from harness.referee.referee import Referee
-from harness.referee.timing.reference_timing import Known
+from harness.referee.timing.reference_timing import ProblemCalibration
 from harness.referee.worker import PRELOADED, PRELOADED_HOST
 from harness.sandbox import probe
 from harness.sandbox.zygote import Zygote
@@ -52,7 +52,7 @@ TASK = Task(
 )
 
 
-def learnt(referee: Referee, held: Problem, folder: Path) -> Known:
+def learnt(referee: Referee, held: Problem, folder: Path) -> ProblemCalibration:
     task = replace(TASK, problem=held, log_path=folder / "log")
     bench = referee.at_hand.bench_for(task.problem, task.workload)
     bench.publish()
@@ -113,7 +113,7 @@ def test_the_first_one_tells_how_much_memory_every_one_has(referee: Referee, tmp
     )
     with_first = iter([5000, 3000])
     device = SimpleNamespace(taken_bytes=lambda: next(with_first))
-    standby = Standby(referee._guest)
+    standby = TrustedContestant(referee._guest)
     with standby.lent(task) as guest:
         assert standby.give_back(guest, device, peak_bytes=300) == 2000
     assert guest.exit_report is not None

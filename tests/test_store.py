@@ -74,7 +74,7 @@ def test_a_killed_writer_loses_nothing_that_was_appended(tmp_path: Path) -> None
     code = """
 import sys, time
 from pathlib import Path
-from harness.store import RunStore
+from harness.results.writer import RunStore
 sys.path.insert(0, "tests")
 from test_store import record
 store = RunStore.create(Path(sys.argv[1]), config={}, environment={})
@@ -219,9 +219,9 @@ def test_a_run_whose_yaml_was_edited_into_other_kinds_resumes(tmp_path: Path) ->
 FULL = """
 import errno, os, sys
 from pathlib import Path
-from harness.runs import StoreUnavailable
-from harness.merging import merge
-from harness.store import RunStore, write_whole
+from harness.results.reader import StoreUnavailable
+from harness.results.merge import merge
+from harness.results.writer import RunStore, write_whole
 
 where = Path(sys.argv[1])
 (where / "page.html").write_text("before")

@@ -14,13 +14,13 @@ from harness.core.stats import NoiseFloor
 from harness.core.status import Status
 from harness.devices import CallTime
 from harness.devices.empty_kernel import Compared
-from harness.protocol.messages import BurstDone, CallClaim, CallMode, Manner
-from harness.referee.problem.burst_plan import Turn
-from harness.referee.timing.back_to_back import Figures
-from harness.referee.timing.back_to_back_burst import NO_MEMORY, WAITS, Refusal, Why
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, LaunchMode
+from harness.referee.problem.burst_plan import PlannedCall
+from harness.referee.timing.back_to_back import BackToBackTimes
+from harness.referee.timing.back_to_back_burst import NO_MEMORY, WAITS, BurstRefusal, RefusalCause
 from harness.referee.timing.calibration import Calibration
 from harness.referee.timing.claims import LAUNCHED, QUEUED, judge_back_to_back
-from harness.referee.timing.reference_timing import Known, Quiet, halves
+from harness.referee.timing.reference_timing import ProblemCalibration, ReferenceTiming, halves
 from harness.referee.timing.rounds import ReferenceBurst, Round, Rounds
 from harness.referee.timing.speedup import (
     BUSY_HOST,
@@ -30,8 +30,8 @@ from harness.referee.timing.speedup import (
     NOT_QUEUED,
     UNEXPLAINED,
     WAITS_FOR_DEVICE,
-    Judged,
-    Settled,
+    JudgedTimes,
+    SettledTimes,
     _undisturbed,
     doubt,
     judge_times,
@@ -42,8 +42,8 @@ from harness.referee.timing.speedup import (
 BURSTS = [[1.0, 1.02, 0.98], [1.01, 0.99, 1.0]]
 
 
-def quiet_of(reference_s: float, log_width: float = 0.005) -> Quiet:
-    return Quiet(
+def quiet_of(reference_s: float, log_width: float = 0.005) -> ReferenceTiming:
+    return ReferenceTiming(
         reference_s=reference_s,
         floor=NoiseFloor(log_width=log_width, pairs=4),
         measured_log_width=log_width,
@@ -78,7 +78,9 @@ NONSTOP_CALLS = 32
 
 def rounds(reference_s: float, solution_s: float, number: int = 4) -> Rounds:
     """Rounds of calls that take as long as they say, with a little scatter."""
-    turns = tuple(Turn(index=i, mode=CallMode.LATENCY if i == CALLS - 1 else CallMode.COLD) for i in range(CALLS))
+    turns = tuple(
+        PlannedCall(index=i, mode=CallMode.LATENCY if i == CALLS - 1 else CallMode.COLD) for i in range(CALLS)
+    )
     held = []
     for n in range(number):
         scatter = [1 + 0.001 * ((i + n) % 3 - 1) for i in range(CALLS)]
@@ -115,7 +117,7 @@ def test_two_bursts_that_differ_are_no_calibration(extra_s: float, calibrated: b
     first = made.held[0].reference
     made.held[0] = replace(made.held[0], reference=replace(first, wall_s=first.wall_s + extra_s))
     made.spent_s = 9.0
-    rule = Settled(target=1e-6, budget_s=1.0, calibrated=calibrated)(made)
+    rule = SettledTimes(target=1e-6, budget_s=1.0, calibrated=calibrated)(made)
     assert (rule is not None) is ends
 
 
@@ -152,8 +154,8 @@ def test_a_lie_of_the_whole_call_is_not_hidden_by_a_round_that_others_disturb() 
     assert judged.speedup < 2.0
 
 
-KNOWN = Known(
-    quiet=Quiet(
+KNOWN = ProblemCalibration(
+    quiet=ReferenceTiming(
         reference_s=10e-6,
         floor=NoiseFloor(log_width=0.006, pairs=6),
         measured_log_width=0.002,
@@ -165,24 +167,26 @@ KNOWN = Known(
         graph_s=8e-6,
     ),
     pauses=Calibration(per_call_s=OVERHEAD_S, spread_s=5e-6, bursts=6, least_s=0.95 * OVERHEAD_S),
-    nonstop={Manner.QUEUED: Calibration(per_call_s=2e-6, spread_s=0.1e-6, bursts=4)},
+    nonstop={LaunchMode.QUEUED: Calibration(per_call_s=2e-6, spread_s=0.1e-6, bursts=4)},
     process_bytes=700 * 2**20,
 )
 
 
-def figures(claimed_s: float, true_s: float) -> Figures:
+def figures(claimed_s: float, true_s: float) -> BackToBackTimes:
     verdict = judge_back_to_back(
         [NONSTOP_CALLS * (2e-6 + true_s)],
         calls=NONSTOP_CALLS,
         claimed_s=claimed_s,
         latency_s=None,
-        calibration=KNOWN.nonstop[Manner.QUEUED],
+        calibration=KNOWN.nonstop[LaunchMode.QUEUED],
         tolerance=QUEUED,
     )
-    return Figures(manner=Manner.QUEUED, data="cached", verdict=verdict, seconds={Manner.QUEUED: true_s}, refused={})
+    return BackToBackTimes(
+        manner=LaunchMode.QUEUED, data="cached", verdict=verdict, seconds={LaunchMode.QUEUED: true_s}, refused={}
+    )
 
 
-def judged(reference_s: float, solution_s: float, **more: Any) -> Judged:
+def judged(reference_s: float, solution_s: float, **more: Any) -> JudgedTimes:
     found = judge_times(rounds(reference_s, solution_s), device=DeviceKind.CUDA, known=KNOWN, **more)
     json.dumps(found.timing, allow_nan=False)
     return found
@@ -317,7 +321,9 @@ def test_low_claims_in_some_rounds_beside_a_true_median_buy_nothing() -> None:
     assert paid > 2.0
 
 
-def launched(wall_s: float, claimed_s: float, latency_s: float, why: Refusal = WAITS, **more: Any) -> Figures:
+def launched(
+    wall_s: float, claimed_s: float, latency_s: float, why: BurstRefusal = WAITS, **more: Any
+) -> BackToBackTimes:
     """Calls that were not queued, beside trusted ones that take 42 us at the least; `wall_s` is per call."""
     verdict = judge_back_to_back(
         [NONSTOP_CALLS * wall_s],
@@ -328,12 +334,12 @@ def launched(wall_s: float, claimed_s: float, latency_s: float, why: Refusal = W
         tolerance=LAUNCHED,
         **more,
     )
-    return Figures(
-        manner=Manner.LAUNCHED,
+    return BackToBackTimes(
+        manner=LaunchMode.LAUNCHED,
         data="cached",
         verdict=verdict,
-        seconds={Manner.LAUNCHED: claimed_s},
-        refused={Manner.QUEUED: why},
+        seconds={LaunchMode.LAUNCHED: claimed_s},
+        refused={LaunchMode.QUEUED: why},
         waited=3,
     )
 
@@ -342,10 +348,10 @@ def launched(wall_s: float, claimed_s: float, latency_s: float, why: Refusal = W
     ("why", "label", "words"),
     [
         (WAITS, WAITS_FOR_DEVICE, "its forward waits for the device, so that the wait counts"),
-        (Refusal(Why.FAILS, "RuntimeError: no queues here"), NOT_QUEUED, "so that launching them counts"),
+        (BurstRefusal(RefusalCause.FAILS, "RuntimeError: no queues here"), NOT_QUEUED, "so that launching them counts"),
     ],
 )
-def test_what_is_not_queued_counts_by_the_clock_and_is_not_accused(why: Refusal, label: str, words: str) -> None:
+def test_what_is_not_queued_counts_by_the_clock_and_is_not_accused(why: BurstRefusal, label: str, words: str) -> None:
     """Claimed 7 us, and 117.5 us of latency, which explains it; the clock says 168.4 us a call."""
     lied = judged(10e-6, 7e-6, nonstop=launched(168.4e-6, 7e-6, 117.5e-6, why, by_clock=True))
     assert lied.labels == (label,)
@@ -380,8 +386,8 @@ def test_where_the_reference_waits_too_claims_are_granted() -> None:
 
 
 @pytest.mark.parametrize("why", [NO_MEMORY, None])
-def test_what_the_referee_could_not_queue_is_not_labelled(why: Refusal | None) -> None:
-    refused = {} if why is None else {Manner.QUEUED: why}
+def test_what_the_referee_could_not_queue_is_not_labelled(why: BurstRefusal | None) -> None:
+    refused = {} if why is None else {LaunchMode.QUEUED: why}
     assert judged(10e-6, 5e-6, nonstop=replace(figures(5e-6, 4.8e-6), refused=refused)).labels == ()
 
 
@@ -490,8 +496,8 @@ def test_who_is_charged_where_it_stood_in_line_for_a_processor_is_told(in_line_s
 
 def test_rounds_that_were_thrown_away_for_standing_in_line_take_no_time_from_the_rest() -> None:
     made = rounds(10e-6, 5e-6, 2)
-    assert Settled(target=1e-9, budget_s=1.0)(replace(made, spent_s=1.5)) == "budget"
-    assert Settled(target=1e-9, budget_s=1.0)(replace(made, spent_s=1.5, thrown_s=1.0)) is None
+    assert SettledTimes(target=1e-9, budget_s=1.0)(replace(made, spent_s=1.5)) == "budget"
+    assert SettledTimes(target=1e-9, budget_s=1.0)(replace(made, spent_s=1.5, thrown_s=1.0)) is None
 
 
 def test_who_was_charged_while_the_referee_was_kept_from_its_clock_is_told() -> None:

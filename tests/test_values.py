@@ -28,10 +28,10 @@ from answers import (
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.protocol.messages import BurstDone
 from harness.referee.correctness.compare import compare, enqueue
-from harness.referee.correctness.deferred_values import Readings
+from harness.referee.correctness.deferred_values import DeferredValues
 from harness.referee.correctness.precision import LIMITS
-from harness.referee.correctness.value_check import Answered, Begun, Values
-from harness.referee.problem.workspace import Bench
+from harness.referee.correctness.value_check import AnsweredCall, PendingCheck, ValueCheck
+from harness.referee.problem.workspace import Workspace
 
 gpu = pytest.mark.gpu
 
@@ -66,8 +66,8 @@ def test_on_stressed_inputs_too(name: str) -> None:
     assert disagreements(PROBLEMS[name], DeviceKind.CUDA, STRESSED) == []
 
 
-def calls_of(bench: Bench, done: BurstDone) -> list[Answered]:
-    return [Answered(index=i, claim=claim, changed=(), wanted=True) for i, claim in enumerate(done.claims)]
+def calls_of(bench: Workspace, done: BurstDone) -> list[AnsweredCall]:
+    return [AnsweredCall(index=i, claim=claim, changed=(), wanted=True) for i, claim in enumerate(done.claims)]
 
 
 @gpu
@@ -78,7 +78,7 @@ def test_nothing_waits_for_the_device_while_calls_are_begun(name: str) -> None:
     try:
         turns, done = answer(bench, ("own",) * CALLS)
         found(bench, turns, done, together=True, with_reference=True)  # the kernels are compiled
-        values, readings, underway = Values(bench, PrecisionClass.FP32), Readings(), set[str]()
+        values, readings, underway = ValueCheck(bench, PrecisionClass.FP32), DeferredValues(), set[str]()
         torch.cuda.set_sync_debug_mode("error")
         try:
             begun = [values.begin(call, readings, underway) for call in calls_of(bench, done)]
@@ -86,7 +86,7 @@ def test_nothing_waits_for_the_device_while_calls_are_begun(name: str) -> None:
             torch.cuda.set_sync_debug_mode("default")
         readings.read()
         for call in begun:
-            assert isinstance(call, Begun)
+            assert isinstance(call, PendingCheck)
             finding = values.end(call, readings)
             assert finding is not None
             assert finding.failure is None
@@ -111,21 +111,21 @@ def test_calls_judged_together_take_no_more_memory() -> None:
         bench.close()
 
 
-def truths_asked_for(body: str, spoil: Callable[[Bench], None] = lambda bench: None) -> list[int]:
+def truths_asked_for(body: str, spoil: Callable[[Workspace], None] = lambda bench: None) -> list[int]:
     """How many truths two rounds over the same calls take, and whether these find the same. Of integers, which need no
     kernel, so that any device will do."""
     bench = bench_of(PROBLEMS["one number"].replace(BODIES["one number"], body), DeviceKind.HOST)
     _, done = answer(bench, ("own",) * CALLS)
     spoil(bench)
-    values = Values(bench, PrecisionClass.FP32)
+    values = ValueCheck(bench, PrecisionClass.FP32)
     bench.truth = counted = Counted(bench.truth)  # type: ignore[method-assign,assignment]
     asked, failures = [], []
     for _ in range(2):
-        readings, underway = Readings(), set[str]()
+        readings, underway = DeferredValues(), set[str]()
         begun = [values.begin(call, readings, underway) for call in calls_of(bench, done)]
         readings.read()
         for call in begun:
-            finding = values.end(call, readings) if isinstance(call, Begun) else call
+            finding = values.end(call, readings) if isinstance(call, PendingCheck) else call
             finding = finding or values.judge(call.call)  # type: ignore[union-attr]
             failures.append(finding.failure)
         asked.append(counted.times - sum(asked))
@@ -143,7 +143,7 @@ def test_variants_that_need_the_longer_way_take_it_at_once_from_then_on() -> Non
 
 
 def test_after_a_wrong_answer_all_take_it_at_once() -> None:
-    def spoil(bench: Bench) -> None:
+    def spoil(bench: Workspace) -> None:
         bench.tensor(bench.sets[1].outputs[0])[2, 3] += 1
 
     assert truths_asked_for("return (100 * x).long()", spoil) == [4, 3]
@@ -152,7 +152,7 @@ def test_after_a_wrong_answer_all_take_it_at_once() -> None:
 def test_a_comparison_under_way_says_what_one_alone_says_or_nothing() -> None:
     right, wrong = torch.arange(1000), torch.arange(1000)
     wrong[17] = 0
-    readings = Readings()
+    readings = DeferredValues()
     pending = [enqueue(given, right.to(torch.int32), readings) for given in (right, wrong)]
     empty = enqueue(torch.zeros(0, 3), torch.zeros(0, 3).double(), readings)
     readings.read()
@@ -171,7 +171,7 @@ def test_a_comparison_under_way_says_what_one_alone_says_or_nothing() -> None:
 
 
 def test_readings_keep_their_numbers_over_several_copies() -> None:
-    readings = Readings()
+    readings = DeferredValues()
     first, second = readings.add(torch.tensor([1.5, 2.5])), readings.add(torch.tensor(2**40))
     readings.read()
     third = readings.add(torch.tensor([[True], [False]]))

@@ -13,12 +13,12 @@ from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.core.status import Status
 from harness.devices import open_device
-from harness.protocol.messages import BurstDone, CallClaim, CallMode, Leaf
+from harness.protocol.messages import BurstDone, CallClaim, CallMode, OutputClaim
 from harness.protocol.tensor_tree import flatten
 from harness.referee.correctness.verifier import Verifier
-from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.truth import Answer, Truth
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 PROBLEM = """
 import torch
@@ -32,20 +32,22 @@ def get_init_inputs():
 """
 
 
-def bench_of(source: str) -> Bench:
+def bench_of(source: str) -> Workspace:
     problem = Problem(id="level1/1", name="sum", path=Path("1_sum.py"), source=source, digest=source)
-    held = Bench(problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1))
+    held = Workspace(
+        problem, Workload(name="full"), open_device(DeviceKind.HOST), sets_wanted=3, secret=random.Random(1)
+    )
     for index in range(3):
         held.draw(index)
     return held
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> Workspace:
     return bench_of(PROBLEM)
 
 
-def counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def counted(bench: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sets for which the reference's own answer is asked, as they come."""
     asked: list[int] = []
     answer = bench.answer
@@ -58,33 +60,35 @@ def counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def answered(bench: Bench, turns: list[Turn]) -> BurstDone:
+def answered(bench: Workspace, turns: list[PlannedCall]) -> BurstDone:
     """What a contestant that is right says of these calls, its outputs in their places."""
     claims = []
     for turn in turns:
         (output,) = flatten(bench.oracle.forward(bench.arguments(turn.index)))[0]
         (slot,) = bench.sets[turn.index].outputs
         bench.tensor(slot).copy_(output)
-        leaf = Leaf(type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=turn.index + 1)
+        leaf = OutputClaim(
+            type="torch.Tensor", shape=slot.shape, dtype=slot.dtype, device="cuda", address=turn.index + 1
+        )
         tree = bench.traits.tree.to_json()
         claims.append(CallClaim(tree=tree, leaves=(leaf,), state_missing=(), device_s=0.0, window_s=0.0))
     return BurstDone(claims=tuple(claims), reports=())
 
 
-TURNS = [Turn(index=index, mode=CallMode.COLD) for index in (2, 0, 1)]
+TURNS = [PlannedCall(index=index, mode=CallMode.COLD) for index in (2, 0, 1)]
 
 
-def statuses(bench: Bench) -> list[Status | None]:
+def statuses(bench: Workspace) -> list[Status | None]:
     verifier = Verifier(bench, required=PrecisionClass.FP32, coerce=False)
     findings = verifier.check(TURNS, answered(bench, TURNS), with_reference=False)
     return [None if finding.failure is None else finding.failure.status for finding in findings]
 
 
-def test_right_answers_over_inputs_left_alone_pass(bench: Bench) -> None:
+def test_right_answers_over_inputs_left_alone_pass(bench: Workspace) -> None:
     assert statuses(bench) == [None, None, None]
 
 
-def test_an_input_that_a_call_changed_is_found_in_its_set(bench: Bench) -> None:
+def test_an_input_that_a_call_changed_is_found_in_its_set(bench: Workspace) -> None:
     bench.tensor(bench.sets[0].inputs[1])[3, 4] += 1
     assert statuses(bench) == [None, Status.mutated_input, None]
 
@@ -93,7 +97,7 @@ WHOLE = PROBLEM.replace("x + y", "(100 * (x + y)).long()")
 """With integers, which need no kernel, calls are judged together on any device."""
 
 
-def change(bench: Bench, index: int) -> None:
+def change(bench: Workspace, index: int) -> None:
     """Another input, and the answer to it, as a kernel could write them that its process has left behind."""
     bench.tensor(bench.sets[index].inputs[0])[0, 0] = 7.0
     (output,) = flatten(bench.oracle.forward(bench.arguments(index)))[0]
@@ -201,7 +205,7 @@ def test_how_exact_float32_is_on_the_first_inputs_convicts_nobody_on_others() ->
     bench.amend(0)
     found = []
     for index, times in ((0, 0.0), (1, 2.0), (1, 9.0)):
-        turn = Turn(index=index, mode=CallMode.COLD)
+        turn = PlannedCall(index=index, mode=CallMode.COLD)
         done = answered(bench, [turn])
         (exact,), (own,) = bench.truth(index).answer.leaves, bench.answer(index).leaves
         bench.tensor(bench.sets[index].outputs[0]).copy_(exact - times * (own - exact))
@@ -214,7 +218,7 @@ def test_a_number_beside_the_tensors_may_be_as_inexact_as_the_references(tensor:
     """A sum in which all cancels: what float32 leaves of it is rounding."""
     number = "float((1e4 * x).sum() - (1e4 * x.flip(0)).cumsum(1)[:, -1].sum())"
     bench = bench_of(PROBLEM.replace("x + y", f"{tensor}, {number}"))
-    turn = Turn(index=0, mode=CallMode.COLD)
+    turn = PlannedCall(index=0, mode=CallMode.COLD)
     done = answered(bench, [turn])
     truth, own = (held.tree.floats()[0][1] for held in (bench.truth(0).answer, bench.answer(0)))
     assert abs(own - truth) > 1e-5
@@ -228,7 +232,7 @@ def test_a_number_beside_the_tensors_may_be_as_inexact_as_the_references(tensor:
 
 def test_numbers_beside_the_tensors_that_are_infinite_are_matched_by_no_other() -> None:
     bench = bench_of(PROBLEM.replace("x + y", "x + y, float('inf')"))
-    turn = Turn(index=0, mode=CallMode.COLD)
+    turn = PlannedCall(index=0, mode=CallMode.COLD)
     done = answered(bench, [turn])
     for said, right in (("inf", True), ("-inf", False), (5.0, False), ("nan", False)):
         tree = {"format": 1, "slots": 1, "root": ["tuple", [["tensor", 0], ["float", said]]]}

@@ -15,8 +15,8 @@ from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.record import Record
 from harness.runner.executors import Built, Executor, ExecutorError, Slot, SlotLost
-from harness.runner.listeners import Kind, Work
-from harness.runner.runner import AHEAD, Conductor
+from harness.runner.listeners import Kind, PendingSolution
+from harness.runner.runner import AHEAD, Runner
 from harness.runner.scheduler import Schedule
 
 _CLOSED = "the Harness was closed before this solution was judged"
@@ -30,20 +30,20 @@ class Flow:
         executor: Executor,
         config: RunConfig,
         environment: Environment,
-        deliver: Callable[[Work, Record], Result],
+        deliver: Callable[[PendingSolution, Record], Result],
     ) -> None:
         self._executor, self._deliver = executor, deliver
-        self._futures: dict[Work, tuple[Future[Result], object]] = {}
+        self._futures: dict[PendingSolution, tuple[Future[Result], object]] = {}
         self._lock = threading.Lock()
         self._closing = False
         builders = max(1, executor.builders)
-        self._schedule: Schedule[Work, Built] = Schedule(
+        self._schedule: Schedule[PendingSolution, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
         )
-        self._conductor = Conductor(executor, config, environment, self._schedule, self, builders=builders)
+        self._conductor = Runner(executor, config, environment, self._schedule, self, builders=builders)
         self._conductor.start()
 
-    def submit(self, work: Work, future: Future[Result], owner: object = None) -> None:
+    def submit(self, work: PendingSolution, future: Future[Result], owner: object = None) -> None:
         """The future is settled once the work is judged; `owner` is kept until then. Raises `RuntimeError` after
         `close`."""
         with self._lock:
@@ -72,7 +72,7 @@ class Flow:
         self._conductor.join()
         self._fail_all(ExecutorError(_CLOSED))
 
-    def wanted(self, work: Work) -> bool:
+    def wanted(self, work: PendingSolution) -> bool:
         with self._lock:
             if work not in self._futures:
                 return False
@@ -82,13 +82,13 @@ class Flow:
             del self._futures[work]
             return False
 
-    def built(self, work: Work, built: Built) -> None:
+    def built(self, work: PendingSolution, built: Built) -> None:
         """What a killed builder says is no verdict."""
         if self._closing:
             built.release()
             raise ExecutorError(_CLOSED)
 
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
         """The result is delivered, but not what comes of processes that are being ended."""
         if self._closing:
             self._fail(work, ExecutorError(_CLOSED))
@@ -101,7 +101,7 @@ class Flow:
         if (future := self._claimed(work)) is not None:
             _settle(lambda: future.set_result(result))
 
-    def failed(self, work: Work | None, error: BaseException) -> None:
+    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
         """Whatever goes wrong while the processes are being ended goes wrong because of that."""
         if self._closing and not isinstance(error, ExecutorError):
             error = ExecutorError(f"{_CLOSED} ({type(error).__name__})")
@@ -121,18 +121,18 @@ class Flow:
     def noted(self, message: str) -> None:
         """Nobody watches."""
 
-    def _claimed(self, work: Work) -> Future[Result] | None:
+    def _claimed(self, work: PendingSolution) -> Future[Result] | None:
         """The future, for the one who settles it, or says that it is cancelled; None where somebody else does."""
         with self._lock:
             future, _ = self._futures.pop(work, (None, None))
         return future
 
-    def _forget(self, work: Work) -> None:
+    def _forget(self, work: PendingSolution) -> None:
         """Its future is done: where whoever waits for it has cancelled it, nobody but this has heard of that."""
         if (future := self._claimed(work)) is not None and future.cancelled():
             future.set_running_or_notify_cancel()  # else `as_completed` waits for it
 
-    def _fail(self, work: Work, error: BaseException) -> None:
+    def _fail(self, work: PendingSolution, error: BaseException) -> None:
         if (future := self._claimed(work)) is None:
             return
         # What has not begun is cancelled by a close, and so is told apart from what was under way.

@@ -25,14 +25,14 @@ from harness.core.problem import Solution
 from harness.core.record import Record
 from harness.results.reader import StoreError, StoreUnavailable, is_run
 from harness.results.writer import RunStore
-from harness.runner.listeners import Work
-from harness.runner.plan import Job
+from harness.runner.listeners import PendingSolution
+from harness.runner.plan import PlannedSolution
 
 MAX_LOG_BYTES = 2**20
 """Of a longer log the end is kept."""
 
 
-class Keeper:
+class RunKeeper:
     """Safe for threads."""
 
     def __init__(self, results: Path | None, config: RunConfig, environment: Environment) -> None:
@@ -51,7 +51,7 @@ class Keeper:
             self.close()
             raise
 
-    def work(self, job: Job) -> Work:
+    def work(self, job: PlannedSolution) -> PendingSolution:
         """What is to be done for `job`, with a log of its own. Raises `CatalogError` where the run that is kept could
         not tell its records from those of other sizes."""
         name, meant = job.workload.name, (dict(job.workload.sizes), job.workload.precision)
@@ -66,7 +66,7 @@ class Keeper:
                     "precision; a run that is kept tells workloads by their names: take another"
                 ]
             )
-        return Work(job=job, log_path=self.folder / f"{next(self._numbers)}.log")
+        return PendingSolution(job=job, log_path=self.folder / f"{next(self._numbers)}.log")
 
     def introduce(self, solution: Solution) -> list[str]:
         """Note in the run that is kept, once an author, what the `author.yaml` beside a solution's file says. Returns
@@ -82,7 +82,7 @@ class Keeper:
                     self._store.note_author(author)
         return findings
 
-    def deliver(self, work: Work, record: Record) -> Result:
+    def deliver(self, work: PendingSolution, record: Record) -> Result:
         """The result, kept where a run is. Raises `StoreUnavailable` where it can't be: then there is no record of it
         either, and it may be done again."""
         log = _tail(work.log_path)

@@ -20,7 +20,7 @@ from typing import Literal, Self
 
 from harness.api.flow import Flow
 from harness.api.given import given_problem, given_solution, given_workload
-from harness.api.keeper import Keeper
+from harness.api.keeper import RunKeeper
 from harness.api.result import Result
 from harness.catalog import Catalog, CatalogError, UnreadableProblem, load_problems
 from harness.core.cache_dir import ready_cache
@@ -31,7 +31,7 @@ from harness.core.environment import MachineError, collect, cuda_unusable, machi
 from harness.core.problem import Problem, Workload
 from harness.results.reader import new_run_id
 from harness.runner.executors.local import LocalExecutor
-from harness.runner.plan import Job
+from harness.runner.plan import PlannedSolution
 
 Timing = Literal["quick", "full"]
 """`quick`: the speedup within 2 %, or a quarter second of measuring; `full`: as the command line, within 0.5 % or
@@ -137,7 +137,7 @@ class Harness:
         self._lock = threading.RLock()
         self._ending = threading.RLock()
         self._flow: Flow | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: RunKeeper | None = None
         self._catalog: Catalog | None = None
         self._closed = False
         self._process = os.getpid()
@@ -184,7 +184,7 @@ class Harness:
         held = self._problem(problem)
         sizes = self._workload(held, workload)
         precision = self._config.precision or sizes.precision
-        job = Job(
+        job = PlannedSolution(
             solution=given_solution(held, source, author=author, name=name, sample=sample),
             problem=replace(held, precision=precision) if precision is not None else held,
             workload=sizes,
@@ -287,13 +287,13 @@ class Harness:
     def __getstate__(self) -> object:
         raise TypeError("a Harness can't be copied, nor sent to another process; make one there")
 
-    def _started(self) -> tuple[Flow, Keeper]:
+    def _started(self) -> tuple[Flow, RunKeeper]:
         with self._lock:
             if self._closed:
                 raise HarnessClosed("this Harness is closed; make another one")
             if self._flow is None or self._keeper is None:
                 _check_working_folder()
-                keeper = Keeper(self._results, self._config, self._environment)
+                keeper = RunKeeper(self._results, self._config, self._environment)
                 try:
                     executor = LocalExecutor(self._config, self._environment, keeper.folder)
                 except BaseException:
@@ -354,7 +354,7 @@ def _check_working_folder() -> None:
         raise MachineError("this process's working folder was removed; os.chdir to one that is there") from error
 
 
-def _end_aside(flow: Flow, keeper: Keeper, owner: int) -> None:
+def _end_aside(flow: Flow, keeper: RunKeeper, owner: int) -> None:
     """End what is left of a `Harness` that nobody has any more. Anywhere may this be called, also where a lock is held:
     so it waits for nothing. In a process that was forked from the `owner` it does nothing."""
     if os.getpid() == owner:
@@ -362,6 +362,6 @@ def _end_aside(flow: Flow, keeper: Keeper, owner: int) -> None:
         threading.Thread(target=_end, args=(flow, keeper), daemon=True).start()
 
 
-def _end(flow: Flow, keeper: Keeper) -> None:
+def _end(flow: Flow, keeper: RunKeeper) -> None:
     flow.close()
     keeper.close()

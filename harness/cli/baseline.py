@@ -33,7 +33,7 @@ from harness.results.writer import write_whole
 
 if TYPE_CHECKING:
     from harness.devices.gpu_specs import Peaks
-    from harness.referee.baselines import Request
+    from harness.referee.baselines import BaselineRequest
     from harness.referee.problem.roofline import SpeedOfLight
 
 ROWS_FILE, ENVIRONMENT_FILE = "baselines.csv", "environment.json"
@@ -114,7 +114,7 @@ def baseline_command(
     chosen, unreadable = _chosen(catalog, wanted or [], solved, sizes)
     for reason in unreadable:
         say(f"{reason}; the others are measured")
-    files = None if out is None else _Files(out, found, kind, gpus, resume=resume)
+    files = None if out is None else _BaselineFiles(out, found, kind, gpus, resume=resume)
     ahead = [(held, files.missing(held, asked) if files else asked) for held in chosen]
     if done_before := sum(not names for _, names in ahead):
         say(f"{done_before} of {len(ahead)} problems have all their times in {out} already")
@@ -211,21 +211,21 @@ def _measure(
     ahead: Sequence[tuple[_Chosen, Sequence[Baseline]]],
     *,
     kind: DeviceKind,
-    files: _Files | None,
+    files: _BaselineFiles | None,
     cache_dir: Path,
     jobs: int,
     gpus: Sequence[str],
     budget_s: float | None,
     refresh: bool,
 ) -> _Done:
-    from harness.referee.baselines import Request
-    from harness.referee.baselines.measuring_pool import Pool
+    from harness.referee.baselines import BaselineRequest
+    from harness.referee.baselines.measuring_pool import MeasuringPool
 
     begin = time.perf_counter()
     # The blocks of the last level compile longest: they begin first, so that none is left over when all others are
     # done. Within a level by number, which spreads the few with inputs of gigabytes: these wait for room.
     requests = [
-        Request(
+        BaselineRequest(
             problem=held.problem,
             workload=held.workload,
             baselines=names,
@@ -236,7 +236,7 @@ def _measure(
     ]
     rows: list[pages.Row] = []
     peaks: Peaks | None = None
-    pool = Pool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs, gpus=gpus)
+    pool = MeasuringPool(kind, cache_dir, cache_dir / "baselines" / "logs", jobs=jobs, gpus=gpus)
     # One whose baselines take too long together is asked for each of them alone.
     left = {held.problem.id: set(names) for held, names in ahead}
     for told in pool.run(requests, budget_s=budget_s):
@@ -273,7 +273,7 @@ def _say_done(number: int, total: int, problem: Problem, rows: Sequence[pages.Ro
     say(f"[{number}/{total}] {problem.id} {problem.name}: {'; '.join(parts)}; {wall_s:.1f} s")
 
 
-def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
+def _light(request: BaselineRequest, peaks: Peaks | None) -> SpeedOfLight | None:
     from harness.referee.problem.loader import ProblemError
     from harness.referee.problem.shapes import sketch
 
@@ -287,7 +287,7 @@ def _light(request: Request, peaks: Peaks | None) -> SpeedOfLight | None:
     return made.light(request.problem, request.workload, peaks)
 
 
-class _Files:
+class _BaselineFiles:
     """`baselines.csv` and `environment.json` in one folder, written again with each problem that is done."""
 
     def __init__(

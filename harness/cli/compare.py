@@ -33,7 +33,7 @@ from harness.core.config import ConfigError
 from harness.core.record import Record
 from harness.report import differences
 from harness.report import format as show
-from harness.results.compare import TOLERANCE, Differences, Outcome, compare_records, compare_runs
+from harness.results.compare import TOLERANCE, Change, RunDifferences, compare_records, compare_runs
 from harness.results.reader import StoreError, is_run
 from harness.results.writer import RunStore
 
@@ -103,8 +103,8 @@ def compare_command(
         options |= {"problems": problems, "out": out, "paths": [before, after], "workers": 1}
         pair = _evaluated(context.obj, before, after, config, options, quiet_stdout=as_json or markdown)
         row = compare_records(*pair, tolerance=tolerance, force=force, within_run=True)
-        found = Differences(rows=(row,), tolerance=tolerance, forced=force)
-        if row.outcome is Outcome.unjudged:
+        found = RunDifferences(rows=(row,), tolerance=tolerance, forced=force)
+        if row.outcome is Change.unjudged:
             fail(f"no comparison: {show.line(differences.remark_of(row), 200)}; harness show has the details", UNABLE)
     else:
         found = compare_runs(opened(before).records(), opened(after).records(), tolerance=tolerance, force=force)
@@ -134,7 +134,7 @@ def _evaluated(
     return held[a.label], held[b.label]
 
 
-def show_differences(found: Differences, *, sides: tuple[Path, Path], markdown: bool, as_json: bool) -> None:
+def show_differences(found: RunDifferences, *, sides: tuple[Path, Path], markdown: bool, as_json: bool) -> None:
     """Print a comparison and end with its exit code."""
     if as_json:
         print_json({"before": str(sides[0]), "after": str(sides[1]), **found.to_json()})
@@ -144,18 +144,18 @@ def show_differences(found: Differences, *, sides: tuple[Path, Path], markdown: 
         put(differences.table(found))
     if not found.compared:
         fail(_nothing_compared(found, sides), WRONG_CALL)
-    if unlike := [row for row in found.rows if row.outcome is Outcome.unlike]:
+    if unlike := [row for row in found.rows if row.outcome is Change.unlike]:
         say(f"{len(unlike)} not compared, measured under other conditions; --force compares their times")
     if found.regressions:
         raise typer.Exit(NOT_FOUND)
 
 
-def _nothing_compared(found: Differences, sides: tuple[Path, Path]) -> str:
+def _nothing_compared(found: RunDifferences, sides: tuple[Path, Path]) -> str:
     unlike = next((row for row in found.rows if row.unlike), None)
     if unlike is not None:
         differs = "; ".join(show.line(item, 120) for item in unlike.unlike)
         return f"{sides[0]} and {sides[1]} were measured under other conditions ({differs}); --force compares times"
-    unjudged = next((row for row in found.rows if row.outcome is Outcome.unjudged), None)
+    unjudged = next((row for row in found.rows if row.outcome is Change.unjudged), None)
     if unjudged is not None:
         why = show.line(differences.remark_of(unjudged), 120)
         return f"{sides[0]} and {sides[1]}: no solution has a verdict in both ({why}); evaluate them again"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from harness.catalog.authors import authors_in
-from harness.cli.lazy_progress import Later
+from harness.cli.lazy_progress import LazyProgress
 from harness.cli.output import (
     INTERRUPTED,
     UNABLE,
@@ -41,7 +41,7 @@ from harness.core.record import Record
 from harness.core.status import Status
 from harness.results.reader import StoreError, StoreUnavailable, is_run, latest_run, new_run_id
 from harness.results.writer import RunStore, other_settings
-from harness.runner.executors.prestart import Ahead, start_ahead
+from harness.runner.executors.prestart import Prestart, start_ahead
 from harness.runner.service import ServiceError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ Evaluate = Callable[[RunConfig, Environment, View], Ran]
 
 
 def _evaluate_here(
-    config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Ahead | None
+    config: RunConfig, found: Environment, tell: Callable[[Event], None], ahead: Prestart | None
 ) -> RunSummary:
     """With builders and referees of the run's own. The machine's faults are `MachineError`, or as `evaluate_run` raises
     them."""
@@ -104,7 +104,7 @@ def server_at(given: Path | None) -> Path:
 
 
 def evaluate(
-    config: RunConfig, found: Environment, view: View, ahead: Ahead | None = None, server: Path | None = None
+    config: RunConfig, found: Environment, view: View, ahead: Prestart | None = None, server: Path | None = None
 ) -> Ran:
     """Run the pipeline, its events told to `view`, with what was started `ahead` for it, or let a `server` build and
     judge. The machine's faults are `MachineError`."""
@@ -309,7 +309,7 @@ def carry_out(
     """Evaluate with `run` (by default the pipeline), shown as it goes, `then` show what came of it while the referees'
     processes come to their ends. The command ends where the user interrupts it, a signal asks for it (128 and its
     number), or the output has no reader (as by SIGPIPE). `resumable`: it has `--resume` to go on with then."""
-    view = Later(quiet_stdout=quiet_stdout)
+    view = LazyProgress(quiet_stdout=quiet_stdout)
     done: Ran | None = None
     try:
         with ended_by_signals(), _ahead(run, settled, found) as ahead:
@@ -334,12 +334,12 @@ def carry_out(
         raise
 
 
-def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> AbstractContextManager[Ahead | None]:
+def _ahead(run: Evaluate | None, settled: RunConfig, found: Environment) -> AbstractContextManager[Prestart | None]:
     """The referees' processes, where it is the pipeline that will need them."""
     return start_ahead(settled, found) if run is None else nullcontext()
 
 
-def _left(settled: RunConfig, view: Later, resumable: bool) -> str:
+def _left(settled: RunConfig, view: LazyProgress, resumable: bool) -> str:
     """What a run that was ended leaves, and how to go on."""
     # What stands at its place may be another run, which this call would have refused to write to.
     if not is_run(settled.run_dir) or not (view.began or settled.resume):

@@ -13,24 +13,24 @@ from harness.cli.output import say
 from harness.core.record import Record
 
 if TYPE_CHECKING:
-    from harness.cli.progress import Shown
+    from harness.cli.progress import ProgressView
 
 
-class Later(ExitStack):
-    """A `Shown` that is made once there is something to show: its imports take as long as all before, and what builds
-    and judges has begun by then."""
+class LazyProgress(ExitStack):
+    """A `ProgressView` that is made once there is something to show: its imports take as long as all before, and what
+    builds and judges has begun by then."""
 
     def __init__(self, *, quiet_stdout: bool) -> None:
         super().__init__()
         self._quiet_stdout = quiet_stdout
-        self._shown: Shown | None = None
+        self._shown: ProgressView | None = None
         self.began = False
 
     def started(self, run_dir: Path, total: int, skipped: int) -> None:
         self.began = True
-        from harness.cli.progress import Shown
+        from harness.cli.progress import ProgressView
 
-        self._shown = Shown(quiet_stdout=self._quiet_stdout)
+        self._shown = ProgressView(quiet_stdout=self._quiet_stdout)
         self.enter_context(self._shown.progress)
         self._shown.started(run_dir, total, skipped)
 

@@ -317,7 +317,7 @@ def _broken_down(device: Device) -> str | None:
 
 
 def _at_fault(task: _Task, device: Device, reason: str) -> ProblemReport:
-    from harness.referee.soundness import Check, ProblemReport, Verdict
+    from harness.referee.soundness import ProblemReport, RuleCheck, RuleVerdict
 
     return ProblemReport(
         problem=task.problem.id,
@@ -325,7 +325,7 @@ def _at_fault(task: _Task, device: Device, reason: str) -> ProblemReport:
         device=device.torch_device.type,
         processor=device.name,
         digest=task.problem.digest,
-        checks=(Check(rule="loads", verdict=Verdict.BROKEN, details=(reason,)),),
+        checks=(RuleCheck(rule="loads", verdict=RuleVerdict.BROKEN, details=(reason,)),),
     )
 
 

@@ -163,7 +163,7 @@ def compile_modules(package: Path) -> bool:
     return bool(compileall.compile_dir(package, quiet=2))
 
 
-def _outcome(made: warmup.Rehearsal) -> str:
+def _outcome(made: warmup.Warmup) -> str:
     """How a rehearsal came out, in words."""
     if made.status is None:
         return f"not evaluated: {show.line(made.reason)}"

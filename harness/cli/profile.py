@@ -45,7 +45,7 @@ def profile_command(
     """
     from harness.referee.problem.signature import Signatures
     from harness.report.profile import lines_of
-    from harness.runner.executors import Order
+    from harness.runner.executors import BuildRequest
     from harness.runner.executors.builders import LocalBuilders
     from harness.runner.executors.toolchains import open_toolchain
     from harness.runner.profile.ncu import find_ncu
@@ -99,7 +99,9 @@ def profile_command(
         say(f"building {job.solution.label}")
         with Signatures(settled.cache_dir, settled.cache_limit_bytes) as signatures:
             arguments = signatures.of(job.problem)
-        order = Order(source=job.solution.source, filename=job.solution.path.name, arguments=arguments, log_path=log)
+        order = BuildRequest(
+            source=job.solution.source, filename=job.solution.path.name, arguments=arguments, log_path=log
+        )
         built = builders.build(order)
         if built.failure is not None:
             fail(f"{solution}: {built.failure.status.value}: {built.failure.reason}", NOT_FOUND)

@@ -21,7 +21,7 @@ TOLD_EVERY_S = 60.0
 """How often a run without a terminal (a log file) says how far it is."""
 
 
-class Shown:
+class ProgressView:
     """A run on the terminal: a bar where there is one, and one line a solution."""
 
     def __init__(self, *, quiet_stdout: bool) -> None:

@@ -23,7 +23,7 @@ from harness.report.html.page import Changes
 from harness.report.points import points_of
 from harness.results.compare import compare_runs
 from harness.results.reader import StoreError, timestamp
-from harness.results.scoring import EAGER, Entry, LikeGroup, entries_of
+from harness.results.scoring import EAGER, LikeGroup, ScoredRecord, entries_of
 from harness.results.writer import write_whole
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS", help="Runs, or folders of runs.")]
@@ -124,7 +124,7 @@ def plot_command(
     """
     records = [record for path in find(runs) for record in opened(path).records()]
     baseline = recorded_baseline(baseline, records)
-    groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
+    groups: dict[LikeGroup, list[ScoredRecord]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
         groups[entry.group].append(entry)
     written = []

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from harness.catalog.screen import CUDA_SUFFIXES, RULES, Finding, Screening, Weight, screen, screen_cuda
+from harness.catalog.screen import CUDA_SUFFIXES, RULES, ScreenFinding, Screening, Weight, screen, screen_cuda
 from harness.catalog.source_lookup import SourceFinder
 from harness.cli.output import NOT_FOUND, Json, fail, opened, option, print_json, put, say
 from harness.core.config import ConfigError
@@ -147,7 +147,7 @@ def _page(file: _Screened) -> list[str]:
     return lines
 
 
-def _entry(item: Finding, *, explain: bool) -> list[str]:
+def _entry(item: ScreenFinding, *, explain: bool) -> list[str]:
     mark = "!" if item.described.weight is Weight.STRONG else " "
     lines = [block(f"{item.line:6} {mark} {item.rule:20} {item.excerpt}")]
     # Once a file: the same sentence at every line would bury the lines.

@@ -111,7 +111,7 @@ class ModelNew(torch.nn.Module):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Warmup:
     """How it came out. `status` is None where nothing was evaluated, and `reason` says why; `audited` whether
     compute-sanitizer was there for it."""
 
@@ -124,7 +124,7 @@ class Rehearsal:
         return asdict(self)
 
 
-def rehearse(config: RunConfig) -> Rehearsal:
+def rehearse(config: RunConfig) -> Warmup:
     """Evaluate the solution on the device of this configuration, the first GPU where there are several.
 
     Raises nothing: what goes wrong here goes wrong in an evaluation too, and is told there.
@@ -146,17 +146,17 @@ def rehearse(config: RunConfig) -> Rehearsal:
     except Exception as error:
         status, reason = None, one_line(f"{type(error).__name__}: {error}")
     audited = status is not None and _sanitizer(config) is not None
-    return Rehearsal(status=status, reason=reason, wall_s=time.perf_counter() - begin, audited=audited)
+    return Warmup(status=status, reason=reason, wall_s=time.perf_counter() - begin, audited=audited)
 
 
-def once(config: RunConfig, found: Environment, before: Callable[[], None] = lambda: None) -> Rehearsal:
+def once(config: RunConfig, found: Environment, before: Callable[[], None] = lambda: None) -> Warmup:
     """`rehearse`, unless one has passed since this machine was started, or there is no GPU to do it on.
 
     `before` is called where it is made.
     """
     why = cuda_unusable(found) if config.device is DeviceKind.CUDA else None
     if why is not None:
-        return Rehearsal(status=None, reason=why)
+        return Warmup(status=None, reason=why)
     stamp = {
         "machine_start": _machine_start(),
         "device": config.device.value,
@@ -167,7 +167,7 @@ def once(config: RunConfig, found: Environment, before: Callable[[], None] = lam
     path = config.cache_dir / STAMP
     with suppress(OSError, ValueError):
         if stamp["machine_start"] is not None and json.loads(path.read_text(encoding="utf-8")) == stamp:
-            return Rehearsal(status=None, reason="it has passed since this machine was started")
+            return Warmup(status=None, reason="it has passed since this machine was started")
     before()
     made = rehearse(config)
     if made.status is Status.passed:

@@ -26,7 +26,7 @@ class RevisionError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class FileChange:
     """A file that differs between two revisions; `kind` is `added`, `modified` or `deleted`."""
 
     path: str
@@ -34,7 +34,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TreeEntry:
     """A file of a revision. `size_bytes` is None for what is no plain file."""
 
     path: str
@@ -69,14 +69,14 @@ class Repository:
                 f"{one[:12]} and {other[:12]} have no common ancestor here; fetch the whole history"
             ) from None
 
-    def changes(self, before: str, after: str) -> list[Change]:
+    def changes(self, before: str, after: str) -> list[FileChange]:
         """Every file that differs; a renamed one is one deleted and one added."""
         fields = self._bytes("diff", "--name-status", "-z", "--no-renames", "--no-ext-diff", before, after).split(b"\0")
         kinds = {b"A": "added", b"M": "modified", b"T": "modified", b"D": "deleted"}
         pairs = zip(fields[:-1:2], fields[1::2], strict=True)
-        return [Change(path=os.fsdecode(path), kind=kinds.get(kind[:1], "modified")) for kind, path in pairs]
+        return [FileChange(path=os.fsdecode(path), kind=kinds.get(kind[:1], "modified")) for kind, path in pairs]
 
-    def entries(self, commit: str, paths: Sequence[str]) -> list[Entry]:
+    def entries(self, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
         """The files of a revision at and below these paths; none of a path that does not exist there."""
         found = []
         for line in self._bytes("ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--", *paths).split(b"\0"):
@@ -84,7 +84,7 @@ class Repository:
                 head, _, name = line.partition(b"\t")
                 mode, _, oid, size = head.decode().split()
                 length = int(size) if mode in REGULAR and size.isdigit() else None
-                found.append(Entry(path=os.fsdecode(name), mode=mode, oid=oid, size_bytes=length))
+                found.append(TreeEntry(path=os.fsdecode(name), mode=mode, oid=oid, size_bytes=length))
         return found
 
     def read(self, commit: str, path: str) -> bytes | None:
@@ -92,11 +92,11 @@ class Repository:
         held = [entry for entry in self.entries(commit, [path]) if entry.path == path and entry.size_bytes is not None]
         return next((data for _, data in self._blobs(held)), None)
 
-    def write(self, entries: Sequence[Entry], into: Path) -> list[str]:
+    def write(self, entries: Sequence[TreeEntry], into: Path) -> list[str]:
         """Write plain files below `into` under their paths; the paths of those that are none, or too large, or whose
         name leads elsewhere."""
-        plain: list[Entry] = []
-        odd: list[Entry] = []
+        plain: list[TreeEntry] = []
+        odd: list[TreeEntry] = []
         for entry in entries:
             safe = _is_safe(entry.path) and entry.size_bytes is not None and entry.size_bytes <= MAX_BLOB_BYTES
             (plain if safe else odd).append(entry)
@@ -111,7 +111,7 @@ class Repository:
         inside = folder.resolve().relative_to(self.root.resolve()).as_posix()
         return bool(self._bytes("diff", "--name-only", "-z", "--no-ext-diff", commit, "--", inside))
 
-    def _blobs(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
+    def _blobs(self, entries: Sequence[TreeEntry]) -> Iterator[tuple[TreeEntry, bytes]]:
         if not entries:
             return
         # Asked one after another over a pipe: a file that is written whole before its answer is read can't block it.

@@ -56,11 +56,11 @@ END_TIMEOUT_S = 5.0
 """How long a command may take to end when it is asked to; compilers then remove what they have begun to write."""
 
 
-class CrewEnded(Exception):
+class CommandPoolClosed(Exception):
     """The crew was given up while, or before, this command ran."""
 
 
-class Crew:
+class CommandPool:
     """Steps in `size` threads, which run commands with `run`. A context manager: left by an exception, it begins no
     further step, ends the commands that run, and returns once they have."""
 
@@ -74,10 +74,11 @@ class Crew:
         return self._pool.submit(step)
 
     def run(self, command: Sequence[str], *, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-        """The command's exit code and what it printed. Raises `CrewEnded`, `OSError`, `subprocess.TimeoutExpired`."""
+        """The command's exit code and what it printed. Raises `CommandPoolClosed`, `OSError`,
+        `subprocess.TimeoutExpired`."""
         with self._lock:
             if self._ended:
-                raise CrewEnded
+                raise CommandPoolClosed
             process = subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,
@@ -99,7 +100,7 @@ class Crew:
             with self._lock:
                 self._running.discard(process)
         if self._ended:
-            raise CrewEnded
+            raise CommandPoolClosed
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def __enter__(self) -> Self:

@@ -20,14 +20,14 @@ import torch
 
 from harness.devices import CallTime, Device
 from harness.devices.stream_gate import StreamGate
-from harness.protocol.messages import Manner
+from harness.protocol.messages import LaunchMode
 
 REPLAYS = 5
 """Timed replays of a graph, of which the middle one counts: one alone may meet a hiccup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class QueuedStep:
     """One call: what has to be put in place before, the call, and what takes its result down."""
 
     before: Callable[[], None]
@@ -48,8 +48,8 @@ class BackToBack:
     def __init__(
         self,
         device: Device,
-        steps: Sequence[Step],
-        manner: Manner,
+        steps: Sequence[QueuedStep],
+        manner: LaunchMode,
         gate: StreamGate | None = None,
         number: int = 0,
     ) -> None:
@@ -59,12 +59,12 @@ class BackToBack:
         self._replay: Callable[[], None] | None = None
         self._finish: Callable[[], CallTime] | None = None
         with torch.no_grad():
-            if manner is Manner.GRAPH:
+            if manner is LaunchMode.GRAPH:
                 self._replay = device.capture(self._forwards)
                 # A graph's first launch brings it to the device, too. What it computes here is computed again.
                 self._replay()
                 device.synchronize()
-            elif manner is Manner.QUEUED:
+            elif manner is LaunchMode.QUEUED:
                 assert gate is not None
                 self._finish = device.queue([step.make for step in self._steps], gate, number)
 

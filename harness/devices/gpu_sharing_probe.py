@@ -37,7 +37,7 @@ extern "C" __global__ void look(long long duration, long long *found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class SharingProbe:
     """What looking told: `alone` at the end, after `waited_s`; `widest_gap_s` of the last look."""
 
     alone: bool
@@ -56,13 +56,13 @@ def widest_gap_s(device_index: int) -> float | None:
     return int(found) * 1e-9
 
 
-def wait_until_alone(device_index: int, limit_s: float) -> Look:
+def wait_until_alone(device_index: int, limit_s: float) -> SharingProbe:
     """Look until no other process has work on the GPU, for `limit_s` at most."""
     begin = time.perf_counter()
     while True:
         gap_s = widest_gap_s(device_index)
         waited_s = time.perf_counter() - begin
         if gap_s is None or gap_s < GAP_NS * 1e-9:
-            return Look(alone=True, waited_s=waited_s, widest_gap_s=gap_s or 0.0)
+            return SharingProbe(alone=True, waited_s=waited_s, widest_gap_s=gap_s or 0.0)
         if waited_s > limit_s:
-            return Look(alone=False, waited_s=waited_s, widest_gap_s=gap_s)
+            return SharingProbe(alone=False, waited_s=waited_s, widest_gap_s=gap_s)

@@ -46,7 +46,7 @@ class GpuState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class GpuReading:
     """What one look showed: the state (None without NVML), the reading, and who else was there by it."""
 
     state: GpuState | None
@@ -72,11 +72,11 @@ class GpuMonitor:
         handle = self._handle
         return None if handle is None else _ask(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
 
-    def look(self, since_s: float | None = None) -> Look:
+    def look(self, since_s: float | None = None) -> GpuReading:
         """All of it at once; `since_s` as in `reading`. Some questions take the driver milliseconds."""
         reading = self.reading(since_s)
         around = self.neighbours(reading)
-        return Look(state=self._state(reading, around), reading=reading, around=around)
+        return GpuReading(state=self._state(reading, around), reading=reading, around=around)
 
     def _state(self, reading: Reading, around: Neighbours) -> GpuState | None:
         handle = self._handle
@@ -114,7 +114,7 @@ class GpuMonitor:
         return neighbours(reading, os.getpid(), parents_of(reading.processes or ()))
 
 
-class Watch:
+class GpuWatch:
     """Looks at the GPU between the rounds of one solution, and says which rounds count. Keeps what it saw."""
 
     def __init__(self, monitor: GpuMonitor) -> None:
@@ -132,7 +132,7 @@ class Watch:
         alone, or counts all the same.
         """
         since_s, self._since_s = self._since_s, time.time()
-        looks: list[Look] = []
+        looks: list[GpuReading] = []
         thread = threading.Thread(target=lambda: looks.append(self._monitor.look(since_s)), name="look", daemon=True)
         thread.start()
 

@@ -40,7 +40,7 @@ _AT_LEAST_ONE = ("multiprocessors", "threads", "blocks", "registers", "shared_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MultiprocessorLimits:
     """What one multiprocessor has. Sizes in bytes; `reserved_shared_bytes` is taken for each resident block."""
 
     multiprocessors: int
@@ -61,7 +61,7 @@ class Limits:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Limits:
+    def from_json(cls, value: Mapping[str, Any]) -> MultiprocessorLimits:
         return cls(**value)
 
 
@@ -77,12 +77,12 @@ class Occupancy:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def waves(self, blocks: int, limits: Limits) -> float:
+    def waves(self, blocks: int, limits: MultiprocessorLimits) -> float:
         """How many times the whole device is filled by a grid of so many blocks."""
         return blocks / (self.blocks * limits.multiprocessors)
 
 
-def occupancy(limits: Limits, *, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
+def occupancy(limits: MultiprocessorLimits, *, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
     """For a block of `threads` threads, `registers` a thread and `shared_bytes` of static and dynamic shared memory.
 
     None where not even one block fits, or the numbers are of no launch.

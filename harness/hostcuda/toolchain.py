@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.core.environment import MachineError
 from harness.core.status import Failure, Status, one_line
-from harness.core.subprocesses import Crew, CrewEnded
+from harness.core.subprocesses import CommandPool, CommandPoolClosed
 from harness.hostcuda.translate import build as hostcuda
 from harness.toolchain.diagnostics import Diagnostics, first_error, not_emulated, own_fault
 from harness.toolchain.nvcc_toolchain import NvccToolchain
@@ -41,7 +41,7 @@ class HostToolchain:
         self._native = NvccToolchain((), cache, lean_headers=lean_headers)
         self._cache = cache
         self._checked = checked
-        self._crew = Crew(1)
+        self._crew = CommandPool(1)
         self._counting = threading.Lock()
         self._full = 0
         """Extensions so far that need all of torch's headers."""
@@ -92,7 +92,7 @@ class HostToolchain:
                 self._full += 1
                 if self._full < MANY_FULL:
                     return
-        with suppress(hostcuda.BuildError, CrewEnded):
+        with suppress(hostcuda.BuildError, CommandPoolClosed):
             hostcuda.precompile(self._crew, self._prepared, kind, checked=self._checked)
 
     def interpret(self, spec: ExtensionSpec, log: str, *, solution: str | None = None) -> Diagnostics:

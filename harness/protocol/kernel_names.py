@@ -17,7 +17,7 @@ MAX_SYMBOL = 400
 """Characters that are kept of a linker's symbol. Those of deep templates are longer, and may differ only at the end."""
 
 
-class Owner(StrEnum):
+class KernelOwner(StrEnum):
     """Whose code ran."""
 
     OWN = "own"
@@ -144,23 +144,25 @@ def function_name(signature: str) -> str:
     return name.rpartition("::")[2].strip()[:200] or signature[:200]
 
 
-def owner_of(symbol: str, name: str, *, built: Collection[str], spelled: Collection[str]) -> tuple[Owner, str | None]:
+def owner_of(
+    symbol: str, name: str, *, built: Collection[str], spelled: Collection[str]
+) -> tuple[KernelOwner, str | None]:
     """Whose a kernel is, and which library's.
 
     `symbol` is the linker's name and `name` the C++ one; `built` the symbols of the solution's extensions, `spelled`
     the plain names that its file defines (`own_kernel_names`).
     """
     if symbol in built and not HEADER_LIBRARIES.search(name):
-        return Owner.OWN, None
+        return KernelOwner.OWN, None
     for library, pattern in LIBRARIES.items():
         if pattern.search(name):
             # A kernel of the file may be called as a library's is (`sgemm_tiled`), but has no namespace then.
             if _is_spelled(name, spelled) and "::" not in name.partition("(")[0]:
-                return Owner.OWN, None
-            return Owner.LIBRARY, library
+                return KernelOwner.OWN, None
+            return KernelOwner.LIBRARY, library
     if _is_spelled(name, spelled) or "cudapy" in symbol:
-        return Owner.OWN, None
-    return Owner.UNKNOWN, None
+        return KernelOwner.OWN, None
+    return KernelOwner.UNKNOWN, None
 
 
 def _is_spelled(name: str, spelled: Collection[str]) -> bool:

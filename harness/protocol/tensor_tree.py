@@ -61,14 +61,14 @@ class TreeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TensorSlot:
     """Place of tensor number `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ConstantLeaf:
     """A constant, held in the description itself."""
 
     value: Constant
@@ -96,7 +96,7 @@ class Entries:
     entries: tuple[tuple[Key, Node], ...]
 
 
-Node: TypeAlias = "Slot | Leaf | Opaque | Items | Entries"
+Node: TypeAlias = "TensorSlot | ConstantLeaf | Opaque | Items | Entries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ class TreeSpec:
 
     def paths(self, root: str = "$") -> tuple[str, ...]:
         """Where each tensor stands, in slot order: `$[0]['mask']`, with `root` in place of `$`."""
-        return tuple(path for path, node in _walk(self.root, root) if isinstance(node, Slot))
+        return tuple(path for path, node in _walk(self.root, root) if isinstance(node, TensorSlot))
 
     def floats(self, root: str = "$") -> tuple[tuple[str, float], ...]:
         """Every float constant with its path, in canonical order: `structure` leaves their values open."""
         return tuple(
             (path, node.value)
             for path, node in _walk(self.root, root)
-            if isinstance(node, Leaf) and isinstance(node.value, float)
+            if isinstance(node, ConstantLeaf) and isinstance(node.value, float)
         )
 
     def exact(self, root: str = "$") -> tuple[tuple[str, Constant], ...]:
@@ -128,7 +128,7 @@ class TreeSpec:
         return tuple(
             (path, node.value)
             for path, node in _walk(self.root, root)
-            if isinstance(node, Leaf) and not isinstance(node.value, float)
+            if isinstance(node, ConstantLeaf) and not isinstance(node.value, float)
         )
 
     def opaque(self, root: str = "$") -> tuple[tuple[str, str], ...]:
@@ -146,9 +146,9 @@ class TreeSpec:
             raise TreeError("a tree is an object of format, slots and root")
         if type(value["format"]) is not int or value["format"] != TREE_FORMAT:
             raise TreeError(f"tree format {value['format']!r:.40}; this harness reads {TREE_FORMAT}")
-        reader = _Reader()
+        reader = _TreeReader()
         root = reader.node(value["root"], 0)
-        slots = [node.index for _, node in _walk(root, "") if isinstance(node, Slot)]
+        slots = [node.index for _, node in _walk(root, "") if isinstance(node, TensorSlot)]
         # Never counted up to what is said: a number of ten digits would take all memory.
         if type(value["slots"]) is not int or value["slots"] != len(slots) or slots != list(range(len(slots))):
             raise TreeError("the tensors of a tree are numbered from 0 in canonical order")
@@ -161,7 +161,7 @@ def flatten(value: object) -> tuple[list[torch.Tensor], TreeSpec]:
     Raises `TreeError` where the nesting is deeper than `MAX_DEPTH` (a cycle, say) or there are over `MAX_NODES`
     nodes. The tensors are `value`'s own, not copies.
     """
-    writer = _Writer()
+    writer = _TreeWriter()
     root = writer.node(value, 0, "$")
     return writer.leaves, TreeSpec(root=root, slots=len(writer.leaves), degraded=tuple(writer.degraded))
 
@@ -189,9 +189,9 @@ def _build(node: Node, leaves: Sequence[torch.Tensor]) -> Any:
     # Not a closure inside `unflatten`: one that calls itself is a reference cycle, which would keep the tensors
     # (gigabytes, for a large problem) alive until the next garbage collection.
     match node:
-        case Slot(index):
+        case TensorSlot(index):
             return leaves[index]
-        case Leaf(constant):
+        case ConstantLeaf(constant):
             return constant
         case Items(kind, items):
             built = [_build(item, leaves) for item in items]
@@ -271,7 +271,7 @@ def _fields(value: object) -> tuple[tuple[str, Any], ...] | None:
     return tuple(found)
 
 
-class _Writer:
+class _TreeWriter:
     """State of one `flatten`."""
 
     def __init__(self) -> None:
@@ -292,7 +292,7 @@ class _Writer:
         if issubclass(kind, torch.Tensor):
             return Opaque(_type_name(kind))
         if value is None or kind is bool or kind is torch.dtype:
-            return Leaf(value)
+            return ConstantLeaf(value)
         for base, convert in _SCALARS:
             if issubclass(kind, base):
                 if kind is not base:
@@ -316,12 +316,12 @@ class _Writer:
             return self.entries(held, depth, path)
         return Opaque(_type_name(kind))
 
-    def tensor(self, value: Any, path: str) -> Slot:
+    def tensor(self, value: Any, path: str) -> TensorSlot:
         if type(value) is not torch.Tensor:
             self.note(path, type(value))
             value = _DETACH(value)
         self.leaves.append(value)
-        return Slot(len(self.leaves) - 1)
+        return TensorSlot(len(self.leaves) - 1)
 
     def entries(self, held: tuple[tuple[Any, Any], ...], depth: int, path: str) -> Node:
         for key, _ in held:
@@ -345,19 +345,19 @@ _SCALARS: tuple[tuple[type, Callable[[Any], Constant]], ...] = (
 )
 
 
-def _constant(value: Constant) -> Leaf | Opaque:
+def _constant(value: Constant) -> ConstantLeaf | Opaque:
     if type(value) is int and value not in _INT_RANGE:
         return Opaque("int beyond 64 bits")
     if type(value) is str and len(value) > MAX_TEXT_CHARS:
         return Opaque(f"str of {len(value)} characters")
-    return Leaf(value)
+    return ConstantLeaf(value)
 
 
 def _node_to_json(node: Node) -> list[Any]:
     match node:
-        case Slot(index):
+        case TensorSlot(index):
             return ["tensor", index]
-        case Leaf(value):
+        case ConstantLeaf(value):
             return _constant_to_json(value)
         case Items(kind, items):
             return [kind, [_node_to_json(item) for item in items]]
@@ -377,7 +377,7 @@ def _constant_to_json(value: Constant) -> list[Any]:
     return [type(value).__name__, value]
 
 
-class _Reader:
+class _TreeReader:
     """State of one `from_json`."""
 
     def __init__(self) -> None:
@@ -391,14 +391,14 @@ class _Reader:
             raise TreeError(f"more than {MAX_NODES} values")
         kind, held = _pair(value)
         if kind == "tensor" and type(held) is int:
-            return Slot(held)
+            return TensorSlot(held)
         if kind == "other":
             return Opaque(_text(held))
         if kind in ("tuple", "list") and type(held) is list:
             return Items(kind, tuple(self.node(item, depth + 1) for item in held))
         if kind == "dict" and type(held) is list:
             return self.entries(held, depth)
-        return Leaf(_constant_from_json(kind, held))
+        return ConstantLeaf(_constant_from_json(kind, held))
 
     def entries(self, held: list[object], depth: int) -> Entries:
         entries: list[tuple[Key, Node]] = []

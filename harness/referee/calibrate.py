@@ -15,19 +15,19 @@ from harness.core.choices import DeviceKind
 from harness.core.task import Task
 from harness.devices import empty_kernel
 from harness.devices.gpu_sharing_probe import wait_until_alone
-from harness.protocol.messages import EmptyTimed, Manner
-from harness.referee.contestants.pool import Standby
-from harness.referee.contestants.process import GuestFailed
-from harness.referee.correctness_stage import Terms
-from harness.referee.problem.burst_plan import FEW_SETS, Turn, plan_turns
-from harness.referee.problem.workspace import Bench
+from harness.protocol.messages import EmptyTimed, LaunchMode
+from harness.referee.contestants.pool import TrustedContestant
+from harness.referee.contestants.process import ContestantFailed
+from harness.referee.correctness_stage import RefereeContext
+from harness.referee.problem.burst_plan import FEW_SETS, PlannedCall, plan_turns
+from harness.referee.problem.workspace import Workspace
 from harness.referee.session import EXTRA_SETS, Session
 from harness.referee.timing import noop_solution
 from harness.referee.timing.back_to_back import REST_S, TOLERANCES
-from harness.referee.timing.back_to_back_burst import AWAKE, Nonstop, Refusal, Rest
+from harness.referee.timing.back_to_back_burst import AWAKE, BackToBackBurst, BurstRefusal, Sleep
 from harness.referee.timing.calibration import Calibration, calibrate, lower_of
 from harness.referee.timing.output_copies import learn_copying
-from harness.referee.timing.reference_timing import Known, Quieting
+from harness.referee.timing.reference_timing import ProblemCalibration, ReferenceTimer
 from harness.referee.timing.rounds import LONG_SETS
 
 BURSTS = 5
@@ -41,34 +41,37 @@ SPARING_BURSTS = 3
 the number of its calls: on an H200 four cost 4.5 to 6.7 ms, ten 7.8 to 11. Held against bursts of ten, code that takes
 12 ms a call was charged 0.8 to 1.3 ms a call in 20 of 40 rounds on a busy host (`results/time-h200/busy-hosts.md`)."""
 
-NONSTOP_BURSTS = {Manner.QUEUED: 4, Manner.LAUNCHED: 2}
+NONSTOP_BURSTS = {LaunchMode.QUEUED: 4, LaunchMode.LAUNCHED: 2}
 """Bursts of the trusted contestant: with pauses, and in each manner without."""
 
 TRIES = 3
 """How often they are made at most where others work on the GPU meanwhile, or the bursts differ among themselves."""
 
 LATE_TRIES = 6
-"""How often one of them without pauses is made at most where the referee was kept from its clock (`Nonstop.late_s`)."""
+"""How often one of them without pauses is made at most where the referee was kept from its clock
+(`BackToBackBurst.late_s`)."""
 
 PATIENCE_S = 0.5
 """How long is waited each time for others' work to end."""
 
 
-def learn(terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
+def learn(terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant) -> ProblemCalibration:
     """Measure it all; where the trusted contestant fails, the first solution shows why.
 
     What its bursts take is a defence and counts as one; what the reference takes alone every measurement has to know.
     """
     _left_alone(bench, PATIENCE_S)
-    quieting = Quieting(bench, sets=_sets(terms, bench))
+    quieting = ReferenceTimer(bench, sets=_sets(terms, bench))
     if quieting.apart:
         quieting.result()
     with bench.ledger.spend("calibration"):
-        learnt = _with_bursts(Known(quiet=quieting.so_far), terms, bench, task, standby, quieting)
+        learnt = _with_bursts(ProblemCalibration(quiet=quieting.so_far), terms, bench, task, standby, quieting)
     return replace(learnt, quiet=quieting.result())
 
 
-def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby) -> Known:
+def learn_again(
+    known: ProblemCalibration, terms: RefereeContext, bench: Workspace, task: Task, standby: TrustedContestant
+) -> ProblemCalibration:
     """`known` with the bursts of trusted code made anew over new inputs, the lower of all that they ever took."""
     for index in range(max(_sets(terms, bench), known.quiet.nonstop_sets)):
         bench.draw(index)
@@ -76,11 +79,11 @@ def learn_again(known: Known, terms: Terms, bench: Bench, task: Task, standby: S
     return _with_bursts(known, terms, bench, task, standby)
 
 
-def _sets(terms: Terms, bench: Bench) -> int:
+def _sets(terms: RefereeContext, bench: Workspace) -> int:
     return min(len(bench.sets), terms.config.sets_per_burst + EXTRA_SETS)
 
 
-def _left_alone(bench: Bench, patience_s: float) -> bool:
+def _left_alone(bench: Workspace, patience_s: float) -> bool:
     """Whether no other process has work on the GPU, waiting for that so long."""
     if bench.device.kind is DeviceKind.HOST:
         return True
@@ -88,8 +91,13 @@ def _left_alone(bench: Bench, patience_s: float) -> bool:
 
 
 def _with_bursts(
-    known: Known, terms: Terms, bench: Bench, task: Task, standby: Standby, meanwhile: Quieting | None = None
-) -> Known:
+    known: ProblemCalibration,
+    terms: RefereeContext,
+    bench: Workspace,
+    task: Task,
+    standby: TrustedContestant,
+    meanwhile: ReferenceTimer | None = None,
+) -> ProblemCalibration:
     """`known` and what bursts take now; where that can't be measured, what was known is in doubt. `meanwhile` goes on
     while the contestant stands still, as a reference's bursts do beside a solution's."""
     own = replace(
@@ -118,19 +126,19 @@ def _with_bursts(
                         break
                 process_bytes = standby.give_back(guest, bench.device, session.peak_bytes)
                 return replace(known, process_bytes=process_bytes or known.process_bytes)
-        except GuestFailed:
+        except ContestantFailed:
             if not kept:
                 return replace(known, calm=False)
 
 
 def _lower(
-    known: Known,
+    known: ProblemCalibration,
     pauses: Calibration,
     sparing: Calibration | None,
-    nonstop: Mapping[Manner, Calibration],
+    nonstop: Mapping[LaunchMode, Calibration],
     *,
     alone: bool,
-) -> Known:
+) -> ProblemCalibration:
     """What was known, and what was measured now; `alone` says that no other process had work then."""
     lowest = dict(known.nonstop)
     for manner, found in nonstop.items():
@@ -144,7 +152,7 @@ def _lower(
 class _Trusted(Session):
     """A session with the harness's own solution, which is loaded, timed and not judged."""
 
-    meanwhile: Quieting | None = None
+    meanwhile: ReferenceTimer | None = None
     """What is done while it stands still."""
 
     _still_since_s = math.inf
@@ -174,7 +182,7 @@ class _Trusted(Session):
         plans = [plan_turns(LONG_SETS, self._secret, number + 1, sparing=True) for number in range(SPARING_BURSTS)]
         return calibrate([self._with_pause(turns, STILL_S) for turns in plans])
 
-    def _with_pause(self, turns: Sequence[Turn], still_s: float) -> tuple[float, list[float]]:
+    def _with_pause(self, turns: Sequence[PlannedCall], still_s: float) -> tuple[float, list[float]]:
         """A burst, once it has stood still so long."""
         while self.meanwhile is not None and not self.meanwhile.over and self._stood_still_s < still_s:
             self.meanwhile.step()
@@ -189,22 +197,22 @@ class _Trusted(Session):
     def _stood_still_s(self) -> float:
         return max(0.0, time.perf_counter() - self._still_since_s)
 
-    def without(self, sets: int) -> dict[Manner, Calibration]:
+    def without(self, sets: int) -> dict[LaunchMode, Calibration]:
         """What calls back to back over the first `sets` sets, as drawn, take in each manner that this device has.
 
         Their device times are taken as nothing: what launches take here counts as what launches take.
         """
-        found: dict[Manner, Calibration] = {}
+        found: dict[LaunchMode, Calibration] = {}
         for manner, number in NONSTOP_BURSTS.items():
             bursts = [self._nonstop_alone(range(sets), manner) for _ in range(number + 1)]
-            made = [held for held in bursts[1:] if isinstance(held, Nonstop)]
+            made = [held for held in bursts[1:] if isinstance(held, BackToBackBurst)]
             if made:
                 found[manner] = calibrate([(held.wall_s, [0.0] * sets) for held in made])
-                if manner is Manner.QUEUED:
+                if manner is LaunchMode.QUEUED:
                     learn_copying(self._bench, [held.copied_s for held in made])
         return found
 
-    def _nonstop_alone(self, indices: range, manner: Manner) -> Nonstop | Refusal:
+    def _nonstop_alone(self, indices: range, manner: LaunchMode) -> BackToBackBurst | BurstRefusal:
         """One such burst, the copies of whose outputs are let go of at once: the next ones are to get their memory.
 
         It is made again where the referee was kept from its clock, some times at most: what it costs would seem more,
@@ -213,9 +221,9 @@ class _Trusted(Session):
         rest = AWAKE
         for _ in range(LATE_TRIES):
             held = self._asker().run(indices, manner, drawn=True, rest=rest)
-            if isinstance(held, Refusal):
+            if isinstance(held, BurstRefusal):
                 return held
-            held, rest = replace(held, still=lambda: False), Rest(REST_S)
+            held, rest = replace(held, still=lambda: False), Sleep(REST_S)
             if held.late_s <= TOLERANCES[manner].burst_s:
                 break
         return held

@@ -20,17 +20,17 @@ from harness.core.task import RefereeConfig, Task
 from harness.devices.gpu_specs import Peaks
 from harness.devices.nvml import GpuMonitor
 from harness.protocol.messages import BurstDone, CallMode
-from harness.referee.baselines import Keeper
-from harness.referee.contestants.client import Conversation
+from harness.referee.baselines import BaselineKeeper
+from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.findings import failure_of_reports, is_of_unset_shared, labels_of_reports
-from harness.referee.contestants.process import Guest
-from harness.referee.correctness.perturbed_input import Refresh
-from harness.referee.correctness.second_schedule import REPEATED_CALLS, Reordering, uses_atomics
-from harness.referee.correctness.verifier import Finding, Verifier, overall, summarise
-from harness.referee.gpu_exclusive import Hush
-from harness.referee.problem.burst_plan import Turn, calls_of
-from harness.referee.problem.workspace import Bench
-from harness.referee.timing.reference_timing import Known
+from harness.referee.contestants.process import ContestantProcess
+from harness.referee.correctness.perturbed_input import PerturbedInput
+from harness.referee.correctness.second_schedule import REPEATED_CALLS, SecondSchedule, uses_atomics
+from harness.referee.correctness.verifier import CallVerdict, Verifier, overall, summarise
+from harness.referee.gpu_exclusive import GpuExclusive
+from harness.referee.problem.burst_plan import PlannedCall, calls_of
+from harness.referee.problem.workspace import Workspace
+from harness.referee.timing.reference_timing import ProblemCalibration
 
 T = TypeVar("T")
 
@@ -39,28 +39,28 @@ DEFENCES = frozenset({"audit", "refresh", "back_to_back", "census"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class RefereeContext:
     """What a referee lends to its sessions: settings and secrets."""
 
     config: RefereeConfig
     monitor: GpuMonitor
     secret: random.Random
     variants: tuple[tuple[str, int], ...]
-    hush: Hush
+    hush: GpuExclusive
     peaks: Peaks | None = None
-    baselines: Keeper | None = None
-    again: Callable[[], Known] | None = None
+    baselines: BaselineKeeper | None = None
+    again: Callable[[], ProblemCalibration] | None = None
     """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
 
 
-class Verification(Conversation):
+class CorrectnessStage(ContestantClient):
     """A solution from its being loaded to whether it is right. `stages` get the seconds of each step."""
 
     def __init__(
         self,
-        terms: Terms,
-        bench: Bench,
-        guest: Guest,
+        terms: RefereeContext,
+        bench: Workspace,
+        guest: ContestantProcess,
         task: Task,
         evidence: dict[str, Any],
         stages: dict[str, float],
@@ -100,7 +100,7 @@ class Verification(Conversation):
 
     def _refreshed(self) -> Failure | None:
         """The last call that was answered, once more with an element changed."""
-        refresh = Refresh(
+        refresh = PerturbedInput(
             bench=self._bench,
             verifier=self._verifier(),
             ask=lambda turns: self._burst(turns)[0],
@@ -115,7 +115,7 @@ class Verification(Conversation):
     def _reordered(self, unset: Sequence[Mapping[str, Any]]) -> tuple[Failure | None, BurstDone]:
         """The last calls once more, with blocks and threads in another order (CUDA sources on the CPU), and where there
         are reports of shared memory that was read and not written, with other values there."""
-        second = Reordering(
+        second = SecondSchedule(
             self._bench,
             self._verifier(),
             lambda turns, schedule: self._ask(calls_of(self._bench, turns), schedule)[0],
@@ -137,7 +137,7 @@ class Verification(Conversation):
         finally:
             self._stages[name] = time.perf_counter() - begin
 
-    def _verification(self) -> tuple[list[Finding], BurstDone]:
+    def _verification(self) -> tuple[list[CallVerdict], BurstDone]:
         """Calls over every variant, made like any others, and judged by the same rules as the timed ones.
 
         As many at once as there are sets; the first burst has one call, so that a solution that hangs or crashes
@@ -147,7 +147,7 @@ class Verification(Conversation):
         verifier = self._verifier()
         pending = list(self._variants)
         self._secret.shuffle(pending)
-        findings: list[Finding] = []
+        findings: list[CallVerdict] = []
         size = 1
         while pending:
             now, pending = pending[:size], pending[size:]
@@ -157,7 +157,7 @@ class Verification(Conversation):
             bench.hold_back(drawn)
             bench.mask(drawn)
             bench.device.synchronize()
-            turns = [Turn(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
+            turns = [PlannedCall(index=self._first_set + number, mode=CallMode.COLD) for number in range(len(now))]
             done, wall_s = self._burst(turns)
             self._call_s = wall_s / len(turns)  # of the last burst: the first call loads and allocates
             self._answered = [turn.index for turn in turns]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from harness.devices.gpu_sharing_probe import wait_until_alone
 from harness.referee.audit.auditor import Auditor
-from harness.referee.contestants.pool import Prefork
+from harness.referee.contestants.pool import ContestantPool
 
 STRAGGLER_S = 0.03
 """How long a kernel that was under way when its tool was stopped may take to leave the GPU: milliseconds are usual. One
@@ -25,14 +25,14 @@ GO_ON_S = (0.02, 0.04, 0.08, 0.16, 0.3, 0.6)
 racecheck may take seconds for one kernel. After the last time they are let come to their end."""
 
 
-class Hush:
+class GpuExclusive:
     """Silence on one GPU; without an auditor and contestants begun ahead there is nothing to do.
 
     `last_s` is what stopping audits took the last time, unannounced, or would have; `audits_s` what they were waited
     for all times together, and `head_starts_s` what stopping the contestants took that were being begun.
     """
 
-    def __init__(self, auditor: Auditor | None, device_index: int, prefork: Prefork | None = None) -> None:
+    def __init__(self, auditor: Auditor | None, device_index: int, prefork: ContestantPool | None = None) -> None:
         self._auditor = auditor
         self._prefork = prefork
         self._device_index = device_index

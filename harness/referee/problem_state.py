@@ -20,14 +20,14 @@ from harness.devices import Device, empty_kernel, measured_peaks
 from harness.devices.gpu_specs import Peaks
 from harness.referee.audit.background import NO_MEMORY
 from harness.referee.calibrate import learn, learn_again
-from harness.referee.contestants.pool import Standby
-from harness.referee.correctness_stage import Terms
-from harness.referee.gpu_exclusive import Hush
-from harness.referee.problem.watchdog import Step, Whereabouts
-from harness.referee.problem.workspace import Bench
+from harness.referee.contestants.pool import TrustedContestant
+from harness.referee.correctness_stage import RefereeContext
+from harness.referee.gpu_exclusive import GpuExclusive
+from harness.referee.problem.watchdog import Phase, ProgressMarker
+from harness.referee.problem.workspace import Workspace
 from harness.referee.session import EXTRA_SETS
 from harness.referee.soundness import Soundness
-from harness.referee.timing.reference_timing import NONSTOP_SETS, Known
+from harness.referee.timing.reference_timing import NONSTOP_SETS, ProblemCalibration
 
 RECALLED_S = 600.0
 """For how long what was learnt counts where other problems came between, from when one first did: a GPU and its
@@ -42,13 +42,13 @@ class _Left:
     """`copying_s` is the bench's own, learnt from trusted code; `sets` is how many it had. `left_s` is when the problem
     was left with this knowledge for the first time, by the clock."""
 
-    known: Known
+    known: ProblemCalibration
     copying_s: float
     sets: int
     left_s: float
 
 
-class Recall:
+class CalibrationCache:
     """One referee's. Not safe for threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,7 +57,7 @@ class Recall:
         self._left: OrderedDict[Hashable, _Left] = OrderedDict()
         self._come_back: tuple[Hashable, _Left] | None = None
 
-    def leave(self, bench: Bench, known: Known | None) -> None:
+    def leave(self, bench: Workspace, known: ProblemCalibration | None) -> None:
         """Remember what is known of the bench's problem, which is about to be closed; not where it is in doubt."""
         key = _key(bench)
         self._left.pop(key, None)
@@ -71,7 +71,7 @@ class Recall:
         while len(self._left) > MOST_RECALLED:
             self._left.popitem(last=False)
 
-    def come_back(self, bench: Bench) -> Known | None:
+    def come_back(self, bench: Workspace) -> ProblemCalibration | None:
         """What is remembered of the problem of this bench, which gets its own part of it; None where that is nothing,
         or too old, or was learnt over another number of sets."""
         key = _key(bench)
@@ -84,7 +84,7 @@ class Recall:
         return left.known
 
 
-def _key(bench: Bench) -> Hashable:
+def _key(bench: Workspace) -> Hashable:
     problem, workload = bench.problem, bench.workload
     return problem.digest, problem.precision, workload.name, str(sorted(workload.sizes.items()))
 
@@ -94,7 +94,7 @@ STRESS_DRAWS = 2
 
 WARMING = 2
 """How often a problem is learnt ahead for what that loads: the second contestant of trusted code is the first to be
-kept (`Standby.give_back`)."""
+kept (`TrustedContestant.give_back`)."""
 
 
 def variants(config: RefereeConfig, problem: Problem) -> list[tuple[str, int]]:
@@ -103,7 +103,7 @@ def variants(config: RefereeConfig, problem: Problem) -> list[tuple[str, int]]:
     return [("own", part) for part in range(config.seeds)] + stress
 
 
-class AtHand:
+class CurrentProblem:
     """One referee's, on its device. Not safe for threads.
 
     `terms` are what sessions about a task are lent, `whereabouts` is told when the problem's code runs.
@@ -115,10 +115,10 @@ class AtHand:
         device: Device,
         secret: random.Random,
         *,
-        standby: Standby,
-        hush: Hush,
-        terms: Callable[[Task], Terms],
-        whereabouts: Whereabouts,
+        standby: TrustedContestant,
+        hush: GpuExclusive,
+        terms: Callable[[Task], RefereeContext],
+        whereabouts: ProgressMarker,
     ) -> None:
         self.config = config
         self._device = device
@@ -128,9 +128,9 @@ class AtHand:
         self._terms = terms
         self._whereabouts = whereabouts
         self._soundness = Soundness(allow_degenerate=config.allow_degenerate)
-        self._recall = Recall()
-        self.bench: Bench | None = None
-        self.known: Known | None = None
+        self._recall = CalibrationCache()
+        self.bench: Workspace | None = None
+        self.known: ProblemCalibration | None = None
         """What was learnt of the problem that `bench` is for."""
         self.peaks: Peaks | None = None
         """This GPU's, as measured."""
@@ -145,14 +145,14 @@ class AtHand:
             self.bench = None
             self.known = None
 
-    def bench_for(self, problem: Problem, workload: Workload) -> Bench:
+    def bench_for(self, problem: Problem, workload: Workload) -> Workspace:
         """The problem made ready, kept while solutions to it follow one another. Raises `ProblemError`."""
         held = self.bench
         if held is not None and _is_for(held, problem, workload):
             return held
         self.close()
-        with self._whereabouts.at(problem, workload, Step.READY):
-            self.bench = Bench(
+        with self._whereabouts.at(problem, workload, Phase.READY):
+            self.bench = Workspace(
                 problem,
                 workload,
                 self._device,
@@ -173,12 +173,12 @@ class AtHand:
         learnt = self.known is not None or not task.timed or self.config.device is DeviceKind.HOST
         return self.has(task) and learnt
 
-    def ready(self, task: Task) -> tuple[Bench, tuple[str, ...]]:
+    def ready(self, task: Task) -> tuple[Workspace, tuple[str, ...]]:
         """The bench of the task's problem, wiped of what a contestant left, and what the problem wrongly takes for
         right. Raises `ProblemError` and `NO_MEMORY`."""
         try:
             bench = self.bench_for(task.problem, task.workload)
-            with self._whereabouts.at(task.problem, task.workload, Step.READY):
+            with self._whereabouts.at(task.problem, task.workload, Phase.READY):
                 degenerate = self._soundness.check(bench)
                 bench.publish()
         except NO_MEMORY:
@@ -189,7 +189,7 @@ class AtHand:
     def run_all(self, task: Task) -> None:
         """Run what judging solutions to the task's problem runs of its code, on every variant. Raises as `ready`."""
         bench, _ = self.ready(task)
-        with self._whereabouts.at(task.problem, task.workload, Step.READY):
+        with self._whereabouts.at(task.problem, task.workload, Phase.READY):
             for variant, part in variants(self.config, task.problem):
                 bench.draw(0, variant, part=part)
                 bench.truth(0)
@@ -206,10 +206,10 @@ class AtHand:
                 self.learn_again(task)
         elif self.known is None and self.config.device is DeviceKind.CUDA:
             assert self.bench is not None
-            with self._hush.held(), self._whereabouts.at(task.problem, task.workload, Step.READY):
+            with self._hush.held(), self._whereabouts.at(task.problem, task.workload, Phase.READY):
                 self.known = learn(self._terms(task), self.bench, task, self._standby)
 
-    def learn_again(self, task: Task) -> Known:
+    def learn_again(self, task: Task) -> ProblemCalibration:
         """Measure anew what bursts over the bench cost; the lower counts, for the next solutions too."""
         assert self.bench is not None
         assert self.known is not None
@@ -239,6 +239,6 @@ class AtHand:
                 self.peaks = measured_peaks.ensure(self._device, Path(self.config.cache_dir))
 
 
-def _is_for(bench: Bench, problem: Problem, workload: Workload) -> bool:
+def _is_for(bench: Workspace, problem: Problem, workload: Workload) -> bool:
     held = bench.problem
     return (held.digest, held.precision, bench.workload) == (problem.digest, problem.precision, workload)

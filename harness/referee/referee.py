@@ -27,19 +27,26 @@ from harness.devices.hardware_queues import queues_for
 from harness.devices.nvml import GpuMonitor
 from harness.devices.nvrtc import KeptImages
 from harness.referee.audit.auditor import Auditor
-from harness.referee.audit.background import NO_MEMORY, Alongside
-from harness.referee.audit.small_workload import SideCheck, explainable, set_bytes, settle, unaudited, whole_as_small
-from harness.referee.baselines import Keeper
+from harness.referee.audit.background import NO_MEMORY, BackgroundChecks
+from harness.referee.audit.small_workload import (
+    SmallWorkloadCheck,
+    explainable,
+    set_bytes,
+    settle,
+    unaudited,
+    whole_as_small,
+)
+from harness.referee.baselines import BaselineKeeper
 from harness.referee.contestants import process
 from harness.referee.contestants.client import open_request
-from harness.referee.contestants.pool import Head, Prefork, Purpose, Standby
-from harness.referee.contestants.process import Guest, GuestFailed
-from harness.referee.correctness_stage import Terms
-from harness.referee.gpu_exclusive import Hush
+from harness.referee.contestants.pool import ContestantPool, Key, Purpose, TrustedContestant
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.correctness_stage import RefereeContext
+from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.watchdog import NOWHERE, Whereabouts
-from harness.referee.problem.workspace import Bench, NoRoom
-from harness.referee.problem_state import WARMING, AtHand, variants
+from harness.referee.problem.watchdog import NOWHERE, ProgressMarker
+from harness.referee.problem.workspace import NoRoom, Workspace
+from harness.referee.problem_state import WARMING, CurrentProblem, variants
 from harness.referee.session import Session, failed
 from harness.sandbox.zygote import Zygote
 
@@ -60,7 +67,7 @@ class Referee:
         *,
         device: Device | None = None,
         auditor: Auditor | None = None,
-        whereabouts: Whereabouts = NOWHERE,
+        whereabouts: ProgressMarker = NOWHERE,
     ) -> None:
         """`whereabouts` is told when problems' code runs."""
         self.config = config
@@ -74,10 +81,10 @@ class Referee:
         # of a generator of numbers, and with it every input to come.
         self._secret = random.SystemRandom()
         self._auditor = auditor
-        self._prefork = Prefork(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
-        self._standby = Standby(self._trusted_guest)
-        self._hush = Hush(auditor, config.device_index, self._prefork)
-        self.at_hand = AtHand(
+        self._prefork = ContestantPool(zygote, open_request(config), memory_limit_bytes=config.memory_limit_bytes)
+        self._standby = TrustedContestant(self._trusted_guest)
+        self._hush = GpuExclusive(auditor, config.device_index, self._prefork)
+        self.at_hand = CurrentProblem(
             config,
             self.device,
             self._secret,
@@ -86,7 +93,7 @@ class Referee:
             terms=self._terms,
             whereabouts=whereabouts,
         )
-        self._alongside = Alongside(
+        self._alongside = BackgroundChecks(
             config,
             self.device,
             self._secret,
@@ -97,11 +104,13 @@ class Referee:
             examine=self._examine,
             whereabouts=whereabouts,
         )
-        self._sides: dict[str, SideCheck | None] = {}
-        self._owed: dict[str, tuple[SideCheck, Outcome]] = {}
+        self._sides: dict[str, SmallWorkloadCheck | None] = {}
+        self._owed: dict[str, tuple[SmallWorkloadCheck, Outcome]] = {}
         self._settled: dict[str, Outcome] = {}
         # Beside eager, which is timed with every solution.
-        self._baselines = Keeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
+        self._baselines = (
+            BaselineKeeper(config.baselines, self.device, Path(config.cache_dir)) if config.cache_dir else None
+        )
         self._prepared: deque[dict[str, Any]] = deque(maxlen=LATEST_PREPARED)
         """What was prepared since a solution was judged, for the record of the next one."""
 
@@ -231,7 +240,7 @@ class Referee:
             if (side := self._sides.pop(name)) is not None:
                 side.cancel()
 
-    def _judge(self, task: Task, side: SideCheck | None, ahead: Sequence[Task]) -> Outcome | None:
+    def _judge(self, task: Task, side: SmallWorkloadCheck | None, ahead: Sequence[Task]) -> Outcome | None:
         begin = time.perf_counter()
         stages: dict[str, float] = {}
         evidence: dict[str, Any] = {"stages_s": stages}
@@ -270,7 +279,7 @@ class Referee:
             evidence["one_hardware_queue"] = bool(queues_for(task.source))
         if degenerate:
             evidence["taken_for_right"] = list(degenerate)
-        guest: Guest | None = None
+        guest: ContestantProcess | None = None
         owes = False
         try:
             asked_s = time.perf_counter()
@@ -289,7 +298,7 @@ class Referee:
                 finally:
                     owes = session.owes
                     session.close()
-        except GuestFailed as refused:
+        except ContestantFailed as refused:
             outcome = failed(refused.failure, evidence)
         except ProblemError as error:  # which the draws of a solution may be the first to show
             reason = one_line(f"problem {task.problem.id}: {error}")
@@ -325,7 +334,7 @@ class Referee:
         if task.small is not None and _name(task) not in self._sides:
             self._sides[_name(task)] = self._alongside.begin(task, task.small)
 
-    def _examine(self, task: Task, bench: Bench, first: int) -> Outcome:
+    def _examine(self, task: Task, bench: Workspace, first: int) -> Outcome:
         """Judge values alone, over the sets of a side bench from that number on."""
         evidence: dict[str, Any] = {}
         begin = time.perf_counter()
@@ -333,11 +342,11 @@ class Referee:
             with self._guest(task) as guest:
                 session = Session(self._terms(task), bench, guest, task, evidence, {}, begin, first_set=first)
                 return session.run()
-        except GuestFailed as refused:
+        except ContestantFailed as refused:
             return failed(refused.failure, evidence)
 
-    def _terms(self, task: Task) -> Terms:
-        return Terms(
+    def _terms(self, task: Task) -> RefereeContext:
+        return RefereeContext(
             config=self.config,
             monitor=self.monitor,
             secret=self._secret,
@@ -348,25 +357,25 @@ class Referee:
             again=None if self.at_hand.known is None else functools.partial(self.at_hand.learn_again, task),
         )
 
-    def _guest(self, task: Task) -> Guest:
+    def _guest(self, task: Task) -> ContestantProcess:
         """A contestant for this solution, in its sandbox: that which was begun ahead, where one was."""
-        return self._prefork.take(Head(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
+        return self._prefork.take(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
 
-    def _trusted_guest(self, task: Task) -> Guest:
+    def _trusted_guest(self, task: Task) -> ContestantProcess:
         policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
-        return self._prefork.take(Head(task.log_path, Purpose.CALIBRATION), policy)
+        return self._prefork.take(Key(task.log_path, Purpose.CALIBRATION), policy)
 
     def _fork_ahead(self, task: Task) -> None:
         """Begin the contestants that this task needs first."""
         self._fork_trusted(task)
-        self._prefork.begin(Head(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
+        self._prefork.begin(Key(task.log_path), process.policy_for(task, self.config, self._gpu_minor))
 
     def _fork_trusted(self, task: Task) -> None:
         """Begin the contestant of trusted code, if this task's problem needs one."""
         learns = task.timed and self.config.device is DeviceKind.CUDA and not self.at_hand.is_ready_for(task)
         if learns and not self._standby.waits:
             policy = process.trusted_policy_for(task, self.config, self._gpu_minor)
-            self._prefork.begin(Head(task.log_path, Purpose.CALIBRATION), policy)
+            self._prefork.begin(Key(task.log_path, Purpose.CALIBRATION), policy)
 
 
 def _name(task: Task) -> str:

@@ -21,26 +21,34 @@ from harness.devices import empty_kernel
 from harness.devices.empty_kernel import Compared
 from harness.devices.gpu_specs import datasheet
 from harness.devices.interference import DISTURBED
-from harness.devices.nvml import Watch
+from harness.devices.nvml import GpuWatch
 from harness.protocol.messages import BurstDone, CallMode, EmptyTimed
-from harness.referee.audit.small_workload import EXPLAINED, SideCheck
+from harness.referee.audit.small_workload import EXPLAINED, SmallWorkloadCheck
 from harness.referee.baselines import with_baselines
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.findings import labels_of_reports
-from harness.referee.contestants.process import Guest, GuestFailed
-from harness.referee.correctness.verifier import Finding, Verifier, overall
-from harness.referee.correctness_stage import Terms, Verification
-from harness.referee.problem.burst_plan import Turn
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.correctness.verifier import CallVerdict, Verifier, overall
+from harness.referee.correctness_stage import CorrectnessStage, RefereeContext
+from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.referee.problem.stress_variants import OWN
-from harness.referee.problem.workspace import Bench
-from harness.referee.timing.back_to_back import Figures, Nonstops
-from harness.referee.timing.back_to_back_burst import Asker
+from harness.referee.problem.workspace import Workspace
+from harness.referee.timing.back_to_back import BackToBackCheck, BackToBackTimes
+from harness.referee.timing.back_to_back_burst import BackToBackRunner
 from harness.referee.timing.output_copies import reserve
 from harness.referee.timing.recalibrate import judge_fairly
-from harness.referee.timing.reference_timing import Known
-from harness.referee.timing.rounds import LONG_S, MAX_ROUNDS, Limits, ReferenceRunner, Rounds, run_rounds
-from harness.referee.timing.speedup import NOT_QUEUED, UNEXPLAINED, Settled, doubt, judge_times, peak_memory, with_graph
+from harness.referee.timing.reference_timing import ProblemCalibration
+from harness.referee.timing.rounds import LONG_S, MAX_ROUNDS, ReferenceRunner, RoundLimits, Rounds, run_rounds
+from harness.referee.timing.speedup import (
+    NOT_QUEUED,
+    UNEXPLAINED,
+    SettledTimes,
+    doubt,
+    judge_times,
+    peak_memory,
+    with_graph,
+)
 
 T = TypeVar("T")
 
@@ -51,22 +59,22 @@ EXTRA_SETS = 2
 """Sets of a burst beyond the timed ones: one call to warm up, one for latency."""
 
 
-class Session(Verification):
+class Session(CorrectnessStage):
     """One solution from attach to verdict."""
 
     def __init__(
         self,
-        terms: Terms,
-        bench: Bench,
-        guest: Guest,
+        terms: RefereeContext,
+        bench: Workspace,
+        guest: ContestantProcess,
         task: Task,
         evidence: dict[str, Any],
         stages: dict[str, float],
         begin: float,
         *,
         first_set: int = 0,
-        side: SideCheck | None = None,
-        known: Known | None = None,
+        side: SmallWorkloadCheck | None = None,
+        known: ProblemCalibration | None = None,
     ) -> None:
         super().__init__(terms, bench, guest, task, evidence, stages, begin, first_set=first_set)
         self._compared: Compared | None = None
@@ -74,7 +82,7 @@ class Session(Verification):
         self.owes = False
         """Whether the findings on the side are still to be held against the outcome (`sidecheck.settle`)."""
         self._known = known
-        self._nonstops: Nonstops | None = None
+        self._nonstops: BackToBackCheck | None = None
 
     def run(self) -> Outcome:
         if self._known is not None:
@@ -84,7 +92,7 @@ class Session(Verification):
         self._compare(lanes)
         try:
             failure = self._timed("verify", self._right)
-        except GuestFailed as refused:
+        except ContestantFailed as refused:
             failure = refused.failure
         if self._side is not None and (failure is None or failure.status in EXPLAINED):
             if not self._side.ready:
@@ -180,12 +188,12 @@ class Session(Verification):
     def _measure(self) -> Outcome:
         bench, config = self._bench, self._config
         verifier = self._verifier()
-        findings: list[Finding] = []
-        watch = Watch(self._terms.monitor)
+        findings: list[CallVerdict] = []
+        watch = GpuWatch(self._terms.monitor)
 
         checking_s = 0.0
 
-        def verify(turns: Sequence[Turn], done: BurstDone) -> bool:
+        def verify(turns: Sequence[PlannedCall], done: BurstDone) -> bool:
             nonlocal checking_s
             begin = time.perf_counter()
             # Audits go on meanwhile, where that is worth the while of stopping them again.
@@ -204,13 +212,13 @@ class Session(Verification):
             ReferenceRunner(bench, lane=0 if self._compared is None else self._compared.lane),
             self._burst,
             verify,
-            Settled(
+            SettledTimes(
                 target=config.relative_half_width,
                 budget_s=config.budget_s,
                 calibrated=self._known is not None and self._known.pauses is not None,
             ),
             sets=min(len(bench.sets), config.sets_per_burst + EXTRA_SETS),
-            limits=Limits(
+            limits=RoundLimits(
                 min_samples=config.min_samples,
                 max_rounds=MAX_ROUNDS,
                 deadline_s=lambda: self._deadline,
@@ -270,21 +278,21 @@ class Session(Verification):
             labels=tuple(self._labels),
         )
 
-    def _asker(self) -> Asker:
-        return Asker(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
+    def _asker(self) -> BackToBackRunner:
+        return BackToBackRunner(bench=self._bench, guest=self._guest, request=self._request, limit_s=self._left_s())
 
-    def _learn_again(self) -> Known:
+    def _learn_again(self) -> ProblemCalibration:
         """What is known of the problem once trusted code was timed again; its answers replace those of before."""
         assert self._terms.again is not None
         self._closed, self._closed_digests = [], []
         self._known = self._terms.again()
         return self._known
 
-    def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[Finding]) -> Figures | None:
+    def _nonstop(self, rounds: Rounds, verifier: Verifier, findings: list[CallVerdict]) -> BackToBackTimes | None:
         """Calls back to back, where they prove more than those of the rounds; what they return is verified too."""
         if self._known is None or not self._known.nonstop:
             return None
-        self._nonstops = Nonstops(
+        self._nonstops = BackToBackCheck(
             self._asker(),
             self._known,
             lambda held: verifier.check(held.turns, held.done, with_reference=False),

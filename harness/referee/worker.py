@@ -27,7 +27,7 @@ from harness.core.status import Status
 from harness.core.subprocesses import end_with
 from harness.core.task import DEVICE_INDEX, MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.protocol.channel import Channel, ChannelClosed
-from harness.referee.problem.watchdog import Whereabouts
+from harness.referee.problem.watchdog import ProgressMarker
 from harness.sandbox import SandboxUnavailable
 from harness.sandbox.zygote import Zygote, ZygoteError
 
@@ -68,7 +68,7 @@ def main(fd: int, open_device: OpenDevice | None = None) -> None:
     channel = Channel(sock, max_frame_bytes=MAX_TASK_BYTES)
     first = channel.receive()
     kind = DeviceKind(first.message["device"])
-    whereabouts = Whereabouts(*first.fds)
+    whereabouts = ProgressMarker(*first.fds)
     preload = (*PRELOADED, *(PRELOADED_CUDA if kind is DeviceKind.CUDA else PRELOADED_HOST))
     # Before anything that takes time: this process and its zygote import torch side by side.
     with ExitStack() as stack, Zygote(preload=preload, log_path=OWN_OUTPUT) as zygote:

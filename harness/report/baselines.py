@@ -38,7 +38,7 @@ from harness.report import format as show
 from harness.results.compare import WITHIN_RUN
 
 if TYPE_CHECKING:
-    from harness.referee.baselines import Entry
+    from harness.referee.baselines import BaselineEntry
     from harness.referee.problem.roofline import SpeedOfLight
 
 COLUMNS = (
@@ -85,7 +85,7 @@ def identity(row: Row) -> Identity:
     return row["problem"], row["workload"], row["baseline"]
 
 
-def row_of(problem: Problem, workload: Workload, entry: Entry, light: SpeedOfLight | None) -> Row:
+def row_of(problem: Problem, workload: Workload, entry: BaselineEntry, light: SpeedOfLight | None) -> Row:
     """The row of one entry."""
     device, over, median_s = entry.device or {}, entry.over_eager, entry.median_s
     return _row(

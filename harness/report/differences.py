@@ -17,28 +17,28 @@ from harness.core.stats import SAME_AT_MOST
 from harness.report import format as show
 from harness.report.board import escape_markdown, markdown_row
 from harness.report.narrow import Fitting
-from harness.results.compare import WORDS, Difference, Differences, Outcome
+from harness.results.compare import WORDS, Change, RunDifferences, SolutionDifference
 
 COLUMNS = ("problem", "solution", "outcome", "later over earlier", "speedup before", "after", "remark")
 """Speedups are against eager; one inside its session's noise floor is `same`."""
 
 STYLES = {
-    Outcome.faster: "green",
-    Outcome.fixed: "green",
-    Outcome.slower: "red",
-    Outcome.broken: "red",
-    Outcome.unclear: "yellow",
-    Outcome.unlike: "yellow",
-    Outcome.unjudged: "yellow",
+    Change.faster: "green",
+    Change.fixed: "green",
+    Change.slower: "red",
+    Change.broken: "red",
+    Change.unclear: "yellow",
+    Change.unlike: "yellow",
+    Change.unjudged: "yellow",
 }
 
 
-def word(outcome: Outcome) -> str:
+def word(outcome: Change) -> str:
     """How an outcome is told."""
     return WORDS.get(outcome, outcome.value)
 
 
-def ratio_of(row: Difference) -> str:
+def ratio_of(row: SolutionDifference) -> str:
     """`1.052x (1.044 to 1.060)`: near 1 the fourth digit is what the reader looks for."""
     if row.ratio is None:
         return show.ABSENT
@@ -49,20 +49,20 @@ def ratio_of(row: Difference) -> str:
     return f"{shown} ({show.digits(row.low, significant)} to {show.digits(row.high, significant)})"
 
 
-def remark_of(row: Difference) -> str:
+def remark_of(row: SolutionDifference) -> str:
     """What a reader should know beside the numbers."""
-    if row.outcome is Outcome.broken:
+    if row.outcome is Change.broken:
         return f"{row.after.value if row.after else 'gone'}: {show.line(row.reason, 160)}"
-    if row.outcome in (Outcome.failing, Outcome.fixed, Outcome.unjudged) and row.before and row.after:
+    if row.outcome in (Change.failing, Change.fixed, Change.unjudged) and row.before and row.after:
         return row.after.value if row.before is row.after else f"{row.before.value}, then {row.after.value}"
     parts = ["beyond the tolerance"] if row.regressed else []
-    if row.outcome is Outcome.slower and not row.regressed:
+    if row.outcome is Change.slower and not row.regressed:
         parts = ["within the tolerance"]
-    if row.outcome is Outcome.untimed:
+    if row.outcome is Change.untimed:
         parts = [_untimed(row)]
-    if row.outcome is Outcome.unclear and row.low is None:
+    if row.outcome is Change.unclear and row.low is None:
         parts = ["no interval is recorded"]
-    elif row.outcome is Outcome.unclear and row.floor is not None and row.floor > math.log1p(SAME_AT_MOST):
+    elif row.outcome is Change.unclear and row.floor is not None and row.floor > math.log1p(SAME_AT_MOST):
         parts = [f"the noise floor is {show.share(math.expm1(row.floor))}"]
     if row.unlike:
         parts.append("differs in " + "; ".join(show.line(item, 120) for item in row.unlike))
@@ -73,7 +73,7 @@ def remark_of(row: Difference) -> str:
     return "; ".join(parts)
 
 
-def _untimed(row: Difference) -> str:
+def _untimed(row: SolutionDifference) -> str:
     """Which of the two has nothing to compare."""
     lacking = [name for name, held in (("before", row.before_speedup), ("after", row.after_speedup)) if held is None]
     return f"right, with no time {lacking[0]}" if len(lacking) == 1 else "right, not timed"
@@ -83,7 +83,7 @@ def _speed(ratio: float | None, same: float | None) -> str:
     return show.speedup(ratio) if same is None else "same"
 
 
-def cells(row: Difference) -> list[str]:
+def cells(row: SolutionDifference) -> list[str]:
     """One row's texts, in the order of `COLUMNS`."""
     name = show.line(row.solution, 100)
     if row.later_solution != row.solution:
@@ -95,20 +95,20 @@ def cells(row: Difference) -> list[str]:
     return [show.line(row.problem, 40), name, word(row.outcome), ratio_of(row), *speeds, remark_of(row)]
 
 
-def closing(found: Differences) -> str:
+def closing(found: RunDifferences) -> str:
     """How many ended how, and what the tolerance says of it."""
     counted = ", ".join(f"{number} {word(outcome)}" for outcome, number in found.counts().items())
     if not found.compared:
         return f"{counted if found.rows else 'no results'}; nothing was compared."
     number = len(found.regressions)
-    unclear = any(row.outcome is Outcome.unclear for row in found.rows)
+    unclear = any(row.outcome is Change.unclear for row in found.rows)
     worse = f"{number} got worse" if number else "nothing is known to be worse" if unclear else "nothing got worse"
-    if not number and any(row.outcome is Outcome.slower for row in found.rows):
+    if not number and any(row.outcome is Change.slower for row in found.rows):
         worse = "nothing got slower by more than that"
     return f"{counted}; {worse} (tolerance {found.tolerance * 100:.3g} %)."
 
 
-def table(found: Differences) -> RenderableType:
+def table(found: RunDifferences) -> RenderableType:
     """For the terminal."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in COLUMNS:
@@ -119,7 +119,7 @@ def table(found: Differences) -> RenderableType:
     return Group(*([Fitting(made)] if found.rows else []), Text(closing(found)))
 
 
-def markdown(found: Differences) -> str:
+def markdown(found: RunDifferences) -> str:
     """As a Markdown table of GitHub's kind, and the closing line."""
     lines: Sequence[str] = []
     if found.rows:

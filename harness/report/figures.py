@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.report import format as show
-from harness.results.scoring import Entry, LikeGroup, Selection, select
+from harness.results.scoring import LikeGroup, ScoredRecord, Selection, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ class Point:
     """One timed solution for the roofline. `intensity` is its problem's time of arithmetic over its time of memory
     traffic, both at peak rates: 1 is the ridge, 0 where no flops are counted. `link` is where a click leads."""
 
-    entry: Entry
+    entry: ScoredRecord
     bound: str
     intensity: float
     fraction: float
@@ -76,7 +76,7 @@ class Drawing:
     draw: Callable[[], Figure]
 
 
-def drawings(group: LikeGroup, entries: Sequence[Entry], points: Sequence[Point]) -> list[Drawing]:
+def drawings(group: LikeGroup, entries: Sequence[ScoredRecord], points: Sequence[Point]) -> list[Drawing]:
     """The figures of one group, those for which there is something to show."""
     timed = [entry for entry in entries if entry.speedup is not None]
     colours = colours_of(entries)
@@ -146,7 +146,7 @@ def _figure(height: float) -> Figure:
     return Figure(figsize=(7.2, height))
 
 
-def colours_of(entries: Sequence[Entry]) -> dict[str, str]:
+def colours_of(entries: Sequence[ScoredRecord]) -> dict[str, str]:
     """A colour for each author's shown name, the same in every figure: those with most results first, at most
     `MAX_AUTHORS` of them, beyond which all share `OTHERS`."""
     counted = Counter(show.line(entry.author, 40) for entry in entries)
@@ -156,9 +156,9 @@ def colours_of(entries: Sequence[Entry]) -> dict[str, str]:
     return {**dict(zip(ordered[: MAX_AUTHORS - 1], COLOURS, strict=False)), OTHERS: "#777777"}
 
 
-def _by_author(entries: Sequence[Entry], colours: Mapping[str, str]) -> dict[str, list[Entry]]:
+def _by_author(entries: Sequence[ScoredRecord], colours: Mapping[str, str]) -> dict[str, list[ScoredRecord]]:
     """Entries by the names in `colours`, in their order; names without any left out."""
-    held: dict[str, list[Entry]] = {name: [] for name in colours}
+    held: dict[str, list[ScoredRecord]] = {name: [] for name in colours}
     for entry in entries:
         name = show.line(entry.author, 40)
         held[name if name in held else OTHERS].append(entry)
@@ -179,7 +179,7 @@ def _speedup_axis(axes: Axes, low: float, high: float) -> None:
     axes.axvline(1.0, color="0.4", linewidth=0.9)
 
 
-def _speedups(timed: Sequence[Entry], over: str, colours: Mapping[str, str]) -> Figure:
+def _speedups(timed: Sequence[ScoredRecord], over: str, colours: Mapping[str, str]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     authors = _by_author(timed, colours)
@@ -207,7 +207,7 @@ def _speedups(timed: Sequence[Entry], over: str, colours: Mapping[str, str]) -> 
     return figure
 
 
-def _fast_p(entries: Sequence[Entry], over: str, colours: Mapping[str, str]) -> Figure:
+def _fast_p(entries: Sequence[ScoredRecord], over: str, colours: Mapping[str, str]) -> Figure:
     judged = [entry for entry in entries if entry.judged]
     speedups = [entry.counted for entry in judged if entry.counted is not None]
     low, high = min([0.1, *speedups]), max([2.0, *speedups])

@@ -22,7 +22,7 @@ from harness.report.details import details
 
 if TYPE_CHECKING:
     from harness.referee.problem.roofline import SpeedOfLight
-    from harness.referee.problem.shapes import Leaf, Sketch
+    from harness.referee.problem.shapes import ProblemShapes, ShapeLeaf
 
 SHORT_TYPES = {"float32": "", "bfloat16": "bf16 ", "float16": "f16 ", "float64": "f64 "}
 """How a type is shown before a shape; others keep their name."""
@@ -33,7 +33,7 @@ class Costed:
     """What is known of one workload without running it: `sketch` and `light`, or in `reason` why not."""
 
     workload: Workload
-    sketch: Sketch | None
+    sketch: ProblemShapes | None
     light: SpeedOfLight | None
     gpu: str
     reason: str | None = None
@@ -75,7 +75,7 @@ def _cost_cells(known: Costed) -> list[str]:
     ]
 
 
-def _shape(leaf: Leaf) -> str:
+def _shape(leaf: ShapeLeaf) -> str:
     kind = SHORT_TYPES.get(leaf.dtype, f"{leaf.dtype} ")
     return kind + ("x".join(str(extent) for extent in leaf.shape) or "scalar")
 

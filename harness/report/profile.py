@@ -12,7 +12,7 @@ from harness.protocol.kernel_names import short_name
 from harness.report import format as show
 from harness.report.profile_words import in_words
 from harness.runner.profile import ncu
-from harness.runner.profile.running import Profile, Side
+from harness.runner.profile.running import Profile, ProfiledSide
 
 MAX_KERNELS = 12
 MAX_COUNTED = 3
@@ -60,12 +60,12 @@ def _together(profile: Profile) -> list[str]:
     return lines
 
 
-def _fraction(side: Side, sol_s: float) -> str:
+def _fraction(side: ProfiledSide, sol_s: float) -> str:
     device_s = side.census.get("device_s")
     return show.share(sol_s / device_s) if device_s else show.ABSENT
 
 
-def _kernels(side: Side) -> list[str]:
+def _kernels(side: ProfiledSide) -> list[str]:
     rows: Sequence[Mapping[str, Any]] = side.census.get("kernels", ())
     if lack := side.census.get("not_taken"):
         return [f"{side.title}: no kernels known: {show.line(lack, 200)}"]
@@ -117,7 +117,7 @@ def _occupancy(held: Mapping[str, Any] | None) -> str:
     return show.ABSENT if held is None else f"{show.share(held['share'])} ({held['limiter']})"
 
 
-def _counters(sides: Sequence[Side]) -> list[str]:
+def _counters(sides: Sequence[ProfiledSide]) -> list[str]:
     """The heaviest launches of both, the first beside the first and so on, with what their stalls mean."""
     lacks = [side for side in sides if side.counters_lack is not None]
     lines = [f"{side.title}: no hardware counters: {show.line(side.counters_lack, 400)}" for side in lacks]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from harness.protocol.kernel_names import short_name
 from harness.report import format as show
 from harness.runner.profile import ncu
-from harness.runner.profile.running import Profile, Side
+from harness.runner.profile.running import Profile, ProfiledSide
 
 BUSY = 0.6
 """Share of a peak from which on a unit is called busy: few kernels get beyond 0.9."""
@@ -46,7 +46,7 @@ def _compared(profile: Profile) -> list[str]:
     return [f"{line}. This is one profiled call: harness eval measures speedups."]
 
 
-def _moved(side: Side, least_bytes: int) -> list[str]:
+def _moved(side: ProfiledSide, least_bytes: int) -> list[str]:
     """How much more than the least bytes all launches moved; nothing where not all of them were counted."""
     held = [launch for launch in side.counters if launch.read_bytes is not None and launch.written_bytes is not None]
     if not least_bytes or not held or len(held) < side.census.get("launches", 0):
@@ -57,7 +57,7 @@ def _moved(side: Side, least_bytes: int) -> list[str]:
     return [f"The {side.title} moves {show.digits(times, 2)} times the least bytes: what is read again could be kept."]
 
 
-def _waits(side: Side) -> list[str]:
+def _waits(side: ProfiledSide) -> list[str]:
     """What keeps the heaviest launch from being faster, by its counters."""
     found = ncu.heaviest(side.counters, 1)
     if not found:

@@ -24,7 +24,7 @@ _BAR = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class DeviceShare:
     """Seconds of one device. `handling_s` is between referee and conductor; the rest of `span_s` is `idle_s`."""
 
     slot: str
@@ -114,7 +114,7 @@ def _times(held: Any) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if 0.0 <= value < _END_OF_TIME_S}
 
 
-def shares(found: Sequence[Stay]) -> list[Share]:
+def shares(found: Sequence[Stay]) -> list[DeviceShare]:
     """Where each device's seconds went between the run's first stay and its last."""
     end_s = max((stay.end_s for stay in found), default=0.0)
     result = []
@@ -126,7 +126,7 @@ def shares(found: Sequence[Stay]) -> list[Share]:
 
         busy_s = sum(stay.end_s - stay.begin_s for stay in mine)
         result.append(
-            Share(
+            DeviceShare(
                 slot=slot,
                 solutions=sum(stay.solution is not None for stay in mine),
                 span_s=end_s,

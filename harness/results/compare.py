@@ -51,7 +51,7 @@ UNKNOWN = "unknown"
 """A condition that a record does not tell. Two that both don't are compared, and the reader is told."""
 
 
-class Outcome(StrEnum):
+class Change(StrEnum):
     """What became of one solution from the earlier result to the later."""
 
     faster = "faster"
@@ -80,12 +80,12 @@ class Outcome(StrEnum):
     """Only among the earlier ones."""
 
 
-WORDS = {Outcome.unclear: "can't tell", Outcome.unlike: "not compared", Outcome.unjudged: "no verdict"}
+WORDS = {Change.unclear: "can't tell", Change.unlike: "not compared", Change.unjudged: "no verdict"}
 """Outcomes whose name is not how they are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class SolutionDifference:
     """One solution (or pair of solutions) compared.
 
     `ratio` above 1: the later one is faster so many times, within `low` and `high` (95 %). `basis` is what it is the
@@ -97,7 +97,7 @@ class Difference:
     problem: str
     solution: str
     later_solution: str
-    outcome: Outcome
+    outcome: Change
     regressed: bool
     before: Status | None = None
     after: Status | None = None
@@ -143,28 +143,28 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Differences:
+class RunDifferences:
     """Two runs compared. `tolerance` is a share of the earlier time."""
 
-    rows: tuple[Difference, ...]
+    rows: tuple[SolutionDifference, ...]
     tolerance: float
     forced: bool
 
     @property
-    def regressions(self) -> tuple[Difference, ...]:
+    def regressions(self) -> tuple[SolutionDifference, ...]:
         """What got slower than the tolerance, or stopped passing."""
         return tuple(row for row in self.rows if row.regressed)
 
     @property
     def compared(self) -> int:
         """How many were in both runs with a verdict, and alike (or forced)."""
-        left_out = (Outcome.unlike, Outcome.unjudged, Outcome.added, Outcome.removed)
+        left_out = (Change.unlike, Change.unjudged, Change.added, Change.removed)
         return sum(1 for row in self.rows if row.outcome not in left_out)
 
-    def counts(self) -> dict[Outcome, int]:
-        """How many ended how, in the order of `Outcome`, those that are none left out."""
+    def counts(self) -> dict[Change, int]:
+        """How many ended how, in the order of `Change`, those that are none left out."""
         counted = Counter(row.outcome for row in self.rows)
-        return {outcome: counted[outcome] for outcome in Outcome if counted[outcome]}
+        return {outcome: counted[outcome] for outcome in Change if counted[outcome]}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -179,7 +179,7 @@ class Differences:
 
 def compare_runs(
     before: Iterable[Record], after: Iterable[Record], *, tolerance: float = TOLERANCE, force: bool = False
-) -> Differences:
+) -> RunDifferences:
     """Pair the records of two runs by problem, solution, device and workload, and compare each pair.
 
     Of several records of one identity the last counts. A solution that stands in each run once, on another device or
@@ -198,7 +198,7 @@ def compare_runs(
     pairs += [(record, None) for record in left.values()]
     pairs += [(None, record) for record in right.values()]
     rows = [_row(a, b, tolerance, force) for a, b in pairs]
-    return Differences(
+    return RunDifferences(
         rows=tuple(sorted(rows, key=lambda row: (row.problem, row.solution, row.outcome))),
         tolerance=tolerance,
         forced=force,
@@ -211,16 +211,16 @@ def _single(held: Mapping[tuple[str, str, str, str], Record]) -> dict[tuple[str,
     return {key[:2]: key for key in held if counted[key[:2]] == 1}
 
 
-def _row(before: Record | None, after: Record | None, tolerance: float, force: bool) -> Difference:
+def _row(before: Record | None, after: Record | None, tolerance: float, force: bool) -> SolutionDifference:
     if before is not None and after is not None:
         return compare_records(before, after, tolerance=tolerance, force=force)
     record = before or after
     assert record is not None
-    return Difference(
+    return SolutionDifference(
         problem=record.problem,
         solution=record.solution,
         later_solution=record.solution,
-        outcome=Outcome.removed if before else Outcome.added,
+        outcome=Change.removed if before else Change.added,
         regressed=False,
         before=before.status if before else None,
         after=after.status if after else None,
@@ -247,7 +247,7 @@ def _same(record: Record, found: SpeedupEstimate) -> float | None:
 
 def compare_records(
     before: Record, after: Record, *, tolerance: float = TOLERANCE, force: bool = False, within_run: bool = False
-) -> Difference:
+) -> SolutionDifference:
     """Compare two records: of one solution in two runs, or (`within_run`) of two solutions in one."""
     unlike = unlikeness(before, after)
     held: dict[str, Any] = {
@@ -262,23 +262,23 @@ def compare_records(
         **_speeds(before, after),
     }
     if unlike and not force:
-        return Difference(outcome=Outcome.unlike, regressed=False, **held)
+        return SolutionDifference(outcome=Change.unlike, regressed=False, **held)
     if before.status in VERDICT_FREE or after.status in VERDICT_FREE:
-        return Difference(outcome=Outcome.unjudged, regressed=False, **held)
+        return SolutionDifference(outcome=Change.unjudged, regressed=False, **held)
     passed = (before.status is Status.passed, after.status is Status.passed)
     if not all(passed):
-        outcome = Outcome.broken if passed[0] else Outcome.fixed if passed[1] else Outcome.failing
-        return Difference(outcome=outcome, regressed=outcome is Outcome.broken, **held)
+        outcome = Change.broken if passed[0] else Change.fixed if passed[1] else Change.failing
+        return SolutionDifference(outcome=outcome, regressed=outcome is Change.broken, **held)
     basis = "time" if unlike else "speedup"
     old, new = ((_speed if unlike else estimate_of)(record) for record in (before, after))
     if old is None or new is None:
-        return Difference(outcome=Outcome.untimed, regressed=False, **held)
+        return SolutionDifference(outcome=Change.untimed, regressed=False, **held)
     ratio = quotient(new, old)
     floor = noise_floor(before, after, within_run=within_run)
     outcome = decide(ratio, floor=floor, tolerance=tolerance)
-    return Difference(
+    return SolutionDifference(
         outcome=outcome,
-        regressed=outcome is Outcome.slower and ratio.speedup < 1.0 / (1.0 + tolerance),
+        regressed=outcome is Change.slower and ratio.speedup < 1.0 / (1.0 + tolerance),
         ratio=ratio.speedup,
         low=ratio.low,
         high=ratio.high,
@@ -288,18 +288,18 @@ def compare_records(
     )
 
 
-def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Outcome:
+def decide(ratio: SpeedupEstimate, *, floor: float, tolerance: float) -> Change:
     """The rule of the module's docstring; `floor` is a difference of logs, `tolerance` a share of time."""
     if ratio.low is None or ratio.high is None:
-        return Outcome.unclear
+        return Change.unclear
     low, high = math.log(ratio.low), math.log(ratio.high)
     if low > floor:
-        return Outcome.faster
+        return Change.faster
     if high < -floor:
-        return Outcome.slower
+        return Change.slower
     margin = max(floor, math.log1p(tolerance))
     hides_much = floor > math.log1p(max(tolerance, SAME_AT_MOST))
-    return Outcome.same if -margin <= low and high <= margin and not hides_much else Outcome.unclear
+    return Change.same if -margin <= low and high <= margin and not hides_much else Change.unclear
 
 
 def unlikeness(before: Record, after: Record) -> tuple[str, ...]:

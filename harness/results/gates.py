@@ -32,7 +32,7 @@ from harness.core.labels import expect_known
 from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
 from harness.core.yaml_file import fault_of_yaml, parse_yaml
-from harness.results.compare import Difference, Outcome, compare_records
+from harness.results.compare import Change, SolutionDifference, compare_records
 from harness.results.scoring import EAGER, entries_of
 
 GATES_FORMAT = 1
@@ -115,7 +115,9 @@ def read_gates(text: str, name: str) -> Gates:
     )
 
 
-def weigh(record: Record, before: Record | None, gates: Gates) -> tuple[tuple[GateResult, ...], Difference | None]:
+def weigh(
+    record: Record, before: Record | None, gates: Gates
+) -> tuple[tuple[GateResult, ...], SolutionDifference | None]:
     """Every rule for one record, and how it compares with its record at the base, if there is one that is alike."""
     results = []
     if gates.require_passed:
@@ -159,11 +161,11 @@ def _fast_enough(record: Record, baseline: str, least: float) -> GateResult:
     return GateResult(gate=name, outcome=outcome, detail=f"{shown}; {least:g}x is asked for")
 
 
-def _no_slower(record: Record, difference: Difference | None, tolerance: float) -> GateResult:
+def _no_slower(record: Record, difference: SolutionDifference | None, tolerance: float) -> GateResult:
     name = "no_regression"
     if difference is None:
         return GateResult(gate=name, outcome=SKIPPED, detail="the base has no record of it")
-    if difference.outcome in (Outcome.unlike, Outcome.untimed, Outcome.unjudged):
+    if difference.outcome in (Change.unlike, Change.untimed, Change.unjudged):
         why = "; ".join(difference.unlike) or difference.outcome.value
         return GateResult(gate=name, outcome=SKIPPED, detail=f"its record at the base can't be compared ({why})")
     if record.device is DeviceKind.HOST and difference.ratio is not None:

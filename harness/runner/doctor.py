@@ -25,7 +25,7 @@ MIN_GXX = (9, 0)
 """torch's headers are C++17; GCC 9 is the oldest that torch's extension builder accepts."""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """Whether a thing is there."""
 
     ok = "ok"
@@ -34,11 +34,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class MachineCheck:
     """One thing looked for. `found` is what is there, `enables` what it is for, `remedy` what to do if it is not."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     enables: str
     remedy: str | None
@@ -48,7 +48,7 @@ class Check:
 class Diagnosis:
     """All checks; per device why it can't be used (None: it can); the device that `auto` means here."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[MachineCheck, ...]
     unusable: dict[DeviceKind, str | None]
 
     @property
@@ -89,7 +89,9 @@ def diagnose(
         _sandbox(sandbox),
         _cache(cache_dir, cache_fault),
     )
-    host = next((item.remedy for item in checks if item.name in ("torch", "g++") and item.state is State.missing), None)
+    host = next(
+        (item.remedy for item in checks if item.name in ("torch", "g++") and item.state is CheckState.missing), None
+    )
     unusable = {DeviceKind.CUDA: cuda_unusable(environment) or cache_fault, DeviceKind.HOST: host or cache_fault}
     return Diagnosis(checks=checks, unusable=unusable)
 
@@ -141,89 +143,91 @@ _CXX_RUNTIMES = (b"libstdc++.so", b"libc++.so")
 """One of these stands in a library's list of what it needs, unless it holds a copy of its own."""
 
 
-def _gpu_checks(environment: Environment) -> Sequence[Check]:
+def _gpu_checks(environment: Environment) -> Sequence[MachineCheck]:
     enables = "verdicts at full size and GPU times (--device cuda)"
     if not environment.gpus:
         why = environment.absent.get("gpus", "none listed")
         hint = "values can be checked without one, on the host device; times need an NVIDIA GPU and its driver"
-        return [Check(name="GPU", state=State.missing, found=why, enables=enables, remedy=hint)]
+        return [MachineCheck(name="GPU", state=CheckState.missing, found=why, enables=enables, remedy=hint)]
     checks = []
     remedy: str | None
     for gpu in environment.gpus:
         memory = f"{gpu.memory_bytes / 2**30:.0f} GiB, " if gpu.memory_bytes else ""
         found = f"{gpu.name}, {memory}driver {environment.driver} (up to CUDA {environment.driver_cuda})"
-        state, remedy = State.ok, None
+        state, remedy = CheckState.ok, None
         if gpu.mig:
             found += ", MIG on"
-            state, remedy = State.limited, "times are of a slice of the GPU: compare only with the same slice"
-        checks.append(Check(name=f"GPU {gpu.index}", state=state, found=found, enables=enables, remedy=remedy))
+            state, remedy = CheckState.limited, "times are of a slice of the GPU: compare only with the same slice"
+        checks.append(MachineCheck(name=f"GPU {gpu.index}", state=state, found=found, enables=enables, remedy=remedy))
     return checks
 
 
-def _nvcc(environment: Environment) -> Check:
+def _nvcc(environment: Environment) -> MachineCheck:
     remedy = None
-    state = State.ok
+    state = CheckState.ok
     if environment.nvcc is None:
-        state = State.missing
+        state = CheckState.missing
         remedy = "install the CUDA toolkit, or set CUDA_HOME to it" if environment.gpus else "needed with a GPU only"
     elif environment.torch_cuda and environment.nvcc.split(".")[0] != environment.torch_cuda.split(".")[0]:
-        state = State.limited
+        state = CheckState.limited
         remedy = f"torch was built for CUDA {environment.torch_cuda}: install that toolkit and set CUDA_HOME to it"
     found = environment.nvcc or environment.absent.get("nvcc", "not found")
-    return Check(name="nvcc", state=state, found=found, enables="compiling CUDA for the GPU", remedy=remedy)
+    return MachineCheck(name="nvcc", state=state, found=found, enables="compiling CUDA for the GPU", remedy=remedy)
 
 
-def _sanitizer(environment: Environment, version: str | None) -> Check:
+def _sanitizer(environment: Environment, version: str | None) -> MachineCheck:
     remedy = None
     if version is None:
         remedy = "part of the CUDA toolkit: install it whole" if environment.gpus else "needed with a GPU only"
-    return Check(
+    return MachineCheck(
         name="compute-sanitizer",
-        state=State.ok if version else State.missing,
+        state=CheckState.ok if version else CheckState.missing,
         found=version or "not beside nvcc, nor on PATH",
         enables="finding races and bad accesses on the GPU (the host device has its own checks)",
         remedy=remedy,
     )
 
 
-def _ncu(environment: Environment, version: str | None) -> Check:
+def _ncu(environment: Environment, version: str | None) -> MachineCheck:
     remedy = None
     if version is None:
         remedy = "install Nsight Compute (package nsight-compute)" if environment.gpus else "needed with a GPU only"
-    return Check(
+    return MachineCheck(
         name="ncu",
-        state=State.ok if version else State.missing,
+        state=CheckState.ok if version else CheckState.missing,
         found=version or "not beside nvcc, nor on PATH",
         enables="hardware counters of kernels (harness profile --ncu)",
         remedy=remedy,
     )
 
 
-def _torch(environment: Environment) -> Check:
-    state, remedy = State.ok, None
+def _torch(environment: Environment) -> MachineCheck:
+    state, remedy = CheckState.ok, None
     if environment.torch is None:
-        state, remedy = State.missing, "install torch 2.6 or newer: make does"
+        state, remedy = CheckState.missing, "install torch 2.6 or newer: make does"
     elif environment.torch_cuda is None and environment.gpus:
-        state, remedy = State.limited, cuda_unusable(environment)
+        state, remedy = CheckState.limited, cuda_unusable(environment)
     built = f"for CUDA {environment.torch_cuda}" if environment.torch_cuda else "for the CPU"
     found = f"{environment.torch}, built {built}" if environment.torch else "not installed"
-    return Check(name="torch", state=state, found=found, enables="everything: problems and solutions", remedy=remedy)
+    return MachineCheck(
+        name="torch", state=state, found=found, enables="everything: problems and solutions", remedy=remedy
+    )
 
 
-def _gxx(environment: Environment, shares_cxx: bool | None) -> Check:
-    state, remedy = State.ok, None
+def _gxx(environment: Environment, shares_cxx: bool | None) -> MachineCheck:
+    state, remedy = CheckState.ok, None
     if environment.gxx is None:
-        state, remedy = State.missing, "install a C++ compiler (on Debian: g++), or name one by CXX"
+        state, remedy = CheckState.missing, "install a C++ compiler (on Debian: g++), or name one by CXX"
     elif _numbers(environment.gxx) < MIN_GXX:
-        state, remedy = State.limited, f"install GCC {MIN_GXX[0]} or newer, or name one by CXX"
+        state, remedy = CheckState.limited, f"install GCC {MIN_GXX[0]} or newer, or name one by CXX"
     elif shares_cxx is False:
-        state = State.limited
+        state = CheckState.limited
         remedy = (
             "it links libstdc++ statically, so that C++ exceptions of modules crash or lose their text: take "
             "-static-libstdc++ out of its settings (its specs, a wrapper's), or name another compiler by CXX"
         )
     found = environment.gxx or environment.absent.get("gxx", "not found")
-    return Check(
+    return MachineCheck(
         name="g++",
         state=state,
         found=found + (", a C++ library of its own in each module" if shares_cxx is False else ""),
@@ -232,23 +236,23 @@ def _gxx(environment: Environment, shares_cxx: bool | None) -> Check:
     )
 
 
-def _ninja(version: str | None) -> Check:
-    return Check(
+def _ninja(version: str | None) -> MachineCheck:
+    return MachineCheck(
         name="ninja",
-        state=State.ok if version else State.missing,
+        state=CheckState.ok if version else CheckState.missing,
         found=version or "neither the Python package nor on PATH",
         enables="builds by torch's own extension builder",
         remedy=None if version else "pip install ninja: make does",
     )
 
 
-def _sandbox(report: SandboxReport) -> Check:
-    state = {"full": State.ok, "partial": State.limited, "none": State.missing}[report.strength]
+def _sandbox(report: SandboxReport) -> MachineCheck:
+    state = {"full": CheckState.ok, "partial": CheckState.limited, "none": CheckState.missing}[report.strength]
     found = f"{report.strength}: {', '.join(report.mechanisms) or 'no mechanism'}"
     remedy = None
-    if state is not State.ok:
+    if state is not CheckState.ok:
         remedy = f"evaluate only code you trust, or provide what is missing ({report.weakness()})"
-    return Check(
+    return MachineCheck(
         name="sandbox",
         state=state,
         found=found,
@@ -257,10 +261,10 @@ def _sandbox(report: SandboxReport) -> Check:
     )
 
 
-def _cache(folder: Path, fault: str | None) -> Check:
-    return Check(
+def _cache(folder: Path, fault: str | None) -> MachineCheck:
+    return MachineCheck(
         name="caches",
-        state=State.ok if fault is None else State.missing,
+        state=CheckState.ok if fault is None else CheckState.missing,
         found=fault or str(folder),
         enables="built modules, precompiled headers and measured peaks: no evaluation begins without",
         remedy=None if fault is None else "make it writable, or name another by --cache or HARNESS_CACHE",

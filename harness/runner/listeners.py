@@ -13,16 +13,16 @@ from typing import Literal, Protocol
 
 from harness.core.record import Record
 from harness.runner.executors import Built, Slot, SlotLost
-from harness.runner.plan import Job
+from harness.runner.plan import PlannedSolution
 
 Kind = Literal["build", "open", "judge"]
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Work:
+class PendingSolution:
     """One solution on its way. `log_path` is its own; `losses` counts the slots that were lost with it."""
 
-    job: Job
+    job: PlannedSolution
     log_path: Path
     losses: int = 0
 
@@ -36,19 +36,19 @@ class Work:
 class Listener(Protocol):
     """Is told what becomes of each solution, from the conductor's threads: several at once."""
 
-    def wanted(self, work: Work) -> bool:
+    def wanted(self, work: PendingSolution) -> bool:
         """Asked when its build is about to begin: whether anybody waits for it still."""
         ...
 
-    def built(self, work: Work, built: Built) -> None:
+    def built(self, work: PendingSolution, built: Built) -> None:
         """Its build is over; where it failed, `finished` comes next."""
         ...
 
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
         """Its record, and what judged it; None where nothing did."""
         ...
 
-    def failed(self, work: Work | None, error: BaseException) -> None:
+    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
         """No record can be had for this reason, which is not the solution's; None where it is no single one's."""
         ...
 
@@ -66,7 +66,7 @@ class Listener(Protocol):
         ...
 
 
-class Conducting(Protocol):
+class RunnerHandle(Protocol):
     """What is behind one run: a conductor of its own, or its part of one that several share."""
 
     @property
@@ -95,5 +95,5 @@ class Conducting(Protocol):
         ...
 
 
-Conduct = Callable[[Listener, Sequence[Work]], Conducting]
+Conduct = Callable[[Listener, Sequence[PendingSolution]], RunnerHandle]
 """What makes that of a run's works, for its listener."""

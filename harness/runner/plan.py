@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class PlannedSolution:
     """One solution with what it is held against."""
 
     solution: Solution
@@ -34,7 +34,7 @@ class Job:
         return self.solution.failure or self.problem.failure
 
 
-def plan(config: RunConfig) -> list[Job]:
+def plan(config: RunConfig) -> list[PlannedSolution]:
     """Every solution that the configuration names, grouped by problem. Raises `CatalogError` listing all faults."""
     catalog = load_problems(config.problems)
     solutions = find_solutions(config.paths, catalog, problem_id=config.problem, author=config.author)
@@ -54,7 +54,7 @@ def plan(config: RunConfig) -> list[Job]:
             sizes = f"name one by --workload, or declare {config.workload!r} in {WORKLOADS_FILE} beside the problem"
             faults.append(f"{problem.id} declares no workload {config.workload!r}; it has {declared}: {sizes}")
             continue
-        jobs.append(Job(solution=solution, problem=problem, workload=workload))
+        jobs.append(PlannedSolution(solution=solution, problem=problem, workload=workload))
     if faults:
         raise CatalogError(sorted(set(faults)))
     ordered = sorted(jobs, key=lambda job: (job.problem.id, job.solution.label))
@@ -72,12 +72,12 @@ def part(items: Sequence[T], shard: str | None) -> list[T]:
     return list(items[(number - 1) * len(items) // count : number * len(items) // count])
 
 
-def identity_of(job: Job, config: RunConfig) -> Identity:
+def identity_of(job: PlannedSolution, config: RunConfig) -> Identity:
     """What the record of this job will be found by."""
     return job.problem.id, job.solution.label, config.device.value, job.workload.name
 
 
-def is_done(job: Job, config: RunConfig, finished: Mapping[Identity, Record]) -> bool:
+def is_done(job: PlannedSolution, config: RunConfig, finished: Mapping[Identity, Record]) -> bool:
     """Whether a resumed run has the verdict on this job already: of these very files, and not a `harness_error`."""
     held = finished.get(identity_of(job, config))
     return (

@@ -20,24 +20,24 @@ from harness.core.policy import Policy, refusal
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, Task
-from harness.referee.contestants.kernel_census import Sources, conclude
+from harness.referee.contestants.kernel_census import KernelSources, conclude
 from harness.results.reader import timestamp
 from harness.runner.executors import Built, Executor, Slot
-from harness.runner.plan import Job
+from harness.runner.plan import PlannedSolution
 
 _FOR_A_GPU = re.compile(r"^[ \t]*(?:import|from)[ \t]+triton\b|\b__global__\b", re.MULTILINE)
 
 
-Next = tuple[Job, Built, Path]
+Next = tuple[PlannedSolution, Built, Path]
 """A solution that is likely to be judged next, built, with its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenVerdict:
     """A solution on which a slot owes the verdict: `settle` makes the record. `begin_unix_s` is when it was begun,
     `judged_s` how long the slot was at it."""
 
-    job: Job
+    job: PlannedSolution
     built: Built
     task: Task
     log_path: Path
@@ -48,12 +48,12 @@ class Open:
 def begin(
     executor: Executor,
     slot: Slot,
-    job: Job,
+    job: PlannedSolution,
     built: Built,
     config: RunConfig,
     log_path: Path,
     ahead: Sequence[Next] = (),
-) -> Record | Open:
+) -> Record | OpenVerdict:
     """The record of a solution that was built, or what is needed to `settle` it where that waits for what goes on
     beside the slot's work. Its output is appended to `log_path`. Raises `SlotLost`.
 
@@ -63,7 +63,7 @@ def begin(
     task = _built_task(job, built, config, log_path)
     coming = [(_built_task(next_job, next_built, config, path), next_built) for next_job, next_built, path in ahead]
     outcome = executor.judge(slot, task, built, coming)
-    held = Open(
+    held = OpenVerdict(
         job=job,
         built=built,
         task=task,
@@ -74,14 +74,14 @@ def begin(
     return held if outcome is None else _record(held, outcome, slot, config)
 
 
-def settle(executor: Executor, slot: Slot, held: Open, config: RunConfig) -> Record:
+def settle(executor: Executor, slot: Slot, held: OpenVerdict, config: RunConfig) -> Record:
     """The record of a solution whose verdict was left open. Raises `SlotLost`."""
     begin = time.perf_counter()
     outcome = executor.settle(slot, held.task, held.built)
     return _record(held, outcome, slot, config, settled_s=time.perf_counter() - begin)
 
 
-def _record(held: Open, outcome: Outcome, slot: Slot, config: RunConfig, *, settled_s: float = 0.0) -> Record:
+def _record(held: OpenVerdict, outcome: Outcome, slot: Slot, config: RunConfig, *, settled_s: float = 0.0) -> Record:
     job, built = held.job, held.built
     outcome = _held_to(config.policy, _counted(outcome, job, built))
     ran_on = {"slot": slot.name, "begin_unix_s": held.begin_unix_s, "end_unix_s": held.begin_unix_s + held.judged_s}
@@ -91,7 +91,7 @@ def _record(held: Open, outcome: Outcome, slot: Slot, config: RunConfig, *, sett
     return record_of(job, outcome, built, config, slot.environment, wall_s=wall_s)
 
 
-def foreseen_task(job: Job, config: RunConfig, log_path: Path) -> Task:
+def foreseen_task(job: PlannedSolution, config: RunConfig, log_path: Path) -> Task:
     """What is known of a job's task before anything of it is built: all that getting its problem ready takes."""
     return Task(
         problem=job.problem,
@@ -106,7 +106,7 @@ def foreseen_task(job: Job, config: RunConfig, log_path: Path) -> Task:
     )
 
 
-def _built_task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Task:
+def _built_task(job: PlannedSolution, built: Built, config: RunConfig, log_path: Path) -> Task:
     """The task, without the modules."""
     ran_on_cpu = built.has_cuda_sources or brings_gpu_code(job.solution.source)
     return replace(
@@ -116,12 +116,12 @@ def _built_task(job: Job, built: Built, config: RunConfig, log_path: Path) -> Ta
     )
 
 
-def _counted(outcome: Outcome, job: Job, built: Built) -> Outcome:
+def _counted(outcome: Outcome, job: PlannedSolution, built: Built) -> Outcome:
     """`outcome` with what the contestant said of its kernels held against the build: evidence and labels."""
     claimed = outcome.evidence.get("census")
     if claimed is None:
         return outcome
-    concluded = conclude(claimed, Sources.of(job.solution.source, built.to_json()))
+    concluded = conclude(claimed, KernelSources.of(job.solution.source, built.to_json()))
     labels = (*outcome.labels, *(label for label in concluded.labels if label not in outcome.labels))
     return replace(outcome, evidence={**outcome.evidence, "census": dict(concluded.evidence)}, labels=labels)
 
@@ -149,7 +149,9 @@ def where_unjudged(slots: Sequence[Slot], environment: Environment, device: Devi
     return next((slot.environment for slot in slots if slot.environment), environment.for_record(device))
 
 
-def record_of_build(job: Job, built: Built, config: RunConfig, where: Mapping[str, Any], log_path: Path) -> Record:
+def record_of_build(
+    job: PlannedSolution, built: Built, config: RunConfig, where: Mapping[str, Any], log_path: Path
+) -> Record:
     """The record of a solution whose build failed."""
     failure = built.failure
     assert failure is not None
@@ -158,7 +160,9 @@ def record_of_build(job: Job, built: Built, config: RunConfig, where: Mapping[st
     return record_of(job, outcome, built, config, where, wall_s=built.wall_s)
 
 
-def record_unbuilt(executor: Executor, job: Job, config: RunConfig, where: Mapping[str, Any]) -> Record | None:
+def record_unbuilt(
+    executor: Executor, job: PlannedSolution, config: RunConfig, where: Mapping[str, Any]
+) -> Record | None:
     """The record of a solution that there is no use in building: its file or its problem's can't be read, or the
     problem needs what is not here, or was found to be at fault. None where nothing is known to stand in the way."""
     if (failure := job.failure) is not None:
@@ -173,7 +177,13 @@ def record_unbuilt(executor: Executor, job: Job, config: RunConfig, where: Mappi
 
 
 def record_of(
-    job: Job, outcome: Outcome, built: Built | None, config: RunConfig, environment: Mapping[str, Any], *, wall_s: float
+    job: PlannedSolution,
+    outcome: Outcome,
+    built: Built | None,
+    config: RunConfig,
+    environment: Mapping[str, Any],
+    *,
+    wall_s: float,
 ) -> Record:
     """An outcome with all that a record says about where it comes from."""
     # Results of one problem at two classes must never be ranked together, and the workload's name does not tell.

@@ -1,6 +1,6 @@
 """From solution files to records: build ahead, judge on every slot, append each record as it finishes.
 
-Trusted side. A `Conductor`'s threads build and judge through an `Executor`; the calling thread alone writes records
+Trusted side. A `Runner`'s threads build and judge through an `Executor`; the calling thread alone writes records
 and tells events, so that whoever calls needs no lock. It prints nothing, and imports no torch: the referees do that
 meanwhile.
 """
@@ -25,10 +25,10 @@ from harness.results.reader import StoreError, StoreUnavailable
 from harness.results.writer import RunStore, removed
 from harness.runner.events import BuildFinished, Event, Noted, RunStarted, SolutionFinished
 from harness.runner.executors import Built, Executor, ExecutorError, Slot, SlotLost
-from harness.runner.executors.prestart import Ahead
+from harness.runner.executors.prestart import Prestart
 from harness.runner.executors.problem_faults import EVIDENCE
-from harness.runner.listeners import Conduct, Conducting, Kind, Listener, Work
-from harness.runner.plan import Job, identity_of, is_done, plan
+from harness.runner.listeners import Conduct, Kind, Listener, PendingSolution, RunnerHandle
+from harness.runner.plan import PlannedSolution, identity_of, is_done, plan
 
 GRACE_S = 20.0
 """How long after an interrupt the solutions being judged may take to get their records."""
@@ -52,7 +52,7 @@ def evaluate_run(
     environment: Environment,
     on_event: Callable[[Event], None] = lambda event: None,
     executor: Executor | None = None,
-    ahead: Ahead | None = None,
+    ahead: Prestart | None = None,
     conduct: Conduct | None = None,
 ) -> RunSummary:
     """Evaluate everything that `config` names and append the records to its run folder.
@@ -97,7 +97,7 @@ def evaluate_run(
             with ExitStack() as stack:
                 try:
                     if conduct is None:
-                        from harness.runner.executors.slots import open_executor
+                        from harness.runner.executors.open_executor import open_executor
 
                         used = executor or stack.enter_context(open_executor(config, environment, logs, ahead))
                         conduct = _conductor(config, environment, used)
@@ -125,14 +125,14 @@ def evaluate_run(
 def _conductor(config: RunConfig, environment: Environment, executor: Executor) -> Conduct:
     """A run's own conductor, over this executor."""
     # Not at the top: where others build and judge, none of that is needed.
-    from harness.runner.runner import AHEAD, Conductor
+    from harness.runner.runner import AHEAD, Runner
     from harness.runner.scheduler import Schedule, dealt
 
-    def conduct(listener: Listener, works: Sequence[Work]) -> Conducting:
+    def conduct(listener: Listener, works: Sequence[PendingSolution]) -> RunnerHandle:
         builders = max(1, min(executor.builders, len(works)))
         ordered = dealt(((work.place, work) for work in works), len(executor.slots))
-        schedule: Schedule[Work, Built] = Schedule(ordered, ahead=AHEAD + builders)
-        return Conductor(executor, config, environment, schedule, listener, builders=builders)
+        schedule: Schedule[PendingSolution, Built] = Schedule(ordered, ahead=AHEAD + builders)
+        return Runner(executor, config, environment, schedule, listener, builders=builders)
 
     return conduct
 
@@ -158,7 +158,7 @@ class _Run:
         config: RunConfig,
         store: RunStore,
         on_event: Callable[[Event], None],
-        jobs: list[Job],
+        jobs: list[PlannedSolution],
         conduct: Conduct,
     ) -> None:
         self._config = config
@@ -169,7 +169,7 @@ class _Run:
         self._total = len(jobs)
         self._left = Counter(job.problem.digest for job in jobs)
         self._faults_told: set[str | None] = set()
-        works = [Work(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
+        works = [PendingSolution(job=job, log_path=store.log_path(job.solution.label)) for job in jobs]
         self._conductor = conduct(self, works)
 
     def run(self, first: Sequence[Event]) -> None:
@@ -234,18 +234,18 @@ class _Run:
             others = f"; its {which} the same record untried" if left else ""
             self._on_event(Noted(message=f"{record.reason}{others}"))
 
-    def wanted(self, work: Work) -> bool:
+    def wanted(self, work: PendingSolution) -> bool:
         return True
 
-    def built(self, work: Work, built: Built) -> None:
+    def built(self, work: PendingSolution, built: Built) -> None:
         failed = built.failure is not None
         event = BuildFinished(solution=work.job.solution, wall_s=built.wall_s, failed=failed)
         self._messages.put(_Message(event=event))
 
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
         self._messages.put(_Message(record=record, slot=slot))
 
-    def failed(self, work: Work | None, error: BaseException) -> None:
+    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
         """Whatever a thread can't handle ends the run."""
         self._messages.put(_Message(error=self._explained(error)))
 

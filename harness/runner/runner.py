@@ -19,10 +19,10 @@ from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, Task
 from harness.referee.problem.signature import Signatures
-from harness.runner.executors import Built, Executor, Order, Slot, SlotLost
-from harness.runner.listeners import Kind, Listener, Work
+from harness.runner.executors import BuildRequest, Built, Executor, Slot, SlotLost
+from harness.runner.listeners import Kind, Listener, PendingSolution
 from harness.runner.record_builder import (
-    Open,
+    OpenVerdict,
     begin,
     foreseen_task,
     record_of,
@@ -31,7 +31,7 @@ from harness.runner.record_builder import (
     settle,
     where_unjudged,
 )
-from harness.runner.scheduler import Foreseen, Ready, Schedule
+from harness.runner.scheduler import BuiltSolution, ForeseenSolution, Schedule
 
 AHEAD = 32
 """Solutions at most, beside those being judged and one a builder, that are built and not judged. Each holds a few open
@@ -50,7 +50,7 @@ MAX_SLOTS_LOST = 2
 """Slots that may be lost while they judge one solution. Then it is not tried on another: it might be the cause."""
 
 
-class Conductor:
+class Runner:
     """Runs what `schedule` has through an executor, which stays open. `start` it, and `stop` it in the end."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Conductor:
         executor: Executor,
         config: RunConfig,
         environment: Environment,
-        schedule: Schedule[Work, Built],
+        schedule: Schedule[PendingSolution, Built],
         listener: Listener,
         *,
         builders: int,
@@ -144,10 +144,10 @@ class Conductor:
                 continue
             if built is None:
                 self._schedule.settled(place, work)
-            elif not self._schedule.built(Ready(job=work, problem=place, built=built)):
+            elif not self._schedule.built(BuiltSolution(job=work, problem=place, built=built)):
                 built.release()
 
-    def _build(self, work: Work) -> Built | None:
+    def _build(self, work: PendingSolution) -> Built | None:
         """What is to be judged; None where that is settled."""
         job = work.job
         unbuilt = record_unbuilt(self._executor, job, self._config, self._where())
@@ -168,11 +168,13 @@ class Conductor:
     def _where(self) -> Mapping[str, Any]:
         return where_unjudged(self._slots, self._environment, self._config.device)
 
-    def _order(self, work: Work) -> Order:
+    def _order(self, work: PendingSolution) -> BuildRequest:
         """What to build, with what `ModelNew` is constructed and called with, as shapes, so that builds find all they
         need. Where these have to be found out, which takes seconds, the build begins with what it can meanwhile."""
         solution = work.job.solution
-        order = Order(source=solution.source, filename=solution.path.name, arguments=None, log_path=work.log_path)
+        order = BuildRequest(
+            source=solution.source, filename=solution.path.name, arguments=None, log_path=work.log_path
+        )
         arguments = self._signatures.of(work.job.problem, on_miss=lambda: self._executor.expect(order))
         return replace(order, arguments=arguments)
 
@@ -186,7 +188,7 @@ class Conductor:
 
     def _judge_all(self, slot: Slot) -> None:
         """A slot's life, until there is nothing more to judge, or it is lost: what it owed goes to others then."""
-        waiting: deque[tuple[Ready[Work, Built], Open]] = deque()
+        waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]] = deque()
         try:
             self._judge_on(slot, waiting)
         except BaseException as error:
@@ -199,12 +201,12 @@ class Conductor:
                 why = one_line(f"{slot.title}: {type(error).__name__}: {error}")
                 self._lose(slot, SlotLost(why), error)
 
-    def _judge_on(self, slot: Slot, waiting: deque[tuple[Ready[Work, Built], Open]]) -> None:
+    def _judge_on(self, slot: Slot, waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]]) -> None:
         """A verdict that is left open is among `waiting`, and settled when it is due, more than `MOST_OPEN` are open,
         or no next solution will come. Raises `SlotLost`."""
         while True:
             ready = self._schedule.take(slot.name, within_s=POLL_S if waiting else None)
-            if isinstance(ready, Foreseen):
+            if isinstance(ready, ForeseenSolution):
                 with suppress(Exception):  # what goes wrong with a hint goes wrong again in that one's own turn
                     self._executor.prepare(slot, [self._foreseen(work) for work in ready.jobs])
                 continue
@@ -216,10 +218,10 @@ class Conductor:
             while len(waiting) > MOST_OPEN or (waiting and ready is None and not self._schedule.to_come):
                 self._settle(slot, *waiting.popleft())
 
-    def _foreseen(self, work: Work) -> Task:
+    def _foreseen(self, work: PendingSolution) -> Task:
         return foreseen_task(work.job, self._config, work.log_path)
 
-    def _begin(self, slot: Slot, ready: Ready[Work, Built]) -> Open | None:
+    def _begin(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built]) -> OpenVerdict | None:
         """Judge it: what is left to `_settle`, or None. Raises `SlotLost`, and gives it back before."""
         work = ready.job
         self._count(1)
@@ -235,19 +237,21 @@ class Conductor:
         except BaseException as error:
             self._drop(ready, error)
             return None
-        if isinstance(made, Open):
+        if isinstance(made, OpenVerdict):
             return made
         self._finish(slot, ready, made)
         return None
 
-    def _settle_due(self, slot: Slot, waiting: deque[tuple[Ready[Work, Built], Open]]) -> None:
+    def _settle_due(
+        self, slot: Slot, waiting: deque[tuple[BuiltSolution[PendingSolution, Built], OpenVerdict]]
+    ) -> None:
         """Settle those whose audits are over, and take them off. Raises `SlotLost`."""
         for ready, held in list(waiting):
             if self._executor.due(slot, held.task):
                 waiting.remove((ready, held))
                 self._settle(slot, ready, held)
 
-    def _settle(self, slot: Slot, ready: Ready[Work, Built], held: Open) -> None:
+    def _settle(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built], held: OpenVerdict) -> None:
         """Wait for the verdict that was left open. Raises `SlotLost`, and gives it back before."""
         try:
             record = settle(self._executor, slot, held, self._config)
@@ -264,19 +268,19 @@ class Conductor:
         with self._counting:
             self._judging += more
 
-    def _finish(self, slot: Slot, ready: Ready[Work, Built], record: Record) -> None:
+    def _finish(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built], record: Record) -> None:
         self._count(-1)
         ready.built.release()
         self._listener.finished(ready.job, record, slot)
         self._schedule.judged()
 
-    def _drop(self, ready: Ready[Work, Built], error: BaseException) -> None:
+    def _drop(self, ready: BuiltSolution[PendingSolution, Built], error: BaseException) -> None:
         self._count(-1)
         ready.built.release()
         self._listener.failed(ready.job, error)
         self._schedule.judged()
 
-    def _give_up(self, slot: Slot, ready: Ready[Work, Built], lost: SlotLost) -> None:
+    def _give_up(self, slot: Slot, ready: BuiltSolution[PendingSolution, Built], lost: SlotLost) -> None:
         """The slot is lost; its solution goes to another, unless it took several with it."""
         work = ready.job
         work.losses += 1

@@ -37,7 +37,7 @@ MOST_FORESEEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready(Generic[J, B]):
+class BuiltSolution(Generic[J, B]):
     """A job that is built and waits for a slot. `problem` is what jobs are grouped by."""
 
     job: J
@@ -46,7 +46,7 @@ class Ready(Generic[J, B]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen(Generic[J]):
+class ForeseenSolution(Generic[J]):
     """Nothing is ready for a slot, and its problem has nothing more to come. Jobs that it may take next, one a problem,
     the likeliest first: that one's problem is to be got ready."""
 
@@ -101,7 +101,7 @@ class Schedule(Generic[J, B]):
         self._slots = slots
         self._left_behind = 0
         """How often others were built before what has waited for longest, and may be built."""
-        self._ready: deque[Ready[J, B]] = deque()
+        self._ready: deque[BuiltSolution[J, B]] = deque()
         self._building: list[tuple[Hashable, J]] = []
         self._withdrawn: list[J] = []
         """Of those being built."""
@@ -112,7 +112,7 @@ class Schedule(Generic[J, B]):
         self._idle: set[str] = set()
         """Slots that take what is ready as soon as something is."""
         self._at: dict[str, Hashable] = {}
-        self._meant: dict[str, list[Ready[J, B]]] = {}
+        self._meant: dict[str, list[BuiltSolution[J, B]]] = {}
         self._stopped = False
         self._changed = threading.Condition(threading.RLock())
 
@@ -162,7 +162,7 @@ class Schedule(Generic[J, B]):
             return new[0]
         return min(others, key=lambda number: built[self._waiting[number][0]])
 
-    def built(self, ready: Ready[J, B]) -> bool:
+    def built(self, ready: BuiltSolution[J, B]) -> bool:
         """A build that `next_build` gave out has succeeded. False where it was withdrawn meanwhile."""
         with self._changed:
             self._building.remove((ready.problem, ready.job))
@@ -179,7 +179,7 @@ class Schedule(Generic[J, B]):
             self._is_withdrawn(job)
             self._changed.notify_all()
 
-    def withdraw(self, unwanted: Callable[[J], bool]) -> tuple[list[J], list[Ready[J, B]]]:
+    def withdraw(self, unwanted: Callable[[J], bool]) -> tuple[list[J], list[BuiltSolution[J, B]]]:
         """Take back all of these jobs that no slot was given: they are returned, and those that were built besides."""
         with self._changed:
             waiting = [job for _, job in self._waiting if unwanted(job)]
@@ -211,7 +211,7 @@ class Schedule(Generic[J, B]):
         with self._changed:
             return not self._stopped and bool(self._more or self._ready or self._waiting or self._building)
 
-    def take(self, slot: str, *, within_s: float | None = None) -> Ready[J, B] | Foreseen[J] | None:
+    def take(self, slot: str, *, within_s: float | None = None) -> BuiltSolution[J, B] | ForeseenSolution[J] | None:
         """What this slot judges next; waits for builds, and until it is open. None when all is judged, or after `stop`.
 
         Where there is nothing to be taken yet, but something to be foreseen that this slot was not told, it is told so
@@ -229,13 +229,13 @@ class Schedule(Generic[J, B]):
                     return None
                 if slot in self._open:
                     if within_s is None and not self._ready and (jobs := self._foresee(slot)):
-                        return Foreseen(jobs=jobs)
+                        return ForeseenSolution(jobs=jobs)
                     self._idle.add(slot)
                 self._changed.wait(within_s)
                 self._idle.discard(slot)
                 waited = within_s is not None
 
-    def _left_for(self, slot: str) -> list[Ready[J, B]]:
+    def _left_for(self, slot: str) -> list[BuiltSolution[J, B]]:
         """What is ready, less one job for each other slot that waits with its problem ready, and takes it at once."""
         mine = self._at.get(slot)
         theirs = Counter(self._at[name] for name in self._idle - {slot} if self._at.get(name) not in (None, mine))
@@ -267,7 +267,7 @@ class Schedule(Generic[J, B]):
         jobs = (*self._building, *self._waiting)
         return tuple(next(job for problem, job in jobs if problem == each) for each in likely)
 
-    def upcoming(self, slot: str, count: int) -> list[Ready[J, B]]:
+    def upcoming(self, slot: str, count: int) -> list[BuiltSolution[J, B]]:
         """What this slot will most likely take next, at most `count`, one problem after another; other slots leave it
         to this one if they can."""
         with self._changed:
@@ -282,17 +282,17 @@ class Schedule(Generic[J, B]):
                 at = meant[-1].problem
             return list(meant)
 
-    def _overdue(self, among: Sequence[Ready[J, B]], passed_over: int) -> Ready[J, B] | None:
+    def _overdue(self, among: Sequence[BuiltSolution[J, B]], passed_over: int) -> BuiltSolution[J, B] | None:
         """What goes before all others now, being passed over so often; None where nothing does, or not among these."""
         due = self._more and passed_over >= MOST_PASSED_OVER
         return self._ready[0] if due and any(ready is self._ready[0] for ready in among) else None
 
-    def _for(self, slot: str, apart_from: Sequence[Ready[J, B]] = ()) -> list[Ready[J, B]]:
+    def _for(self, slot: str, apart_from: Sequence[BuiltSolution[J, B]] = ()) -> list[BuiltSolution[J, B]]:
         """What is ready and not meant for another slot."""
         taken = [held for name, meant in self._meant.items() if name != slot for held in meant]
         return [ready for ready in self._ready if not any(ready is held for held in (*taken, *apart_from))]
 
-    def _chosen(self, slot: str, among: Sequence[Ready[J, B]], at: Hashable | None) -> Ready[J, B]:
+    def _chosen(self, slot: str, among: Sequence[BuiltSolution[J, B]], at: Hashable | None) -> BuiltSolution[J, B]:
         """What this slot goes on with from that problem: not with what others are at or come to, if it can."""
         counts: Counter[Hashable] = Counter(ready.problem for ready in among)
         others = [problem for name, problem in self._at.items() if name != slot]
@@ -303,8 +303,8 @@ class Schedule(Generic[J, B]):
         problem = choose(counts, at, others, coming)
         return next(ready for ready in among if ready.problem == problem)
 
-    def _pick(self, slot: str, left: Sequence[Ready[J, B]]) -> Ready[J, B]:
-        def is_left(ready: Ready[J, B]) -> bool:
+    def _pick(self, slot: str, left: Sequence[BuiltSolution[J, B]]) -> BuiltSolution[J, B]:
+        def is_left(ready: BuiltSolution[J, B]) -> bool:
             return any(ready is held for held in left)
 
         meant = [ready for ready in self._meant.pop(slot, []) if is_left(ready)]
@@ -326,7 +326,7 @@ class Schedule(Generic[J, B]):
             self._judging -= 1
             self._changed.notify_all()
 
-    def give_back(self, slot: str, ready: Ready[J, B]) -> None:
+    def give_back(self, slot: str, ready: BuiltSolution[J, B]) -> None:
         """The slot is lost before it had a verdict: the job goes to another one, first of all."""
         with self._changed:
             self._judging -= 1
@@ -349,7 +349,7 @@ class Schedule(Generic[J, B]):
             self._stopped = True
             self._changed.notify_all()
 
-    def left_over(self) -> list[Ready[J, B]]:
+    def left_over(self) -> list[BuiltSolution[J, B]]:
         """What is built and will not be judged, after `stop`. Empties it."""
         with self._changed:
             held = list(self._ready)

@@ -1,7 +1,7 @@
 """One conductor for several runs at once: the solutions of all go through the same builders and slots.
 
-Control layer, trusted side. A `Share` is one run's part: to that run it is what a conductor of its own would be. What
-comes of a solution goes to the run that it belongs to, what befalls a slot to all of them.
+Control layer, trusted side. A `RunShare` is one run's part: to that run it is what a conductor of its own would be.
+What comes of a solution goes to the run that it belongs to, what befalls a slot to all of them.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from harness.core.environment import Environment
 from harness.core.record import Record
 from harness.runner.executors import Built, Executor, Slot, SlotLost
 from harness.runner.executors.problem_faults import EVIDENCE
-from harness.runner.listeners import Kind, Listener, Work
-from harness.runner.runner import AHEAD, Conductor
+from harness.runner.listeners import Kind, Listener, PendingSolution
+from harness.runner.runner import AHEAD, Runner
 from harness.runner.scheduler import Schedule, dealt
 
 
-class Shared:
+class SharedRunner:
     """Runs the works of its shares through an executor, which it closes at the end. Safe for threads."""
 
     def __init__(self, executor: Executor, config: RunConfig, environment: Environment) -> None:
         self._executor = executor
         self._lock = threading.RLock()
-        self._owners: dict[Work, Share] = {}
-        self._shares: list[Share] = []
+        self._owners: dict[PendingSolution, RunShare] = {}
+        self._shares: list[RunShare] = []
         self._failed = False
         self.whole = True
         """Whether no slot was lost, and no problem found at fault: an executor tries neither again."""
         builders = max(1, executor.builders)
-        self._schedule: Schedule[Work, Built] = Schedule(
+        self._schedule: Schedule[PendingSolution, Built] = Schedule(
             (), ahead=AHEAD + builders, more=True, slots=len(executor.slots)
         )
-        self._conductor = Conductor(executor, config, environment, self._schedule, self, builders=builders)
+        self._conductor = Runner(executor, config, environment, self._schedule, self, builders=builders)
         self._conductor.start()
 
     @property
@@ -47,11 +47,11 @@ class Shared:
         """Whether it can still take works: some slot is left, and none of its threads failed."""
         return not (self._failed or self.gone)
 
-    def share(self, listener: Listener, works: Sequence[Work]) -> Share:
+    def share(self, listener: Listener, works: Sequence[PendingSolution]) -> RunShare:
         """A run's part, to be started."""
-        return Share(self, listener, works)
+        return RunShare(self, listener, works)
 
-    def add(self, share: Share, works: Sequence[Work]) -> None:
+    def add(self, share: RunShare, works: Sequence[PendingSolution]) -> None:
         """Let these be done for `share`."""
         with self._lock:
             self._shares.append(share)
@@ -62,7 +62,7 @@ class Shared:
             share.listener.lost(SlotLost(self.gone or "what judged failed"), None)
             share.end()
 
-    def withdraw(self, share: Share) -> None:
+    def withdraw(self, share: RunShare) -> None:
         """Begin nothing more for `share`; what is being judged for it goes on."""
         with self._lock:
             mine = {id(work) for work, owner in self._owners.items() if owner is share}
@@ -73,7 +73,7 @@ class Shared:
             ready.built.release()
         share.dropped(taken)
 
-    def forget(self, share: Share) -> None:
+    def forget(self, share: RunShare) -> None:
         """Nobody listens for `share` any more."""
         with self._lock:
             self._owners = {work: owner for work, owner in self._owners.items() if owner is not share}
@@ -86,18 +86,18 @@ class Shared:
         self._conductor.close()
         self._conductor.join()
 
-    def wanted(self, work: Work) -> bool:
+    def wanted(self, work: PendingSolution) -> bool:
         with self._lock:
             return work in self._owners
 
-    def built(self, work: Work, built: Built) -> None:
+    def built(self, work: PendingSolution, built: Built) -> None:
         self._tell(work, lambda listener: listener.built(work, built))
 
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
         self.whole = self.whole and EVIDENCE not in record.evidence
         self._tell(work, lambda listener: listener.finished(work, record, slot), over=True)
 
-    def failed(self, work: Work | None, error: BaseException) -> None:
+    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
         if work is not None:
             self._tell(work, lambda listener: listener.failed(work, error), over=True)
             return
@@ -125,11 +125,11 @@ class Shared:
         for share in self._all():
             share.listener.noted(message)
 
-    def _all(self) -> list[Share]:
+    def _all(self) -> list[RunShare]:
         with self._lock:
             return list(self._shares)
 
-    def _tell(self, work: Work, tell: Callable[[Listener], None], *, over: bool = False) -> None:
+    def _tell(self, work: PendingSolution, tell: Callable[[Listener], None], *, over: bool = False) -> None:
         with self._lock:
             share = self._owners.pop(work, None) if over else self._owners.get(work)
         if share is not None:
@@ -138,12 +138,12 @@ class Shared:
                 share.dropped([work])
 
 
-class Share:
-    """One run's part of a `Shared` conductor."""
+class RunShare:
+    """One run's part of a `SharedRunner` conductor."""
 
     kinds: Sequence[Kind] = ("build", "judge")
 
-    def __init__(self, shared: Shared, listener: Listener, works: Sequence[Work]) -> None:
+    def __init__(self, shared: SharedRunner, listener: Listener, works: Sequence[PendingSolution]) -> None:
         self.listener = listener
         self._shared = shared
         self._works = works
@@ -171,7 +171,7 @@ class Share:
         self._shared.withdraw(self)
         self._shared.forget(self)
 
-    def dropped(self, works: Collection[Work]) -> None:
+    def dropped(self, works: Collection[PendingSolution]) -> None:
         """These are over for this run: judged, or not to be."""
         with self._lock:
             self._left -= {id(work) for work in works}

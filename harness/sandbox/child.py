@@ -21,7 +21,7 @@ KILL_TIMEOUT_S = 30.0
 """How long a kill may take: processes stuck in a driver die late. After that the zygote itself is given up."""
 
 
-class Owner(Protocol):
+class ChildOwner(Protocol):
     """What a child needs of the life of its zygote."""
 
     stopping: threading.RLock
@@ -38,7 +38,9 @@ class Owner(Protocol):
 class Child:
     """One sandboxed process, as its owner sees it. Thread-safe, except for `channel`."""
 
-    def __init__(self, *, life: Owner, number: int, channel: Channel, report: SandboxReport, pid: int | None) -> None:
+    def __init__(
+        self, *, life: ChildOwner, number: int, channel: Channel, report: SandboxReport, pid: int | None
+    ) -> None:
         self._life = life
         self._number = number
         self.channel = channel

@@ -72,7 +72,7 @@ class Confined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ConfinedStart:
     """One child on its way in, seen from the inside of the fork."""
 
     target: str

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness.sandbox import filesystem, syscalls, wrapped_tool
 from harness.sandbox.cgroup import ChildCgroup
-from harness.sandbox.confine import Confined, Ground, Job, answer
+from harness.sandbox.confine import Confined, ConfinedStart, Ground, answer
 from harness.sandbox.policy import Findings, SandboxPolicy
 from harness.sandbox.supervisor import AccountPage
 
@@ -78,7 +78,7 @@ def launch(
         forget()
         kept = wrapped_tool.descriptors() if ground.enclosed else set()
         syscalls.close_descriptors({channel, *fds, log_file, *own, *kept})
-        job = Job(
+        job = ConfinedStart(
             target=target,
             policy=policy,
             ground=ground,

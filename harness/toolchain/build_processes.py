@@ -85,7 +85,7 @@ class Ended:
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class BuildAttempt:
     """The processes of one build, one after another."""
 
     zygotes: BuilderZygotes

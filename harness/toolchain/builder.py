@@ -31,7 +31,7 @@ from harness.sandbox import SandboxUnavailable, cleanup
 from harness.sandbox.zygote import ZygoteError
 from harness.toolchain import discovery
 from harness.toolchain.cache import BuildCache, CacheError
-from harness.toolchain.compile_extension import Compiler, Tried, harness_error, read_log
+from harness.toolchain.compile_extension import Compiler, CompileResult, harness_error, read_log
 from harness.toolchain.diagnostics import CompilerError
 from harness.toolchain.outcome import BuildOutcome
 from harness.toolchain.pending import Compilations
@@ -166,7 +166,7 @@ class _Build:
     import_timeout_s: float
     seed: int
     work: Path
-    tried: dict[str, Tried] = field(default_factory=dict)
+    tried: dict[str, CompileResult] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     harvest_s: float = 0.0
     compile_s: float = 0.0
@@ -263,7 +263,7 @@ class _Build:
             detail=failure.detail if failure is not None else "",
         )
 
-    def _build_all(self, specs: Sequence[ExtensionSpec]) -> list[Tried]:
+    def _build_all(self, specs: Sequence[ExtensionSpec]) -> list[CompileResult]:
         begin = time.monotonic()
         self.compilations.keep({spec.digest for spec in specs})
         for spec in specs:

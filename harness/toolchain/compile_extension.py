@@ -17,7 +17,7 @@ from harness.core.problem import digest_text
 from harness.core.status import Failure, Status, one_line
 from harness.sandbox import cleanup
 from harness.sandbox.zygote import ZygoteError
-from harness.toolchain.build_processes import DISK_BYTES, MEMORY_BYTES, Abandon, Attempt, Ended
+from harness.toolchain.build_processes import DISK_BYTES, MEMORY_BYTES, Abandon, BuildAttempt, Ended
 from harness.toolchain.cache import BuildCache, CachedModule
 from harness.toolchain.diagnostics import MAX_LOG_CHARS, CompilerError, Diagnostics, undefined_symbol
 from harness.toolchain.outcome import BuiltModule
@@ -42,7 +42,7 @@ _KILLED = re.compile(r"^Killed signal terminated|died due to signal 9\b")
 
 
 @dataclass(slots=True)
-class Tried:
+class CompileResult:
     """What became of one extension: a module, an error of its author's, or a failure.
 
     `said` is what the solution's log should tell of it: a heading, and the compilers' output.
@@ -88,10 +88,10 @@ class Compiler:
     source: str
     room: _Room = field(default_factory=_Room)
 
-    def build(self, spec: ExtensionSpec, abandon: Abandon) -> Tried:
+    def build(self, spec: ExtensionSpec, abandon: Abandon) -> CompileResult:
         """From the cache, or compiled now. Raises `CacheError`, `MachineError`, `SandboxUnavailable`, `Abandoned`."""
         if (failure := self.toolchain.refuse(spec)) is not None:
-            return Tried(spec, failure=failure)
+            return CompileResult(spec, failure=failure)
         key = digest_text("module", str(FORMAT), self.toolchain.key(spec))
         if (known := self._known(spec, key)) is not None:
             return known
@@ -100,7 +100,7 @@ class Compiler:
             # Somebody else may have built it while this waited.
             return self._known(spec, key) or self._compile(spec, key, abandon)
 
-    def _known(self, spec: ExtensionSpec, key: str) -> Tried | None:
+    def _known(self, spec: ExtensionSpec, key: str) -> CompileResult | None:
         """What the cache says: a module, or a compiler's log that ends in an error."""
         if (held := self.cache.get(key)) is not None:
             assert held.path is not None
@@ -108,17 +108,17 @@ class Compiler:
                 self.room.take(held.path)
             except ValueError as lack:
                 held.release()
-                return Tried(spec, error=CompilerError(tool="build", message=str(lack)))
+                return CompileResult(spec, error=CompilerError(tool="build", message=str(lack)))
             return _built(spec, held, cached=True)
         if (remembered := self.cache.recall(_refusal(key))) is not None:
             log = str(remembered["log"])
             error = self.toolchain.interpret(spec, log, solution=self.source).error
             if error is not None:
                 heading = f"building extension {spec.name} (the compiler's output of an earlier run)"
-                return Tried(spec, error=error, said=(heading, log.encode()))
+                return CompileResult(spec, error=error, said=(heading, log.encode()))
         return None
 
-    def _compile(self, spec: ExtensionSpec, key: str, abandon: Abandon) -> Tried:
+    def _compile(self, spec: ExtensionSpec, key: str, abandon: Abandon) -> CompileResult:
         work = self.cache.scratch()
         try:
             folder, log_path = work / "build", work / "log"
@@ -126,7 +126,7 @@ class Compiler:
             plan = self.toolchain.prepare(spec, folder)
             open_to_others(work)
             try:
-                ended = Attempt(
+                ended = BuildAttempt(
                     zygotes=self.zygotes,
                     sandbox=self.sandbox,
                     timeout_s=self.timeout_s,
@@ -137,7 +137,7 @@ class Compiler:
                     abandon=abandon,
                 ).run()
             except ZygoteError as error:
-                return Tried(spec, failure=harness_error(error))
+                return CompileResult(spec, failure=harness_error(error))
             data = read_log(log_path)
             log = data.decode("utf-8", "replace")
             diagnostics = self.toolchain.interpret(spec, log, solution=self.source)
@@ -152,14 +152,14 @@ class Compiler:
                 elif _is_final(ended, tried.error):
                     self.cache.put(_refusal(key), None, {"log": log[:_MAX_REMEMBERED_CHARS]}).release()
             except ValueError as error:
-                tried = Tried(spec, error=CompilerError(tool="build", message=str(error)))
+                tried = CompileResult(spec, error=CompilerError(tool="build", message=str(error)))
         finally:
             cleanup.remove(work)
         tried.compile_s = ended.compile_s
         tried.said = (f"building extension {spec.name}", data)
         return tried
 
-    def _verdict(self, spec: ExtensionSpec, ended: Ended, diagnostics: Diagnostics) -> Tried | None:
+    def _verdict(self, spec: ExtensionSpec, ended: Ended, diagnostics: Diagnostics) -> CompileResult | None:
         """What a job that brought no usable module means; None after a success."""
         if ended.exit_code == 0:
             # Late or dead while loading: the contestant finds out.
@@ -169,10 +169,10 @@ class Compiler:
             if symbol is not None and any(f"({symbol})" in lack for lack in diagnostics.not_emulated):
                 # Declared by the source itself, and held by a library of CUDA's.
                 return _not_emulated(spec, diagnostics)
-            return Tried(spec, error=CompilerError(tool="loader", message=message))
+            return CompileResult(spec, error=CompilerError(tool="loader", message=message))
         report = ended.report
         if ended.late:
-            return Tried(
+            return CompileResult(
                 spec,
                 failure=Failure(
                     status=Status.compile_timeout,
@@ -181,28 +181,30 @@ class Compiler:
                 ),
             )
         if report is None or report.cause == "lost":
-            return Tried(spec, failure=harness_error("the builder was lost: its zygote died"))
+            return CompileResult(spec, failure=harness_error("the builder was lost: its zygote died"))
         error = diagnostics.error
         # Sources and flags can have compilers killed too, or say that they were: the kernel counts what it kills.
         killed = error is not None and error.file is None and _KILLED.search(error.message) is not None
         if report.cause == "machine_memory" or (killed and ended.starved and report.cause == "exited"):
             reason = f"this machine ran out of memory while {spec.name} was compiled: take fewer --jobs, or free some"
-            return Tried(spec, failure=harness_error(reason))
+            return CompileResult(spec, failure=harness_error(reason))
         if report.cause == "memory_limit":
             message = f"the compiler takes more than {MEMORY_BYTES / 2**30:.0f} GiB of memory"
         elif report.cause == "disk_limit":
             message = f"the compiler writes more than {DISK_BYTES / 2**30:.0f} GiB"
         elif diagnostics.fault is not None:
-            return Tried(spec, failure=harness_error(f"preparing {spec.name} for the CPU failed: {diagnostics.fault}"))
+            return CompileResult(
+                spec, failure=harness_error(f"preparing {spec.name} for the CPU failed: {diagnostics.fault}")
+            )
         elif diagnostics.not_emulated:
             return _not_emulated(spec, diagnostics)  # what the compiler then says comes of that
         elif diagnostics.error is not None:
-            return Tried(spec, error=diagnostics.error)
+            return CompileResult(spec, error=diagnostics.error)
         elif ended.exit_code is None:
             message = f"the build broke off (exit code {report.exit_code}, signal {report.signal})"
         else:
             message = f"the compiler failed with exit code {ended.exit_code} and no message that can be read"
-        return Tried(spec, error=CompilerError(tool="build", message=message))
+        return CompileResult(spec, error=CompilerError(tool="build", message=message))
 
 
 def read_log(path: Path) -> bytes:
@@ -219,17 +221,17 @@ def harness_error(error: object) -> Failure:
     return Failure(status=Status.harness_error, reason=one_line(str(error)), evidence={"phase": "build"})
 
 
-def _built(spec: ExtensionSpec, held: CachedModule, *, cached: bool) -> Tried:
+def _built(spec: ExtensionSpec, held: CachedModule, *, cached: bool) -> CompileResult:
     assert held.path is not None
     report = BuildReport.from_json(held.metadata)
     module = BuiltModule(key=held.key, path=held.path, spec=spec, report=report, cached=cached)
-    return Tried(spec, module=module, lease=held)
+    return CompileResult(spec, module=module, lease=held)
 
 
-def _not_emulated(spec: ExtensionSpec, diagnostics: Diagnostics) -> Tried:
+def _not_emulated(spec: ExtensionSpec, diagnostics: Diagnostics) -> CompileResult:
     reason = f"extension {spec.name}: the CPU can't execute {'; '.join(diagnostics.not_emulated[:3])}"
     evidence = {"extension": spec.name, "not_emulated": list(diagnostics.not_emulated)}
-    return Tried(spec, failure=Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence))
+    return CompileResult(spec, failure=Failure(status=Status.not_emulated, reason=one_line(reason), evidence=evidence))
 
 
 def _refusal(key: str) -> str:

@@ -49,7 +49,7 @@ _BLAMABLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Harvest:
+class Discovery:
     """What a solution asks to have built. `complete` where the harvest came to its own end."""
 
     specs: tuple[ExtensionSpec, ...]
@@ -71,14 +71,14 @@ def harvest(
     log_path: Path,
     timeout_s: float,
     on_extension: Callable[[ExtensionSpec], None] = lambda spec: None,
-) -> Harvest:
+) -> Discovery:
     """Import, construct and try a solution in a sandbox. `refused` maps digests of extensions to their build errors;
     `on_extension` is told of each that is asked for when it is, which may come to nothing.
 
     Raises `SandboxUnavailable` and `ZygoteError`; everything that the submission does is in the result.
     """
     begin = time.monotonic()
-    reader = _Reader(source, timeout_s, on_extension)
+    reader = _DiscoveryReader(source, timeout_s, on_extension)
     policy = SandboxPolicy(mode=sandbox, max_memory_bytes=_MEMORY_BYTES)
     with zygote.spawn(TARGET, policy, log_path) as child:
         child.channel.expect_at_most(_MAX_BYTES)
@@ -109,7 +109,7 @@ def harvest(
             reason = one_line(f"the process sent the harness what its own code there never sends: {error}")
             evidence = {"rule": "protocol", "phase": "build"}
             reader.failure = Failure(status=Status.disqualified, reason=reason, evidence=evidence)
-    return Harvest(
+    return Discovery(
         specs=tuple(reader.specs.values()),
         failure=reader.failure,
         notes=tuple(reader.notes[:_MAX_NOTES]),
@@ -118,7 +118,7 @@ def harvest(
     )
 
 
-class _Reader:
+class _DiscoveryReader:
     """What has arrived so far."""
 
     def __init__(self, source: str, timeout_s: float, on_extension: Callable[[ExtensionSpec], None]) -> None:

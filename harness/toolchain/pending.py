@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from harness.toolchain.build_processes import Abandon
-from harness.toolchain.compile_extension import Compiler, Tried
+from harness.toolchain.compile_extension import Compiler, CompileResult
 from harness.toolchain.spec import ExtensionSpec
 from harness.toolchain.static_discovery import foresee
 
@@ -25,14 +25,14 @@ MAX_GUESSES = 4
 
 
 @dataclass(slots=True, eq=False)
-class _Begun:
+class _PendingCompilation:
     """One compilation. `tried` or `error` is there when it is `over`."""
 
     spec: ExtensionSpec
     from_text: bool
     abandon: Abandon = field(default_factory=Abandon)
     over: threading.Event = field(default_factory=threading.Event)
-    tried: Tried | None = None
+    tried: CompileResult | None = None
     error: BaseException | None = None
     unwanted: bool = False
     """Whether nobody will ask after it: what it holds when it is over is let go."""
@@ -45,7 +45,7 @@ class Compilations:
         self._compiler = compiler
         self._room = threading.BoundedSemaphore(PARALLEL)
         self._lock = threading.Lock()
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _PendingCompilation] = {}
         self._foreseen = False
         self._known = False
         """Whether it is known by now what is asked for, so that guessing is over."""
@@ -71,7 +71,7 @@ class Compilations:
         for begun in others:
             self._drop(begun)
 
-    def result(self, spec: ExtensionSpec) -> Tried:
+    def result(self, spec: ExtensionSpec) -> CompileResult:
         """What came of it, once: waits for it, and begins it where nobody has. Raises what `Compiler.build` raises."""
         with self._lock:
             begun = self._begin(spec, from_text=False)
@@ -90,16 +90,16 @@ class Compilations:
         """End all that was not asked after."""
         self.keep(())
 
-    def _begin(self, spec: ExtensionSpec, *, from_text: bool) -> _Begun:
+    def _begin(self, spec: ExtensionSpec, *, from_text: bool) -> _PendingCompilation:
         if (known := self._begun.get(spec.digest)) is not None:
             return known
-        begun = _Begun(spec, from_text)
+        begun = _PendingCompilation(spec, from_text)
         # Where no thread can be had this raises, and nobody may wait for what none is at.
         threading.Thread(target=self._compile, args=(begun,), name="extension", daemon=True).start()
         self._begun[spec.digest] = begun
         return begun
 
-    def _drop(self, begun: _Begun) -> None:
+    def _drop(self, begun: _PendingCompilation) -> None:
         with self._lock:
             begun.unwanted = True
             held = begun.tried
@@ -107,7 +107,7 @@ class Compilations:
             held.lease.release()
         begun.abandon.ask()
 
-    def _compile(self, begun: _Begun) -> None:
+    def _compile(self, begun: _PendingCompilation) -> None:
         """A thread's life."""
         tried = None
         try:

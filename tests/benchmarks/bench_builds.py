@@ -32,7 +32,7 @@ from pathlib import Path
 
 from harness.core.executables import find_nvcc
 from harness.core.visible_gpus import Capability
-from harness.runner.executors import Order
+from harness.runner.executors import BuildRequest
 from harness.runner.executors.builders import LocalBuilders
 from harness.toolchain import BuildCache, BuildOutcome, NvccToolchain
 
@@ -116,9 +116,9 @@ class Builders:
     def build(self, solution: tuple[str, str]) -> BuildOutcome:
         return self._builders.build(self._order(solution))
 
-    def _order(self, solution: tuple[str, str]) -> Order:
+    def _order(self, solution: tuple[str, str]) -> BuildRequest:
         name, text = solution
-        return Order(source=text, filename=name, arguments=None, log_path=self._folder / f"{name}.log")
+        return BuildRequest(source=text, filename=name, arguments=None, log_path=self._folder / f"{name}.log")
 
     def close(self) -> None:
         self._builders.close()

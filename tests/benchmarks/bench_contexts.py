@@ -35,8 +35,8 @@ from harness.core.environment import collect
 from harness.core.visible_gpus import visible_gpus
 from harness.devices.hardware_queues import ONE_QUEUE
 from harness.referee.audit.auditor import find_sanitizer
-from harness.referee.audit.huge_pages import LargePages
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.huge_pages import HugePages
+from harness.referee.audit.sanitizer import SanitizerTool
 
 OPENED = "OPENED "
 """What the line of a process begins with that has opened its context."""
@@ -359,8 +359,8 @@ def main() -> None:
         if given.out:
             given.out.write_text(document(title, about, rows, processes), encoding="utf-8")
 
-    with closing(LargePages()) as pages:
-        for case in cases([gpu.uuid for gpu in gpus], sanitizer, pages.variables(Tool.RACECHECK)):
+    with closing(HugePages()) as pages:
+        for case in cases([gpu.uuid for gpu in gpus], sanitizer, pages.variables(SanitizerTool.RACECHECK)):
             if given.only in case.title:
                 rows.append(measure(case))
                 write()

@@ -26,9 +26,9 @@ from harness.core.problem import Problem, Workload, digest_text
 from harness.devices import open_device
 from harness.hostcuda.translate.build import prepare_headers
 from harness.protocol.messages import Attach, Burst, CallMode, Load, Open
-from harness.referee.contestants.process import Guest
-from harness.referee.problem.burst_plan import Turn, calls_of
-from harness.referee.problem.workspace import Bench
+from harness.referee.contestants.process import ContestantProcess
+from harness.referee.problem.burst_plan import PlannedCall, calls_of
+from harness.referee.problem.workspace import Workspace
 from harness.referee.timing import noop_solution
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA, PRELOADED_HOST
 from harness.sandbox import SandboxPolicy
@@ -59,18 +59,20 @@ LIMIT_S = 60.0
 
 
 @contextmanager
-def loaded(kind: DeviceKind) -> Iterator[tuple[Bench, Guest]]:
+def loaded(kind: DeviceKind) -> Iterator[tuple[Workspace, ContestantProcess]]:
     """A bench and a contestant with the harness's own solution over it."""
     host = kind is DeviceKind.HOST
     runtime = str(prepare_headers(default_root()).folder) if host else None
     problem = Problem(id="level1/1", name="twice", path=Path("1.py"), source=SOURCE, digest=digest_text(SOURCE))
-    bench = Bench(problem, Workload(name="full"), open_device(kind), sets_wanted=max(CALLS), secret=random.Random(1))
+    bench = Workspace(
+        problem, Workload(name="full"), open_device(kind), sets_wanted=max(CALLS), secret=random.Random(1)
+    )
     extra = PRELOADED_HOST if host else PRELOADED_CUDA
     with tempfile.TemporaryDirectory() as logs:
         policy = SandboxPolicy(gpu=not host, readable=(Path(runtime),) if runtime else ())
         with (
             Zygote(preload=(*PRELOADED, *extra), log_path=Path(logs) / "zygote.log") as zygote,
-            Guest(zygote, policy, Path(logs) / "log", memory_limit_bytes=32 * 2**30) as guest,
+            ContestantProcess(zygote, policy, Path(logs) / "log", memory_limit_bytes=32 * 2**30) as guest,
         ):
             bench.publish()
             opening = Open(device=kind.value, device_index=0, checked=False, host_runtime=runtime)
@@ -94,10 +96,10 @@ def loaded(kind: DeviceKind) -> Iterator[tuple[Bench, Guest]]:
     bench.close()
 
 
-def beside_s(bench: Bench, guest: Guest, calls: int) -> float:
+def beside_s(bench: Workspace, guest: ContestantProcess, calls: int) -> float:
     """What a burst of so many calls takes beside their windows, by the referee's clock. Without flushes, which on the
     host device take most of the time."""
-    turns = [Turn(index=index, mode=CallMode.LATENCY) for index in range(calls)]
+    turns = [PlannedCall(index=index, mode=CallMode.LATENCY) for index in range(calls)]
     bench.mask(range(calls))
     bench.device.synchronize()
     request = Burst(
@@ -111,7 +113,7 @@ def beside_s(bench: Bench, guest: Guest, calls: int) -> float:
     return wall_s - sum(claim.window_s for claim in done.claims)
 
 
-def rows(bench: Bench, guest: Guest) -> Iterator[str]:
+def rows(bench: Workspace, guest: ContestantProcess) -> Iterator[str]:
     for still_s in STILL_S:
         found = []
         for calls in CALLS:

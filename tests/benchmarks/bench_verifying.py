@@ -23,8 +23,8 @@ from harness.devices import open_device
 from harness.protocol.messages import BurstDone
 from harness.referee.correctness import value_check
 from harness.referee.correctness.verifier import Verifier
-from harness.referee.problem.burst_plan import Turn
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.burst_plan import PlannedCall
+from harness.referee.problem.workspace import Workspace
 from tests.answers import answer
 
 PROBLEMS = ("level1/1", "level1/19", "level1/23", "level1/40", "level1/53", "level1/100")
@@ -43,7 +43,9 @@ def one_by_one() -> Iterator[None]:
         value_check.enqueue = held
 
 
-def seconds(bench: Bench, verifier: Verifier, turns: Sequence[Turn], done: BurstDone, *, wanted: bool) -> float:
+def seconds(
+    bench: Workspace, verifier: Verifier, turns: Sequence[PlannedCall], done: BurstDone, *, wanted: bool
+) -> float:
     """Of the median of several rounds."""
     taken = []
     for _ in range(REPEATS):
@@ -69,7 +71,9 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for name in wanted.problems:
         problem = catalog[name]
-        bench = Bench(problem, problem.workloads[wanted.workload], device, sets_wanted=CALLS, secret=random.Random(1))
+        bench = Workspace(
+            problem, problem.workloads[wanted.workload], device, sets_wanted=CALLS, secret=random.Random(1)
+        )
         turns, done = answer(bench, ("own",) * len(bench.sets))
         row, peaks = [], []
         for with_reference in (False, True):

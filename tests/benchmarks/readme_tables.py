@@ -26,7 +26,7 @@ from pathlib import Path
 from harness.core.choices import Baseline
 from harness.core.record import Record
 from harness.report import csv
-from harness.results.scoring import By, Entry, entries_of, geometric_mean, leaderboard
+from harness.results.scoring import By, ScoredRecord, entries_of, geometric_mean, leaderboard
 from harness.results.writer import RunStore
 
 from . import apart, reached
@@ -130,7 +130,7 @@ def _against(records: Sequence[Record], baseline: Baseline) -> dict[str, Lead]:
     return {e.solution: Lead(speedup=e.speedup, sure=surely_faster(e)) for e in held if e.speedup is not None}
 
 
-def surely_faster(entry: Entry) -> bool:
+def surely_faster(entry: ScoredRecord) -> bool:
     """The whole interval above 1, and further from it than the noise floor."""
     if entry.speedup is None or entry.same_within is not None:
         return False
@@ -256,7 +256,7 @@ def _both(results: Results) -> list[Mapping[str, Lead]]:
     return [results.autotuned[baseline] for baseline in AUTOTUNED] if results.strictest else []
 
 
-def _interval(entry: Entry) -> str:
+def _interval(entry: ScoredRecord) -> str:
     if entry.low is None or entry.high is None:
         return _figure(entry.speedup)
     return f"{_figure(entry.speedup)} ({_figure(entry.low)} to {_figure(entry.high)})"

@@ -66,7 +66,7 @@ def cuda_findings(text: str) -> CudaFindings:
     data = text.encode("utf-8", "replace")
     root = Parser(_LANGUAGE).parse(data).root_node
     result = CudaFindings()
-    held = _Pass(data, result)
+    held = _CudaPass(data, result)
     held.run(root)
     return result
 
@@ -79,7 +79,7 @@ def _walk(root: Node) -> Iterator[Node]:
         stack.extend(reversed(node.children))
 
 
-class _Pass:
+class _CudaPass:
     def __init__(self, data: bytes, result: CudaFindings) -> None:
         self._data = data
         self._result = result

@@ -16,7 +16,7 @@ EXCERPT_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ScreenFinding:
     """One construct that a reviewer may want to see. `line` counts from 1 in the file."""
 
     rule: str
@@ -44,7 +44,7 @@ class Screening:
     """All of one file, by line. `unreadable` says in one line why nothing could be looked at, with the line; `notes`
     say what was looked at only in part."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ScreenFinding, ...]
     unreadable: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -56,10 +56,10 @@ class Screening:
         }
 
 
-def settle(found: Sequence[tuple[str, int]], lines: Sequence[str]) -> tuple[Finding, ...]:
+def settle(found: Sequence[tuple[str, int]], lines: Sequence[str]) -> tuple[ScreenFinding, ...]:
     """One finding a rule and line, in the order of the file, with excerpts; at most `MAX_FINDINGS`."""
     ordered = sorted(set(found), key=lambda item: (item[1], item[0]))[:MAX_FINDINGS]
-    return tuple(Finding(rule=rule, line=line, excerpt=_excerpt(lines, line)) for rule, line in ordered)
+    return tuple(ScreenFinding(rule=rule, line=line, excerpt=_excerpt(lines, line)) for rule, line in ordered)
 
 
 def _excerpt(lines: Sequence[str], line: int) -> str:

@@ -30,12 +30,12 @@ MIN_SIZE = 8
 
 def python_findings(tree: ast.Module, *, has_kernels: bool) -> Found:
     """Rule and line of everything in `tree`. `has_kernels`: whether C++ or CUDA with a kernel stands in its strings."""
-    found = _Pass(tree, has_kernels)
+    found = _PythonPass(tree, has_kernels)
     found.run()
     return found.found
 
 
-class _Pass:
+class _PythonPass:
     def __init__(self, tree: ast.Module, has_kernels: bool) -> None:
         self.found: Found = []
         self._file = File(tree)

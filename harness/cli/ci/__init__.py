@@ -7,19 +7,19 @@ starts it sees to (`.github/workflows/score.yml`), and the command refuses to ru
 """
 
 from harness.cli.ci.pages import broken_rules, github_annotations, junit, summary
-from harness.cli.ci.verdict import Rejected, Scored, Verdict, give_verdict
-from harness.core.git import Change, Repository, RevisionError
+from harness.cli.ci.verdict import CiVerdict, Rejected, Scored, give_verdict
+from harness.core.git import FileChange, Repository, RevisionError
 from harness.results.gates import GateResult, Gates, read_gates
 
 __all__ = [
-    "Change",
+    "CiVerdict",
+    "FileChange",
     "GateResult",
     "Gates",
     "Rejected",
     "Repository",
     "RevisionError",
     "Scored",
-    "Verdict",
     "broken_rules",
     "github_annotations",
     "give_verdict",

@@ -29,7 +29,7 @@ from harness.core.cache_dir import ready_cache
 from harness.core.choices import Baseline, DeviceKind
 from harness.core.config import ConfigError, RunConfig, resolve
 from harness.core.environment import MachineError
-from harness.core.git import REGULAR, Entry
+from harness.core.git import REGULAR, TreeEntry
 from harness.core.problem import Solution
 from harness.core.record import Record
 from harness.report import board, terminal
@@ -203,7 +203,7 @@ def _names(path: str) -> tuple[str, str]:
 
 
 def _submitted(
-    repo: ci.Repository, entries: Sequence[Entry], into: Path, catalog: Catalog, taken: Mapping[str, str]
+    repo: ci.Repository, entries: Sequence[TreeEntry], into: Path, catalog: Catalog, taken: Mapping[str, str]
 ) -> tuple[list[Solution], list[ci.Rejected]]:
     """The submitted files written below `into`; those that are solutions, and those that can't be evaluated."""
     rejected = []
@@ -291,7 +291,7 @@ def _records_below(folder: Path) -> tuple[list[Record], list[RunStore]]:
 
 
 def _publish(
-    verdict: ci.Verdict,
+    verdict: ci.CiVerdict,
     rows: Sequence[LeaderboardRow],
     records: Sequence[Record],
     out: Path,

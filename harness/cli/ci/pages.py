@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from harness.cli.ci.verdict import Scored, Verdict
+from harness.cli.ci.verdict import CiVerdict, Scored
 from harness.core.status import VERDICT_FREE, Status
 from harness.report import format as show
 from harness.report.board import escape_markdown
@@ -31,7 +31,7 @@ WORDS = {
 }
 
 
-def summary(verdict: Verdict, leaderboard: str = "") -> str:
+def summary(verdict: CiVerdict, leaderboard: str = "") -> str:
     """The step summary, as GitHub's Markdown. `leaderboard` is Markdown to append."""
     lines = [
         f"## Kernels: the submission {WORDS[verdict.word]}",
@@ -104,7 +104,7 @@ def _cell(text: str, limit: int = 160) -> str:
     return escape_markdown(show.line(text, limit))
 
 
-def broken_rules(verdict: Verdict) -> list[str]:
+def broken_rules(verdict: CiVerdict) -> list[str]:
     """A line for each rule that a solution broke, and for each file that can't be evaluated, as a terminal shows it."""
     found = [(held.path, "can't be evaluated", held.reason) for held in verdict.rejected]
     for item in verdict.scored:
@@ -113,7 +113,7 @@ def broken_rules(verdict: Verdict) -> list[str]:
     return [f"failed: {show.line(path, 160)}: {gate}: {show.line(detail, 300)}" for path, gate, detail in found]
 
 
-def github_annotations(verdict: Verdict) -> list[str]:
+def github_annotations(verdict: CiVerdict) -> list[str]:
     """GitHub workflow commands, one a line: an error at the line of each failure, a warning for what has no verdict.
 
     The format is GitHub's "Workflow commands" documentation's; in a value `%`, line ends, `:` and `,` are encoded.
@@ -151,7 +151,7 @@ def _value(text: str) -> str:
     return _data(show.line(text, 300)).replace(":", "%3A").replace(",", "%2C")
 
 
-def junit(verdict: Verdict) -> str:
+def junit(verdict: CiVerdict) -> str:
     """JUnit XML: a test case a solution; failures with their reasons, errors where the harness failed, skipped where
     there is no verdict."""
     cases = []

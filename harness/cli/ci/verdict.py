@@ -12,7 +12,7 @@ from typing import Any
 from harness.core.record import Record
 from harness.core.status import Status
 from harness.report.feedback.evidence import mapping, rows, text, whole
-from harness.results.compare import Difference
+from harness.results.compare import SolutionDifference
 from harness.results.gates import FAILED, GateResult, Gates, weigh
 from harness.results.latest import recency
 
@@ -38,7 +38,7 @@ class Scored:
     change: str
     record: Record
     gates: tuple[GateResult, ...]
-    difference: Difference | None
+    difference: SolutionDifference | None
     line: int | None
 
     @property
@@ -67,7 +67,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CiVerdict:
     """The verdict on a submission. `ignored` are its changes that had no say: everything but solution files. `fault`
     says why nothing could be evaluated on this machine, where that is so."""
 
@@ -175,9 +175,9 @@ def give_verdict(
     deleted: Sequence[str] = (),
     ignored: Sequence[str] = (),
     fault: str | None = None,
-) -> Verdict:
+) -> CiVerdict:
     """The verdict over all records of a submission."""
-    return Verdict(
+    return CiVerdict(
         base=base,
         head=head,
         device=device,

@@ -29,8 +29,8 @@ from harness.hostcuda.translate.preparation import (
 
 __all__ = [
     "BuildError",
-    "CompilerError",
     "ExtensionSpecLike",
+    "HostCompilerError",
     "Precompiled",
     "PreparedHeaders",
     "default_cache",
@@ -65,7 +65,7 @@ class ExtensionSpecLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerError:
+class HostCompilerError:
     """The first error in a compiler's output. `line` is the solution's own where `file` is `cuda.cu` or `main.cpp`."""
 
     file: str
@@ -152,14 +152,14 @@ def findings(folder: Path) -> dict[str, Any]:
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$", re.M)
 
 
-def interpret(log: str) -> CompilerError | None:
+def interpret(log: str) -> HostCompilerError | None:
     """The first compiler or linker error in a log, None where there is none."""
     found = list(_ERROR.finditer(log))
     own = next((m for m in found if m["file"] in ("cuda.cu", "main.cpp")), None)
     match = own or (found[0] if found else None)
     if match is not None:
-        return CompilerError(file=match["file"], line=int(match["line"]), message=match["message"].strip())
+        return HostCompilerError(file=match["file"], line=int(match["line"]), message=match["message"].strip())
     undefined = re.search(r"undefined (?:reference to|symbol:?) [`']?([^'\n]+)", log)
     if undefined:
-        return CompilerError(file="", line=0, message=f"undefined reference to {undefined[1]}")
+        return HostCompilerError(file="", line=0, message=f"undefined reference to {undefined[1]}")
     return None

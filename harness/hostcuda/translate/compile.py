@@ -39,7 +39,13 @@ from harness.hostcuda.translate.kinds import (
     switches,
     without_names_of_pybind11,
 )
-from harness.hostcuda.translate.lacking import Lack, among_includes, among_symbols, in_log, launching_headers
+from harness.hostcuda.translate.lacking import (
+    MissingConstruct,
+    among_includes,
+    among_symbols,
+    in_log,
+    launching_headers,
+)
 from harness.hostcuda.translate.macros import defines, is_switch, macros, undefines
 from harness.hostcuda.translate.refusals import refusals
 from harness.hostcuda.translate.rewrite import rewrite
@@ -100,7 +106,7 @@ def main(folder: Path) -> int:
     host = rewrite(cpp) if "<<<" in cpp or "__global__" in cpp else None
     cpp_text = host.text if host is not None else cpp
     available = Path(job["headers"]["folder"]) / "include"
-    lacking = [Lack(file="cuda.cu", line=f.line, construct=f.construct) for f in rewritten.not_emulated]
+    lacking = [MissingConstruct(file="cuda.cu", line=f.line, construct=f.construct) for f in rewritten.not_emulated]
     for file, text in texts.items():
         lacking += among_includes(file, text, available)
     (folder / "findings.json").write_text(
@@ -291,7 +297,7 @@ def _opening(flags: list[str]) -> tuple[str, str]:
     return defines(given), undefines(given)
 
 
-def _say(lacking: Iterable[Lack]) -> None:
+def _say(lacking: Iterable[MissingConstruct]) -> None:
     for lack in dict.fromkeys(lacking):
         sys.stdout.write(lack.note())
 

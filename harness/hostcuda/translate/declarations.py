@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from harness.hostcuda.translate.edits import Edit, State, quoted
+from harness.hostcuda.translate.edits import Edit, SourceEdits, quoted
 from harness.toolchain.cuda_source.syntax import (
     Tree,
     base_type,
@@ -29,7 +29,7 @@ __all__ = ["edit_shared", "extents_by_macro", "names_by_macro", "register_variab
 _CONSTANT = {b"const", b"constexpr"}
 
 
-def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
+def shared_text(state: SourceEdits, tree: Tree, node: Node, declarator: Node, name: bytes) -> bytes:
     number = state.number()
     base = base_type(tree, node, declarators(node))
     named = name_node(declarator)
@@ -79,7 +79,7 @@ def shared_text(state: State, tree: Tree, node: Node, declarator: Node, name: by
     )
 
 
-def _written(state: State, tree: Tree, node: Node) -> bytes:
+def _written(state: SourceEdits, tree: Tree, node: Node) -> bytes:
     """A node's own text: a macro's body was parsed with names in place of what it pastes together."""
     if not tree.in_macro:
         return tree.of(node)
@@ -87,7 +87,7 @@ def _written(state: State, tree: Tree, node: Node) -> bytes:
     return bytes(state.source[start:end]).replace(b"\\\r\n", b"   ").replace(b"\\\n", b"  ")
 
 
-def names_by_macro(state: State, tree: Tree, declarator: Node) -> Iterator[bytes]:
+def names_by_macro(state: SourceEdits, tree: Tree, declarator: Node) -> Iterator[bytes]:
     """The names that a macro gives to what it declares where it is used: its parameters stand for words there."""
     named = name_node(declarator)
     if named is None or not tree.taken:
@@ -114,7 +114,7 @@ def _uses(source: bytes, macro: bytes, taken: tuple[bytes, ...]) -> Iterator[dic
         yield dict(zip(taken, given, strict=False))
 
 
-def edit_shared(state: State, tree: Tree, node: Node) -> None:
+def edit_shared(state: SourceEdits, tree: Tree, node: Node) -> None:
     start, end = node.start_byte + tree.offset, min(node.end_byte + tree.offset, tree.end)
     if not inside_function(node):
         state.replace(start, end, b"", in_macro=tree.in_macro)
@@ -138,7 +138,7 @@ def _is_variable(declarator: Node) -> bool:
     )
 
 
-def register_variables(state: State, tree: Tree, node: Node) -> None:
+def register_variables(state: SourceEdits, tree: Tree, node: Node) -> None:
     if is_extern(tree, node) or node.parent is None:
         return
     if node.parent.type == "template_declaration":

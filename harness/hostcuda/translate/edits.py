@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Parser
 
-__all__ = ["Edit", "State", "applied", "quoted"]
+__all__ = ["Edit", "SourceEdits", "applied", "quoted"]
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Edit:
 
 
 @dataclass(slots=True)
-class State:
+class SourceEdits:
     """One source on its way: `source` is what the solution wrote, edits are byte ranges of it."""
 
     source: bytes
@@ -49,7 +49,7 @@ class State:
         self.edits.append(Edit(start, end, text + (b"\\\n" if in_macro else b"\n") * lines))
 
 
-def applied(state: State) -> bytes:
+def applied(state: SourceEdits) -> bytes:
     """The source with all edits made. Where two overlap (a launch inside a launch's arguments), the inner one was
     folded in."""
     out = bytearray()

@@ -59,7 +59,7 @@ _DISPATCHES = b"AT_DISPATCH_"
 
 
 @dataclass(slots=True)
-class _Scope:
+class _FunctorScope:
     """What names mean in one function: type parameters, and objects and pointers whose class is known."""
 
     types: dict[bytes, bytes | None]
@@ -218,7 +218,7 @@ class _Inside:
     ) -> None:
         self._read, self._tree, self._hosts = read, read.tree, hosts
         self._function = function
-        self._scope = _Scope(types={name: given.get(name) for name in _type_parameters(read.tree, function)})
+        self._scope = _FunctorScope(types={name: given.get(name) for name in _type_parameters(read.tree, function)})
         self._declare()
 
     def wrong(self) -> Iterator[tuple[Node, str]]:

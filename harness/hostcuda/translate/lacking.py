@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Lack", "among_includes", "among_symbols", "in_log", "launching_headers"]
+__all__ = ["MissingConstruct", "among_includes", "among_symbols", "in_log", "launching_headers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lack:
+class MissingConstruct:
     """`construct` is asked for in `line` (1-based) of `file` (`cuda.cu` or `main.cpp`)."""
 
     file: str
@@ -187,12 +187,12 @@ _REFUSED = re.compile(
 """Template arguments that a header of ours refuses by name; what a source asserts itself stands elsewhere."""
 
 
-def among_includes(file: str, text: str, available: Path) -> Iterator[Lack]:
+def among_includes(file: str, text: str, available: Path) -> Iterator[MissingConstruct]:
     """Headers of CUDA's and torch's that `text` includes and the folder `available` does not have."""
     for match in _INCLUDE.finditer(text):
         family = _family(match[1], _HEADER_FAMILIES)
         if family is not None and not (available / match[1]).exists():
-            yield Lack(
+            yield MissingConstruct(
                 file=file, line=text.count("\n", 0, match.start(1)) + 1, construct=f"{family} (#include <{match[1]}>)"
             )
 
@@ -217,11 +217,11 @@ def launching_headers(text: str, available: Path, installed: Path) -> bool:
     return False
 
 
-def in_log(log: str) -> Iterator[Lack]:
+def in_log(log: str) -> Iterator[MissingConstruct]:
     """What a failed compilation lacked: a header of CUDA's or torch's, or a name that they would have declared."""
     for match in _MISSING_HEADER.finditer(log):
         if family := _family(match[3], _HEADER_FAMILIES):
-            yield Lack(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
+            yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} (#include <{match[3]}>)")
     for match in _UNKNOWN_NAME.finditer(log):
         owner = match[4] or match[6]
         within = (owner or "") + (match[5] or match[7] or "")
@@ -232,20 +232,20 @@ def in_log(log: str) -> Iterator[Lack]:
         else:
             family, name = _family(match[3], _NAME_FAMILIES), match[3]
         if family is not None:
-            yield Lack(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
+            yield MissingConstruct(file=match[1], line=int(match[2]), construct=f"{family} ({name})")
     for match in _OF_AN_OBJECT.finditer(log):
         if _OF_ITS_ALLOCATOR.fullmatch(match[3]):
             construct = f"this part of torch (c10::cuda::CUDACachingAllocator::get()->{match[3]})"
-            yield Lack(file=match[1], line=int(match[2]), construct=construct)
+            yield MissingConstruct(file=match[1], line=int(match[2]), construct=construct)
     for match in _PARTIAL.finditer(log):
         library, owner, name = (match[i] or match[i + 3] for i in (3, 4, 5))
         construct = f"{_family(library, _NAME_FAMILIES)} ({library}::{owner}::{name} with these arguments)"
-        yield Lack(file=match[1], line=int(match[2]), construct=construct)
+        yield MissingConstruct(file=match[1], line=int(match[2]), construct=construct)
     for match in _OVERLOAD.finditer(log):
         construct = f"{_family('thrust', _NAME_FAMILIES)} (thrust::{match[3]} with these arguments)"
-        yield Lack(file=match[1], line=int(match[2]), construct=construct)
+        yield MissingConstruct(file=match[1], line=int(match[2]), construct=construct)
     for match in _REFUSED.finditer(log):
-        yield Lack(
+        yield MissingConstruct(
             file=match[1], line=int(match[2]), construct=f"{_family(match[3], _NAME_FAMILIES)} ({match[4].strip()})"
         )
 
@@ -253,7 +253,7 @@ def in_log(log: str) -> Iterator[Lack]:
 _SYMBOL = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl|nvrtc|cu[A-Z])\w*")
 
 
-def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> Iterator[Lack]:
+def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> Iterator[MissingConstruct]:
     """Undefined symbols of a linked module that only CUDA's libraries or torch's CUDA build have. `texts` are the
     sources by file name, in which the line is looked up."""
     sources = list(texts)
@@ -273,7 +273,7 @@ def among_symbols(symbols: Iterable[str], texts: Iterable[tuple[str, str]]) -> I
             ),
             ("cuda.cu", 1),
         )
-        yield Lack(file=file, line=line, construct=f"{family} ({name})")
+        yield MissingConstruct(file=file, line=line, construct=f"{family} ({name})")
 
 
 def _innermost(mangled: str) -> str:

@@ -51,10 +51,10 @@ def legible(data: bytes) -> bytes:
     for directive in _DIRECTIVE.finditer(bytes(scanned)):
         blank(scanned, *directive.span())
         scanned[directive.start() : directive.end()] = scanned[directive.start() : directive.end()].replace(b"\\", b" ")
-    return _Reader(data, bytes(scanned)).text()
+    return _TokenReader(data, bytes(scanned)).text()
 
 
-class _Reader:
+class _TokenReader:
     """One source, token by token, without its directives, comments and literals."""
 
     def __init__(self, data: bytes, scanned: bytes) -> None:

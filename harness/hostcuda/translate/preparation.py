@@ -21,7 +21,7 @@ from pathlib import Path
 from harness.core.atomic_file import open_to_others
 from harness.core.cache_dir import hold, remove_old
 from harness.core.config import cache_root as default_cache
-from harness.core.subprocesses import Crew
+from harness.core.subprocesses import CommandPool
 from harness.hostcuda.translate.kinds import Precompiled, header_name
 from harness.hostcuda.translate.machine import BuildError, ask_torch, compiler, processor_flags
 from harness.hostcuda.translate.macros import TORCH_SWITCHES, defines, macros
@@ -196,7 +196,7 @@ def prepare_headers(cache_dir: Path | None = None) -> PreparedHeaders:
     raise BuildError(f"{root} is cleared while the host device is being prepared in it; choose another cache folder")
 
 
-def precompile(crew: Crew, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+def precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
     """Have the headers of this kind precompiled for one mode, now if they are not. Safe for concurrent callers. Raises
     BuildError, and `CrewEnded` where the crew was.
 
@@ -230,7 +230,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(crew: Crew, command: Sequence[str]) -> None:
+def _run(crew: CommandPool, command: Sequence[str]) -> None:
     done = crew.run(command)
     if done.returncode != 0:
         raise BuildError(
@@ -238,7 +238,7 @@ def _run(crew: Crew, command: Sequence[str]) -> None:
         )
 
 
-def _precompile_lean(crew: Crew, command: Sequence[str], boxed_lists: Path) -> None:
+def _precompile_lean(crew: CommandPool, command: Sequence[str], boxed_lists: Path) -> None:
     """Run it; where this torch's headers don't go with the stand-in for its lists, again without it: slower builds."""
     try:
         _run(crew, command)
@@ -248,7 +248,7 @@ def _precompile_lean(crew: Crew, command: Sequence[str], boxed_lists: Path) -> N
 
 
 def _make(prepared: PreparedHeaders) -> None:
-    with Crew(_PREPARE_JOBS) as crew:
+    with CommandPool(_PREPARE_JOBS) as crew:
         _copy(_HERE / "include", prepared.folder / "include")
         _stand_in(lean.LeanHeaders(prepared.torch_include), prepared.lean)
         objects = prepared.folder / "objects"
@@ -273,7 +273,7 @@ def _make(prepared: PreparedHeaders) -> None:
             _link_libraries(crew, prepared, objects)
 
 
-def _precompile(crew: Crew, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
+def _precompile(crew: CommandPool, prepared: PreparedHeaders, kind: Precompiled, *, checked: bool) -> None:
     place = prepared.headers / header_name(kind, checked=checked)
     place.mkdir(exist_ok=True)
     header, fresh = place / "prelude.h", place / "prelude.h.new"
@@ -333,7 +333,7 @@ def _stand_in(stand_ins: lean.LeanHeaders, target: Path) -> None:
     fresh.rename(target)
 
 
-def _link_libraries(crew: Crew, prepared: PreparedHeaders, objects: Path) -> None:
+def _link_libraries(crew: CommandPool, prepared: PreparedHeaders, objects: Path) -> None:
     stub_libs.make(crew.run, prepared.compiler, Path(ask_torch().lib), prepared.folder / _STUBS, _TORCH)
     runtime = [str(p) for p in sorted(objects.glob("runtime-*.o"))]
     link = [prepared.compiler, "-shared"]

@@ -32,7 +32,7 @@ from harness.toolchain.cuda_source.syntax import (
     walk,
 )
 
-__all__ = ["Refusal", "refusals"]
+__all__ = ["SourceRefusal", "refusals"]
 
 _STREAMS = {b"std::cout", b"std::cerr", b"std::clog", b"std::endl"}
 _NOT_THE_HOSTS = {
@@ -49,7 +49,7 @@ _WRITES = {"assignment_expression": "left", "update_expression": "argument"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class SourceRefusal:
     """Line and column are 1-based."""
 
     line: int
@@ -65,7 +65,7 @@ class _Variable:
     dimensions: int
 
 
-def refusals(read: Survey | None) -> tuple[Refusal, ...]:
+def refusals(read: Survey | None) -> tuple[SourceRefusal, ...]:
     """What nvcc refuses for sure, in the order of the source."""
     if read is None:
         return ()
@@ -79,11 +79,11 @@ def refusals(read: Survey | None) -> tuple[Refusal, ...]:
     return tuple(sorted(set(found), key=lambda each: (each.line, each.column)))
 
 
-def _at(node: Node, message: str) -> Refusal:
-    return Refusal(line=node.start_point[0] + 1, column=node.start_point[1] + 1, message=message)
+def _at(node: Node, message: str) -> SourceRefusal:
+    return SourceRefusal(line=node.start_point[0] + 1, column=node.start_point[1] + 1, message=message)
 
 
-def _kernels(read: Survey) -> Iterator[Refusal]:
+def _kernels(read: Survey) -> Iterator[SourceRefusal]:
     kernels = {name for name, held in read.by_name.items() if all(f.kernel for f in held)}
     for function in read.functions:
         if function.node.has_error:

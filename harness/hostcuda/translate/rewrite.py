@@ -36,10 +36,10 @@ from harness.hostcuda.translate.declarations import (
     register_variables,
     shared_text,
 )
-from harness.hostcuda.translate.edits import Edit, State, applied, quoted
+from harness.hostcuda.translate.edits import Edit, SourceEdits, applied, quoted
 from harness.hostcuda.translate.legible import legible
 from harness.hostcuda.translate.pieces import alone, declarations
-from harness.hostcuda.translate.sides import Side, architecture_words, marked_names, side_of, two_versions
+from harness.hostcuda.translate.sides import CodeSide, architecture_words, marked_names, side_of, two_versions
 from harness.toolchain.cuda_source.noise import without_noise
 from harness.toolchain.cuda_source.syntax import (
     Tree,
@@ -57,7 +57,7 @@ from harness.toolchain.cuda_source.syntax import (
 )
 from harness.toolchain.cuda_source.tokens import balanced, words
 
-__all__ = ["Finding", "Rewritten", "rewrite"]
+__all__ = ["NotTranslated", "RewrittenSource", "rewrite"]
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _VARIABLE_WORDS = {b"__constant__", b"__device__", b"__managed__"}
@@ -66,7 +66,7 @@ _HOLDS_CUDA = re.compile(rb"<<<|__(?:shared|global|device|constant)__|\b(?:new|d
 
 _MOST_PIECES = 400
 """Each is parsed with as many blanks around it as the source is long."""
-_HEAPS = {Side.DEVICE: b"device", Side.BOTH: b"callers"}
+_HEAPS = {CodeSide.DEVICE: b"device", CodeSide.BOTH: b"callers"}
 """Of whom memory is taken; host code is left as it stands."""
 
 _NO_ARCHITECTURE = b"hostcuda_no_architecture"
@@ -77,7 +77,7 @@ _UNTYPED_LAUNCHES = {b"cudaLaunchCooperativeKernel": 0, b"cudaLaunchKernel": 0, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class NotTranslated:
     """Something the rewriter can't carry over: 1-based line of the source and the construct."""
 
     line: int
@@ -85,24 +85,24 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
+class RewrittenSource:
     """`text` counts lines as the source does. `kernels` are the names of `__global__` functions seen,
     `subscript_lines` the lines that index a `__shared__` array, whose inner bounds a kernel may pass on purpose."""
 
     text: str
     kernels: tuple[str, ...]
-    not_emulated: tuple[Finding, ...]
+    not_emulated: tuple[NotTranslated, ...]
     subscript_lines: tuple[int, ...]
 
 
-def rewrite(source: str) -> Rewritten:
+def rewrite(source: str) -> RewrittenSource:
     """CUDA C++ as ordinary C++ for the headers in `harness/hostcuda/include`.
 
     What cannot be parsed is left as it stands: the compiler then says what is wrong with it.
     """
     translated = ptx.rewrite(source)
     data = written_out(translated.text.encode())
-    state = State(source=data, parser=Parser(_LANGUAGE))
+    state = SourceEdits(source=data, parser=Parser(_LANGUAGE))
     for word, start, end in words(data):
         if word == b"__noinline__":
             state.edits.append(Edit(start, end, b"__attribute__((noinline))"))
@@ -113,11 +113,11 @@ def rewrite(source: str) -> Rewritten:
         _collect(state, each)
     state.marked = marked_names(data, trees)
     for each in trees:
-        _edit(state, each, each.root, Side.BOTH if each.in_macro else None)
-    refused = [Finding(line=r.line, construct=r.construct) for r in translated.refused]
-    refused += [Finding(line=line, construct=construct) for line, construct in state.not_emulated]
+        _edit(state, each, each.root, CodeSide.BOTH if each.in_macro else None)
+    refused = [NotTranslated(line=r.line, construct=r.construct) for r in translated.refused]
+    refused += [NotTranslated(line=line, construct=construct) for line, construct in state.not_emulated]
     refused += _lost_clusters(state)
-    return Rewritten(
+    return RewrittenSource(
         text=applied(state).decode(errors="replace"),
         kernels=tuple(name.decode(errors="replace") for name in state.kernels),
         not_emulated=tuple(refused),
@@ -125,7 +125,7 @@ def rewrite(source: str) -> Rewritten:
     )
 
 
-def _parsed(state: State, clean: bytes) -> list[Tree]:
+def _parsed(state: SourceEdits, clean: bytes) -> list[Tree]:
     """The source as one tree; where that has errors, each declaration as its own, so that they stay in theirs."""
     whole = Tree(state.parser.parse(clean).root_node, clean, 0, False)
     if not whole.root.has_error or (ranges := declarations(clean)) is None or len(ranges) > _MOST_PIECES:
@@ -137,7 +137,7 @@ def _parsed(state: State, clean: bytes) -> list[Tree]:
     return parts if sum(errors(part.root) for part in parts) <= errors(whole.root) else [whole]
 
 
-def _macro_bodies(state: State, tree: Tree) -> Iterator[Tree]:
+def _macro_bodies(state: SourceEdits, tree: Tree) -> Iterator[Tree]:
     """Bodies of macros that hold CUDA syntax, each parsed as statements or as declarations, whichever fits better."""
     for node in walk(tree.root):
         if node.type not in {"preproc_def", "preproc_function_def"}:
@@ -176,7 +176,7 @@ def _with_extents(body: bytes, names: list[bytes]) -> bytes:
 # ---- first pass: names
 
 
-def _collect(state: State, tree: Tree) -> None:
+def _collect(state: SourceEdits, tree: Tree) -> None:
     for node in walk(tree.root):
         if node.type == "function_definition" and has_word(tree, node, {b"__global__"}):
             name = function_name(tree, node)
@@ -197,7 +197,7 @@ def _collect(state: State, tree: Tree) -> None:
                     state.outer_shared[name] = shared_text(state, tree, node, declarator, name)
 
 
-def _note_declared_cluster(state: State, tree: Tree, node: Node) -> None:
+def _note_declared_cluster(state: SourceEdits, tree: Tree, node: Node) -> None:
     """What a kernel's declaration says of its clusters holds for the definition, too."""
     cluster = _cluster(_head(state, tree, node, node.end_byte))
     for declarator in declarators(node):
@@ -218,7 +218,7 @@ def _parameter_kinds(tree: Tree, node: Node) -> list[bytes]:
 # ---- second pass: edits
 
 
-def _edit(state: State, tree: Tree, node: Node, side: Side | None) -> None:
+def _edit(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> None:
     """`side` is that of the function which the node stands in; None outside of all."""
     if node.type in {"preproc_def", "preproc_function_def"}:
         return
@@ -226,7 +226,7 @@ def _edit(state: State, tree: Tree, node: Node, side: Side | None) -> None:
         side = side_of(tree, state.source, node, side, state.marked)
     if node.type == "function_definition":
         _enter_function(state, tree, node, kernel=has_word(tree, node, {b"__global__"}))
-        if side is Side.BOTH and not tree.in_macro and two_versions(tree, node):
+        if side is CodeSide.BOTH and not tree.in_macro and two_versions(tree, node):
             _add_hosts_version(state, tree, node)
     elif node.type == "declaration":
         if is_shared(tree, node):
@@ -246,7 +246,7 @@ def _edit(state: State, tree: Tree, node: Node, side: Side | None) -> None:
         _edit_new(state, tree, node, _HEAPS[side])
     elif node.type == "delete_expression" and side in _HEAPS:
         _edit_delete(state, tree, node, _HEAPS[side])
-    elif side is Side.HOST:
+    elif side is CodeSide.HOST:
         for asked in architecture_words(tree, node):
             state.edits.append(Edit(asked.start_byte + tree.offset, asked.end_byte + tree.offset, _NO_ARCHITECTURE))
     elif node.type == "subscript_expression":
@@ -257,9 +257,11 @@ def _edit(state: State, tree: Tree, node: Node, side: Side | None) -> None:
         _edit(state, tree, child, side)
 
 
-def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = (), side: Side | None = None) -> bytes:
+def _rendered(
+    state: SourceEdits, tree: Tree, node: Node, more: Sequence[Edit] = (), side: CodeSide | None = None
+) -> bytes:
     """The source text of a node with the edits inside it made."""
-    inner = State(
+    inner = SourceEdits(
         source=state.source,
         parser=state.parser,
         kernels=state.kernels,
@@ -283,7 +285,7 @@ def _rendered(state: State, tree: Tree, node: Node, more: Sequence[Edit] = (), s
     return bytes(out + state.source[position:end])
 
 
-def _launch_text(state: State, tree: Tree, node: Node) -> bytes:
+def _launch_text(state: SourceEdits, tree: Tree, node: Node) -> bytes:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     syntax = next(child for child in node.children if child.type == "kernel_call_syntax")
@@ -319,7 +321,7 @@ def _launch_text(state: State, tree: Tree, node: Node) -> bytes:
     )
 
 
-def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> None:
+def _enter_function(state: SourceEdits, tree: Tree, node: Node, *, kernel: bool) -> None:
     body = node.child_by_field_name("body")
     if body is None or body.type != "compound_statement":
         return
@@ -361,19 +363,19 @@ def _enter_function(state: State, tree: Tree, node: Node, *, kernel: bool) -> No
             state.edits.append(Edit(at, at, registration))
 
 
-def _add_hosts_version(state: State, tree: Tree, node: Node) -> None:
+def _add_hosts_version(state: SourceEdits, tree: Tree, node: Node) -> None:
     """A function for both sides that asks for the architecture has its body twice, and who calls decides which it is:
     nvcc compiles it twice. A constant is the device's."""
     body = node.child_by_field_name("body")
     if body is None:
         return
-    text = _rendered(state, tree, body, side=Side.HOST)
+    text = _rendered(state, tree, body, side=CodeSide.HOST)
     at = body.start_byte + tree.offset + 1
     line = b"%d" % (body.start_point[0] + 1)
     state.edits.append(Edit(at, at, b" if (::hostcuda::on_host()) " + text + b"\n#line " + line + b"\n"))
 
 
-def _head(state: State, tree: Tree, node: Node, end: int) -> bytes:
+def _head(state: SourceEdits, tree: Tree, node: Node, end: int) -> bytes:
     """The source from what stands before a declaration, attributes in front of it included, to `end`."""
     start = node.start_byte
     if node.prev_sibling is not None:
@@ -406,13 +408,13 @@ def _attribute(head: bytes, name: bytes) -> list[bytes]:
     return []
 
 
-def _lost_clusters(state: State) -> Iterator[Finding]:
+def _lost_clusters(state: SourceEdits) -> Iterator[NotTranslated]:
     """Dimensions of clusters that stand at no kernel's head, in a macro for one. A kernel without them would compute
     something else, so what uses such a place does not compile."""
     for word, start, end in words(state.source):
         if word == b"__cluster_dims__" and not any(first <= start < last for first, last in state.heads):
             state.edits.append(Edit(start, end, b"hostcuda_cluster_dims_of_no_kernel"))
-            yield Finding(line=state.source.count(b"\n", 0, start) + 1, construct="__cluster_dims__ in a macro")
+            yield NotTranslated(line=state.source.count(b"\n", 0, start) + 1, construct="__cluster_dims__ in a macro")
 
 
 def _cluster(head: bytes) -> bytes:
@@ -420,7 +422,7 @@ def _cluster(head: bytes) -> bytes:
     return b", ".join(b"static_cast<unsigned>(" + part + b")" for part in _attribute(head, b"__cluster_dims__"))
 
 
-def _edit_call(state: State, tree: Tree, node: Node, side: Side | None) -> None:
+def _edit_call(state: SourceEdits, tree: Tree, node: Node, side: CodeSide | None) -> None:
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     if function is None or arguments is None:
@@ -453,7 +455,7 @@ def _edit_call(state: State, tree: Tree, node: Node, side: Side | None) -> None:
             state.replace(first.start_byte + tree.offset, first.end_byte + tree.offset, kept, in_macro=tree.in_macro)
 
 
-def _edit_new(state: State, tree: Tree, node: Node, heap: bytes) -> None:
+def _edit_new(state: SourceEdits, tree: Tree, node: Node, heap: bytes) -> None:
     """On this heap, unless it says itself where."""
     word = next((child for child in node.children if child.type == "new"), None)
     if word is not None and node.child_by_field_name("placement") is None:
@@ -461,7 +463,7 @@ def _edit_new(state: State, tree: Tree, node: Node, heap: bytes) -> None:
         state.replace(start, end, b"::new (::hostcuda::" + heap + b"_heap)", in_macro=tree.in_macro)
 
 
-def _edit_delete(state: State, tree: Tree, node: Node, heap: bytes) -> None:
+def _edit_delete(state: SourceEdits, tree: Tree, node: Node, heap: bytes) -> None:
     if node.has_error or not node.named_children or node.named_children[-1].end_byte + tree.offset > tree.end:
         return
     value = node.named_children[-1]
@@ -472,7 +474,7 @@ def _edit_delete(state: State, tree: Tree, node: Node, heap: bytes) -> None:
     state.edits.append(Edit(end, end, b")"))
 
 
-def _edit_wait(state: State, tree: Tree, node: Node) -> None:
+def _edit_wait(state: SourceEdits, tree: Tree, node: Node) -> None:
     body = node.child_by_field_name("body")
     if body is None:
         return

@@ -15,7 +15,7 @@ from tree_sitter import Node
 from harness.toolchain.cuda_source.syntax import Tree, declarators, function_declarator, walk
 from harness.toolchain.cuda_source.tokens import words
 
-__all__ = ["ARCHITECTURE", "Side", "architecture_words", "marked_names", "side_of", "two_versions"]
+__all__ = ["ARCHITECTURE", "CodeSide", "architecture_words", "marked_names", "side_of", "two_versions"]
 
 ARCHITECTURE = b"__CUDA_ARCH__"
 """Defined while nvcc compiles for the device, and not while it compiles the same text for the host."""
@@ -32,7 +32,7 @@ _UNKNOWABLE = re.compile(
 """What says for which side functions are, behind the words of their heads."""
 
 
-class Side(Enum):
+class CodeSide(Enum):
     """`BOTH` is also what can't be told."""
 
     HOST = auto()
@@ -40,13 +40,13 @@ class Side(Enum):
     BOTH = auto()
 
 
-def side_of(tree: Tree, source: bytes, node: Node, around: Side | None, marked: Container[bytes]) -> Side:
+def side_of(tree: Tree, source: bytes, node: Node, around: CodeSide | None, marked: Container[bytes]) -> CodeSide:
     """Of a function or lambda; `around` is that of the function it stands in, `marked` what `marked_names` gave."""
     said = {word for word, _, _ in words(_head(tree, source, node))}
     if b"__global__" in said or (b"__device__" in said and b"__host__" not in said):
-        return Side.DEVICE
+        return CodeSide.DEVICE
     if b"__device__" in said:
-        return Side.BOTH
+        return CodeSide.BOTH
     if around is not None:
         return around
     before = node.prev_sibling
@@ -56,7 +56,7 @@ def side_of(tree: Tree, source: bytes, node: Node, around: Side | None, marked: 
         or any(name in marked for name in _last_names(tree, node))
         or (before is not None and before.type == "ERROR")
     )
-    return Side.BOTH if odd else Side.HOST
+    return CodeSide.BOTH if odd else CodeSide.HOST
 
 
 class AnyName(Container[bytes]):

@@ -29,7 +29,7 @@ from harness.protocol.messages.fields import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class OutputClaim:
     """A claim about one output tensor: its exact Python type, shape, dtype and device, its address, and whether its
     elements lay in order as the solution returned it."""
 
@@ -44,7 +44,7 @@ class Leaf:
         return [self.type, list(self.shape), self.dtype, self.device, self.address, self.contiguous]
 
     @classmethod
-    def from_json(cls, value: Any) -> Leaf:
+    def from_json(cls, value: Any) -> OutputClaim:
         type_, shape, dtype, device, address, contiguous = sequence(value, 6)
         return cls(
             type=text(type_),
@@ -63,7 +63,7 @@ class CallClaim:
     device_s: float
     window_s: float
     tree: Mapping[str, Any]
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[OutputClaim, ...]
     state_missing: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class CallClaim:
             device_s=seconds(held.get("device_s")),
             window_s=seconds(held.get("window_s")),
             tree=mapping(held.get("tree")),
-            leaves=items(held, "leaves", Leaf.from_json),
+            leaves=items(held, "leaves", OutputClaim.from_json),
             state_missing=items(held, "state_missing", text),
         )
 

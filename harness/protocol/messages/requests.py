@@ -25,7 +25,7 @@ class CallMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Region:
     """A tensor's place in the arena. `dtype` is torch's name without the prefix (`float32`)."""
 
     offset: int
@@ -36,7 +36,7 @@ class Slot:
         return [self.offset, list(self.shape), self.dtype]
 
     @classmethod
-    def from_json(cls, value: Any) -> Slot:
+    def from_json(cls, value: Any) -> Region:
         offset, shape, dtype = sequence(value, 3)
         return cls(offset=integer(offset), shape=integers(shape), dtype=text(dtype))
 
@@ -49,9 +49,9 @@ class Call:
     `late` are words of the arena (place, value) to write in the call's stream before its clock starts.
     """
 
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    state: tuple[Slot, ...]
+    inputs: tuple[Region, ...]
+    outputs: tuple[Region, ...]
+    state: tuple[Region, ...]
     seed: int | None
     mode: CallMode
     late: tuple[tuple[int, int], ...] = ()
@@ -70,9 +70,9 @@ class Call:
     def from_json(cls, value: Any) -> Call:
         held = mapping(value)
         return cls(
-            inputs=items(held, "inputs", Slot.from_json),
-            outputs=items(held, "outputs", Slot.from_json),
-            state=items(held, "state", Slot.from_json),
+            inputs=items(held, "inputs", Region.from_json),
+            outputs=items(held, "outputs", Region.from_json),
+            state=items(held, "state", Region.from_json),
             seed=None if held.get("seed") is None else integer(held.get("seed")),
             mode=CallMode(text(held.get("mode"))),
             late=items(held, "late", pair),
@@ -144,8 +144,8 @@ class Load:
     filename: str
     modules: tuple[Mapping[str, Any], ...]
     init_tree: Mapping[str, Any]
-    init_slots: tuple[Slot, ...]
-    state: Mapping[str, Slot]
+    init_slots: tuple[Region, ...]
+    state: Mapping[str, Region]
     seed: int
 
     def to_json(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class Burst:
         )
 
 
-class Manner(StrEnum):
+class LaunchMode(StrEnum):
     """How calls are made without a pause between them."""
 
     LAUNCHED = "launched"
@@ -225,7 +225,7 @@ class Prepare:
     """
 
     burst: Burst
-    manner: Manner
+    manner: LaunchMode
     number: int = 0
 
     def to_json(self) -> dict[str, Any]:

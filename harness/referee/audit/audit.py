@@ -17,17 +17,17 @@ from typing import Any
 
 from harness.core.task import SourcePart
 from harness.protocol.messages import Attach, Burst, BurstDone, Load
-from harness.referee.audit.sanitizer import SanitizerFinding, Tool
-from harness.referee.audit.timeouts import Paces
+from harness.referee.audit.sanitizer import SanitizerFinding, SanitizerTool
+from harness.referee.audit.timeouts import ToolPaces
 from harness.referee.contestants.findings import placed
-from harness.referee.contestants.process import Guest
+from harness.referee.contestants.process import ContestantProcess
 
-ANSWERS = Tool.MEMCHECK
+ANSWERS = SanitizerTool.MEMCHECK
 """The tool under which answers are kept: it alters no launch, and is the last that anybody goes without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class AuditSubject:
     """What is audited: the requests to make, the arena's descriptor, and how to find lines in the solution.
 
     Answers to `burst` are kept (`AuditResult.answers`), those to `elsewhere`, the same calls with outputs at other
@@ -71,7 +71,7 @@ class AuditResult:
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class ToolRun:
     """What became of one tool. `again`: none of the solution's code was reached; `lost`: its zygote is no use."""
 
     findings: tuple[SanitizerFinding, ...] = ()
@@ -83,16 +83,16 @@ class Told:
     lost: bool = False
 
 
-class Guests:
+class ContestantSet:
     """The contestants of one audit, to be ended together, and what each tool took (`paces`)."""
 
     def __init__(self) -> None:
-        self.paces = Paces()
+        self.paces = ToolPaces()
         self._lock = threading.Lock()
-        self._held: list[Guest] = []
+        self._held: list[ContestantProcess] = []
         self._cancelled = False
 
-    def add(self, guest: Guest) -> None:
+    def add(self, guest: ContestantProcess) -> None:
         with self._lock:
             self._held.append(guest)
             if self._cancelled:
@@ -114,10 +114,10 @@ class Audit:
 
     def __init__(
         self,
-        subject: Subject,
-        running: Mapping[Tool, Future[Told]],
-        guests: Guests,
-        idle: Mapping[Tool, str] | None = None,
+        subject: AuditSubject,
+        running: Mapping[SanitizerTool, Future[ToolRun]],
+        guests: ContestantSet,
+        idle: Mapping[SanitizerTool, str] | None = None,
         *,
         waits: Callable[[], None] = lambda: None,
     ) -> None:
@@ -181,7 +181,7 @@ class Audit:
         return result
 
 
-def _is_own(finding: SanitizerFinding, subject: Subject) -> bool:
+def _is_own(finding: SanitizerFinding, subject: AuditSubject) -> bool:
     """Whether the defect is in the solution's code: by its file, or by its kernel's name where there is no line."""
     files = {subject.filename, *(part.file for part in subject.parts)}
     return finding.place.file in files or finding.place.kernel in subject.kernels

@@ -25,17 +25,17 @@ from typing import Any, TypeVar
 from harness.core.choices import SandboxMode
 from harness.core.status import one_line
 from harness.devices.hardware_queues import ONE_QUEUE
-from harness.referee.audit.audit import ANSWERS, Audit, Guests, Subject, Told
-from harness.referee.audit.sanitizer import CALLS, Tool, not_needed, overflowed, parse
-from harness.referee.audit.timeouts import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, Patience
-from harness.referee.audit.zygotes import Post, Posts
-from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.audit.audit import ANSWERS, Audit, AuditSubject, ContestantSet, ToolRun
+from harness.referee.audit.sanitizer import CALLS, SanitizerTool, not_needed, overflowed, parse
+from harness.referee.audit.timeouts import END_LIMIT_S, OPEN_LIMIT_S, WALL_LIMIT_S, ToolTimeouts
+from harness.referee.audit.zygotes import SanitizerZygote, SanitizerZygotes
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.sandbox.zygote import ZygoteError
 
 T = TypeVar("T")
 
-POSTS = {Tool.MEMCHECK: 2, Tool.RACECHECK: 4, Tool.INITCHECK: 2, Tool.SYNCCHECK: 2}
+POSTS = {SanitizerTool.MEMCHECK: 2, SanitizerTool.RACECHECK: 4, SanitizerTool.INITCHECK: 2, SanitizerTool.SYNCCHECK: 2}
 """Zygotes under each tool at most; those beyond the first start when they are needed. An audit takes as long as two
 judgements, most of all because it is held while others are timed, and racecheck's twice that: of 32 solutions in a row
 on an H200 it took 2.6 s in the median where the others took 1.4, and all waited for it."""
@@ -69,10 +69,10 @@ class Auditor:
         self._sandbox: SandboxMode = sandbox
         self._memory_limit_bytes = memory_limit_bytes
         self._threads = {
-            tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in Tool
+            tool: ThreadPoolExecutor(POSTS[tool], thread_name_prefix=f"audit-{tool.value}") for tool in SanitizerTool
         }
-        self._posts = Posts(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
-        for tool in Tool:
+        self._posts = SanitizerZygotes(executable, preload=preload, logs=logs, most=POSTS, again=self._prepare)
+        for tool in SanitizerTool:
             self._prepare(tool)
 
     def __enter__(self) -> Auditor:
@@ -84,10 +84,10 @@ class Auditor:
             threads.shutdown(wait=True, cancel_futures=True)
         self._posts.close()
 
-    def begin(self, subject: Subject, tools: Collection[Tool] = tuple(Tool)) -> Audit:
+    def begin(self, subject: AuditSubject, tools: Collection[SanitizerTool] = tuple(SanitizerTool)) -> Audit:
         """Start `tools` on `subject`, each as soon as it is done with what was begun before."""
         # The arena's owner may close it before the last tool has begun.
-        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), Guests()
+        subject, guests = replace(subject, arena_fd=os.dup(subject.arena_fd)), ContestantSet()
         # Kernels that are made later may hold what these texts do not.
         known = subject.parts and not subject.builds_later
         texts = [subject.source, *(part.text for part in subject.parts)] if known else ()
@@ -126,21 +126,21 @@ class Auditor:
         """Let what is under way come to its end, and hold what would come next."""
         self._posts.drain()
 
-    def _submit(self, tool: Tool, work: Callable[..., T], *arguments: Any) -> Future[T]:
+    def _submit(self, tool: SanitizerTool, work: Callable[..., T], *arguments: Any) -> Future[T]:
         return self._threads[tool].submit(work, *arguments)
 
-    def _prepare(self, tool: Tool) -> None:
+    def _prepare(self, tool: SanitizerTool) -> None:
         """Begin a zygote of this tool in the background."""
         with suppress(RuntimeError):  # at the end nobody needs another one
             self._submit(tool, self._posts.prepare, tool)
 
-    def _run(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
+    def _run(self, tool: SanitizerTool, subject: AuditSubject, guests: ContestantSet) -> ToolRun:
         with self._posts.turn(lambda: guests.cancelled) as begins:
-            return self._run_now(tool, subject, guests) if begins else Told(not_run="not needed any more")
+            return self._run_now(tool, subject, guests) if begins else ToolRun(not_run="not needed any more")
 
-    def _run_now(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
+    def _run_now(self, tool: SanitizerTool, subject: AuditSubject, guests: ContestantSet) -> ToolRun:
         begin = time.perf_counter()
-        told = Told(not_run="not needed any more", again=True)
+        told = ToolRun(not_run="not needed any more", again=True)
         for _ in range(TRIES):
             if guests.cancelled or not told.again:
                 break
@@ -151,7 +151,7 @@ class Auditor:
         told.wall_s = time.perf_counter() - begin
         return told
 
-    def _try(self, tool: Tool, subject: Subject, guests: Guests) -> Told:
+    def _try(self, tool: SanitizerTool, subject: AuditSubject, guests: ContestantSet) -> ToolRun:
         post = None
         try:
             post = self._posts.take(tool)
@@ -159,9 +159,9 @@ class Auditor:
         except (ZygoteError, OSError) as error:
             if post is not None:
                 self._posts.drop(post)
-            return Told(not_run=one_line(f"could not be started: {error}"))
+            return ToolRun(not_run=one_line(f"could not be started: {error}"))
         seen = post.log_path.stat().st_size if post.log_path.exists() else 0
-        told = Told()
+        told = ToolRun()
         try:
             self._converse(post, subject, guests, seen, told)
         except SandboxUnavailable as error:
@@ -176,7 +176,9 @@ class Auditor:
         (self._posts.drop if told.lost else self._posts.give_back)(post)
         return told
 
-    def _converse(self, post: Post, subject: Subject, guests: Guests, seen: int, told: Told) -> None:
+    def _converse(
+        self, post: SanitizerZygote, subject: AuditSubject, guests: ContestantSet, seen: int, told: ToolRun
+    ) -> None:
         """Have the calls made, one after another until something is found; `told.ended` is why not all of them were."""
         tool, paces = post.tool, guests.paces
         burst = subject.burst if tool is ANSWERS else subject.elsewhere
@@ -195,9 +197,9 @@ class Auditor:
         limit_s = functools.partial(paces.limit_s, tool)
         begin_s = self._posts.clock()
         try:
-            with Guest(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
+            with ContestantProcess(post.zygote, policy, log_path, memory_limit_bytes=self._memory_limit_bytes) as guest:
                 guests.add(guest)
-                patience = Patience(self._posts.clock, guest.kill)
+                patience = ToolTimeouts(self._posts.clock, guest.kill)
                 try:
                     told.again = True
                     with patience.step("opening its device", lambda: OPEN_LIMIT_S):
@@ -216,7 +218,7 @@ class Auditor:
                     told.ended = patience.why
                     if told.ended is None:
                         paces.told(tool, self._posts.clock() - begin_s)
-                except GuestFailed as failed:
+                except ContestantFailed as failed:
                     runaway = "its processes could not be held still" if guest.ran_away else None
                     told.ended = patience.why or runaway or failed.failure.reason
                     # A zygote that is stuck before it has seen anything is not asked again: another one is.
@@ -225,9 +227,9 @@ class Auditor:
             log_path.unlink(missing_ok=True)
 
 
-def _hint(tool: Tool) -> str:
+def _hint(tool: SanitizerTool) -> str:
     """What a call that does not end may have, beside being slow."""
-    if tool not in (Tool.SYNCCHECK, Tool.RACECHECK):
+    if tool not in (SanitizerTool.SYNCCHECK, SanitizerTool.RACECHECK):
         return ""
     return "; a kernel that hangs under this tool alone may have a barrier that part of a block never reaches"
 

@@ -16,29 +16,29 @@ from harness.core.status import Failure
 from harness.core.task import Outcome, RefereeConfig, Task
 from harness.devices import Device
 from harness.protocol.messages import BurstDone, CallMode
-from harness.referee.audit.audit import Subject
+from harness.referee.audit.audit import AuditSubject
 from harness.referee.audit.auditor import Auditor
 from harness.referee.audit.small_workload import (
     ANSWERED,
     AUDITED_CALLS,
     FIRST_FREE,
-    SideBenches,
-    SideCheck,
+    SmallWorkloadCheck,
+    SmallWorkspaces,
     auditable,
     subject_of,
 )
 from harness.referee.contestants.client import attach_request
 from harness.referee.correctness.verifier import Verifier, overall
-from harness.referee.problem.burst_plan import Turn
+from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.watchdog import Step, Whereabouts
-from harness.referee.problem.workspace import Bench, NoRoom
+from harness.referee.problem.watchdog import Phase, ProgressMarker
+from harness.referee.problem.workspace import NoRoom, Workspace
 
 NO_MEMORY = (NoRoom, torch.OutOfMemoryError, MemoryError)
 """What a bench raises that finds no room."""
 
 
-class Alongside:
+class BackgroundChecks:
     """One referee's, with its device and secret. Without an auditor there is nothing to do. Not safe for threads.
 
     `calls` is how many calls the verification of a problem makes, `full` a task's bench at full size, published, and
@@ -54,9 +54,9 @@ class Alongside:
         *,
         gpu_minor: int | None,
         calls: Callable[[Problem], int],
-        full: Callable[[Task], Bench],
-        examine: Callable[[Task, Bench, int], Outcome],
-        whereabouts: Whereabouts,
+        full: Callable[[Task], Workspace],
+        examine: Callable[[Task, Workspace, int], Outcome],
+        whereabouts: ProgressMarker,
     ) -> None:
         self._config = config
         self._device = device
@@ -67,14 +67,14 @@ class Alongside:
         self._full = full
         self._examine = examine
         self._whereabouts = whereabouts
-        self.benches = SideBenches(self._make)
+        self.benches = SmallWorkspaces(self._make)
 
     def get_ready(self, problem: Problem, workload: Workload) -> None:
         """Have a bench for checks of solutions to this problem. Raises `ProblemError` and `NO_MEMORY`."""
         if self._auditor is not None:
             self.benches.get_ready(problem, workload)
 
-    def begin(self, task: Task, workload: Workload) -> SideCheck | None:
+    def begin(self, task: Task, workload: Workload) -> SmallWorkloadCheck | None:
         """Begin the checks, on `workload`; None where there are none to make. Raises `NO_MEMORY`."""
         if self._auditor is None or not auditable(task):
             return None
@@ -85,7 +85,7 @@ class Alongside:
         except ProblemError:
             return None  # the problem's small sizes are no fault of the solution's; `problems lint` finds them
 
-        def subject(bench: Bench, calls: int) -> Subject:
+        def subject(bench: Workspace, calls: int) -> AuditSubject:
             attach = attach_request(self._config, bench, own_allocations=True)
             return subject_of(task, bench, attach, gpu_minor=self._gpu_minor, calls=calls)
 
@@ -95,7 +95,7 @@ class Alongside:
             self.benches.give_back(bench)
             raise
         first = FIRST_FREE if len(bench.sets) > FIRST_FREE else 0  # no tool writes to sets from there on
-        return SideCheck.begin(
+        return SmallWorkloadCheck.begin(
             task,
             workload,
             audited,
@@ -110,10 +110,10 @@ class Alongside:
         """Close the benches, lent ones too."""
         self.benches.close()
 
-    def _make(self, problem: Problem, workload: Workload) -> Bench:
+    def _make(self, problem: Problem, workload: Workload) -> Workspace:
         wanted = FIRST_FREE + self._calls(problem)
-        with self._whereabouts.at(problem, workload, Step.READY):
-            return Bench(
+        with self._whereabouts.at(problem, workload, Phase.READY):
+            return Workspace(
                 problem,
                 workload,
                 self._device,
@@ -123,12 +123,12 @@ class Alongside:
             )
 
 
-def _wrong_values(task: Task, bench: Bench, answers: Sequence[BurstDone]) -> Failure | None:
+def _wrong_values(task: Task, bench: Workspace, answers: Sequence[BurstDone]) -> Failure | None:
     """What is wrong with the answers of audited calls."""
     verifier = Verifier(bench, required=task.problem.precision, coerce=True)
     findings = [
         finding
         for index, done in zip(ANSWERED, answers, strict=True)
-        for finding in verifier.check([Turn(index=index, mode=CallMode.LATENCY)], done, with_reference=True)
+        for finding in verifier.check([PlannedCall(index=index, mode=CallMode.LATENCY)], done, with_reference=True)
     ]
     return overall(findings)

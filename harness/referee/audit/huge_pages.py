@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.core.executables import find_gxx
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.sanitizer import SanitizerTool
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 
@@ -26,7 +26,7 @@ _FLAGS = ("-shared", "-fPIC", "-O2", "-std=c++17", "-fno-exceptions", "-fno-thre
 newer."""
 
 
-class LargePages:
+class HugePages:
     """The library to preload, built when it is first asked for, in a folder of its own: auditors of several GPUs share
     the folder of a run's logs. Safe for threads."""
 
@@ -35,10 +35,10 @@ class LargePages:
         self._library: Path | None = None
         self._lock = threading.Lock()
 
-    def variables(self, tool: Tool) -> Mapping[str, str]:
+    def variables(self, tool: SanitizerTool) -> Mapping[str, str]:
         """What the environment of a zygote under `tool` is to say; nothing where it has no use for them, or there is
         no compiler."""
-        if tool is not Tool.RACECHECK:
+        if tool is not SanitizerTool.RACECHECK:
             return {}
         with self._lock:
             if self._folder is None:

@@ -22,7 +22,7 @@ MAX_TEXT_CHARS = 4 * 2**20
 MAX_REPORTS = 64
 
 
-class Tool(StrEnum):
+class SanitizerTool(StrEnum):
     """A tool of compute-sanitizer, and what it finds."""
 
     MEMCHECK = "memcheck"
@@ -37,25 +37,25 @@ class Tool(StrEnum):
 
 _OPTIONS = {
     # Without padding an allocation may follow at once, and what lies past the end of one is inside of another.
-    Tool.MEMCHECK: ("--report-api-errors", "no", "--padding", "4096"),
-    Tool.RACECHECK: ("--racecheck-report", "analysis"),
-    Tool.INITCHECK: (),
-    Tool.SYNCCHECK: (),
+    SanitizerTool.MEMCHECK: ("--report-api-errors", "no", "--padding", "4096"),
+    SanitizerTool.RACECHECK: ("--racecheck-report", "analysis"),
+    SanitizerTool.INITCHECK: (),
+    SanitizerTool.SYNCCHECK: (),
 }
 
 
-CALLS = {Tool.MEMCHECK: 2, Tool.RACECHECK: 1, Tool.INITCHECK: 2, Tool.SYNCCHECK: 1}
+CALLS = {SanitizerTool.MEMCHECK: 2, SanitizerTool.RACECHECK: 1, SanitizerTool.INITCHECK: 2, SanitizerTool.SYNCCHECK: 1}
 """Calls under each tool: what the first leaves behind matters to memory, not to what threads of one launch do to each
 other; and racecheck takes seconds for a long loop."""
 
 _MARKS = {
-    Tool.RACECHECK: ("shared", "asm", "##"),
-    Tool.SYNCCHECK: ("sync", "barrier", "asm", "##"),
+    SanitizerTool.RACECHECK: ("shared", "asm", "##"),
+    SanitizerTool.SYNCCHECK: ("sync", "barrier", "asm", "##"),
 }
 """Without any of these words CUDA code has nothing that the tool looks at. Pasted tokens may spell anything."""
 
 
-def not_needed(tool: Tool, texts: Sequence[str]) -> str | None:
+def not_needed(tool: SanitizerTool, texts: Sequence[str]) -> str | None:
     """Why `tool` can find nothing in kernels compiled from `texts` alone; None where it may, or that is not known.
 
     Macros may come from flags, too: `texts` should hold the file that names them.
@@ -67,17 +67,17 @@ def not_needed(tool: Tool, texts: Sequence[str]) -> str | None:
     whole = re.sub(r"\\\s*\n", "", "\n".join(texts)).replace("%:", "#").lower()
     if any(mark in whole for mark in marks):
         return None
-    return "no shared memory in the sources" if tool is Tool.RACECHECK else "no barriers in the sources"
+    return "no shared memory in the sources" if tool is SanitizerTool.RACECHECK else "no barriers in the sources"
 
 
-def command(executable: str, tool: Tool, log_path: str) -> tuple[str, ...]:
+def command(executable: str, tool: SanitizerTool, log_path: str) -> tuple[str, ...]:
     """The words to put before a command so that it and all it forks run under `tool`, which writes to `log_path`."""
     options = ("--target-processes", "all", "--show-backtrace", "no", "--print-limit", str(PRINT_LIMIT))
     return (executable, "--tool", tool.value, *options, *_OPTIONS[tool], "--log-file", log_path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DeviceLocation:
     """A point in device code: `line` is a line of `file` (its last part), both None without line tables."""
 
     kernel: str
@@ -90,10 +90,10 @@ class SanitizerFinding:
     """One defect, however many threads had it. `other` is the conflicting access of a race."""
 
     kind: str
-    tool: Tool
+    tool: SanitizerTool
     message: str
-    place: Place
-    other: Place | None = None
+    place: DeviceLocation
+    other: DeviceLocation | None = None
     thread: tuple[int, ...] | None = None
     block: tuple[int, ...] | None = None
     count: int = 1
@@ -144,7 +144,7 @@ def overflowed(text: str) -> bool:
     return any(line.startswith(_MARK) and _OVERFLOW in line for line in text[:MAX_TEXT_CHARS].splitlines())
 
 
-def parse(text: str, tool: Tool) -> tuple[SanitizerFinding, ...]:
+def parse(text: str, tool: SanitizerTool) -> tuple[SanitizerFinding, ...]:
     """The findings in a tool's output, alike ones counted together, at most `MAX_REPORTS`, in order of appearance."""
     found: dict[tuple[object, ...], SanitizerFinding] = {}
     for block in _blocks(text[:MAX_TEXT_CHARS]):
@@ -188,7 +188,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
         yield block
 
 
-def _read_race(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
+def _read_race(block: Sequence[str], tool: SanitizerTool) -> SanitizerFinding | None:
     for index, line in enumerate(block):
         head = _RACE.search(line)
         if head is None:
@@ -216,7 +216,7 @@ def _read_race(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
     return None
 
 
-def _read_fault(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
+def _read_fault(block: Sequence[str], tool: SanitizerTool) -> SanitizerFinding | None:
     for index, line in enumerate(block):
         for pattern, kind in _HEADS:
             if (head := pattern.search(line)) is None:
@@ -245,7 +245,7 @@ def _read_fault(block: Sequence[str], tool: Tool) -> SanitizerFinding | None:
     return None
 
 
-def _place(line: str) -> Place | None:
+def _place(line: str) -> DeviceLocation | None:
     """Of `at KERNEL+0xOFFSET`, `in FILE:LINE` behind it or not. Names of kernels and files are the solution's, who may
     repeat any of these words in them: each part is looked for once."""
     _, _, text = _HAZARDS.sub("", line).partition("at ")
@@ -255,7 +255,7 @@ def _place(line: str) -> Place | None:
         if offset.start() == 0 or not (offset.end() == len(text) or (end is not None and file_at < end.start())):
             continue
         named = None if end is None or offset.end() == len(text) else text[file_at : end.start()]
-        return Place(
+        return DeviceLocation(
             kernel=function_name(text[: offset.start()]),
             file=PurePath(named).name[:200] if named else None,
             line=int(end[1]) if named and end is not None else None,

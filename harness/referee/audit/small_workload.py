@@ -21,12 +21,12 @@ from harness.core.problem import Problem, Workload
 from harness.core.status import Failure, Status, one_line
 from harness.core.task import Outcome, Task
 from harness.protocol.messages import Attach, Burst, BurstDone, Call, CallMode, Load
-from harness.referee.audit.audit import Audit, AuditResult, Subject
+from harness.referee.audit.audit import Audit, AuditResult, AuditSubject
 from harness.referee.audit.auditor import Auditor
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.sanitizer import SanitizerTool
 from harness.referee.contestants.findings import failure_of_reports
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 KEPT = 6
 """Benches kept ready that nobody has. Beside the problem at hand there are those whose audits run ahead."""
@@ -35,18 +35,18 @@ KEPT = 6
 @dataclass(slots=True, kw_only=True)
 class _Held:
     key: tuple[str, PrecisionClass, Workload]
-    bench: Bench
+    bench: Workspace
     lent: bool = False
 
 
-class SideBenches:
+class SmallWorkspaces:
     """Benches that `make` makes when they are needed. Not safe for threads."""
 
-    def __init__(self, make: Callable[[Problem, Workload], Bench]) -> None:
+    def __init__(self, make: Callable[[Problem, Workload], Workspace]) -> None:
         self._make = make
         self._held: list[_Held] = []
 
-    def lend(self, problem: Problem, workload: Workload) -> Bench:
+    def lend(self, problem: Problem, workload: Workload) -> Workspace:
         """A bench with nothing on it, for its borrower alone until `give_back`. Raises what making one raises."""
         key = (problem.digest, problem.precision, workload)
         found = next((held for held in self._held if held.key == key and not held.lent), None)
@@ -63,7 +63,7 @@ class SideBenches:
         if not any(held.key == (problem.digest, problem.precision, workload) for held in self._held):
             self.give_back(self.lend(problem, workload))
 
-    def give_back(self, bench: Bench) -> None:
+    def give_back(self, bench: Workspace) -> None:
         """Whoever had it is done with it: no process of a solution's has its arena any more. Idempotent."""
         for held in self._held:
             if held.bench is bench and held.lent:
@@ -137,7 +137,9 @@ def whole_as_small(task: Task, set_bytes: int) -> Workload | None:
     return task.workload if set_bytes <= LARGEST_FULL_BYTES else None
 
 
-def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_minor: int | None = None) -> Subject:
+def subject_of(
+    task: Task, bench: Workspace, attach: Attach, *, calls: int, gpu_minor: int | None = None
+) -> AuditSubject:
     """The audit of `task` over the first sets of `bench`, as published; they are filled here.
 
     Answers that nobody looks at go to the sets behind them, where there are enough.
@@ -165,7 +167,7 @@ def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_mino
             coerce_device=True,
         )
 
-    return Subject(
+    return AuditSubject(
         attach=attach,
         arena_fd=bench.arena.fd,
         load=Load(
@@ -191,7 +193,7 @@ def subject_of(task: Task, bench: Bench, attach: Attach, *, calls: int, gpu_mino
 
 
 @dataclass(slots=True, kw_only=True)
-class SideCheck:
+class SmallWorkloadCheck:
     """The side check of one solution under way.
 
     `verify` holds the answers that the audited calls gave against the truth; where they gave none, `examine` has the
@@ -203,7 +205,7 @@ class SideCheck:
     audit: Audit
     verify: Callable[[Sequence[BurstDone]], Failure | None]
     examine: Callable[[Task], Outcome]
-    confirm: Callable[[Collection[Tool]], Audit]
+    confirm: Callable[[Collection[SanitizerTool]], Audit]
     give_back: Callable[[], None]
     evidence: dict[str, Any] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
@@ -219,14 +221,14 @@ class SideCheck:
         cls,
         task: Task,
         workload: Workload,
-        subject: Subject,
+        subject: AuditSubject,
         auditor: Auditor,
         *,
         verify: Callable[[Sequence[BurstDone]], Failure | None],
         examine: Callable[[Task], Outcome],
-        full: Callable[[], Subject],
+        full: Callable[[], AuditSubject],
         give_back: Callable[[], None],
-    ) -> SideCheck:
+    ) -> SmallWorkloadCheck:
         """Start the tools on `subject`. `full` makes the same for one call at the size that was asked for."""
         return cls(
             task=task,
@@ -276,7 +278,7 @@ class SideCheck:
 
     def _confirmed(self, reports: Sequence[Mapping[str, Any]]) -> bool:
         """Whether the tools that found these find something at full size too, or can't tell."""
-        tools = {tool for tool in Tool if any(str(report["tool"]).endswith(tool.value) for report in reports)}
+        tools = {tool for tool in SanitizerTool if any(str(report["tool"]).endswith(tool.value) for report in reports)}
         self.audit, self._over = self.confirm(tools), False
         result = self.audit.result()
         self._over = True
@@ -304,7 +306,7 @@ def explainable(outcome: Outcome) -> bool:
     return outcome.status is Status.passed or outcome.status in EXPLAINED
 
 
-def settle(side: SideCheck, outcome: Outcome) -> Outcome:
+def settle(side: SmallWorkloadCheck, outcome: Outcome) -> Outcome:
     """The verdict that `outcome`, which was reached without `side`, becomes by it; waits for the tools."""
     begin = time.perf_counter()
     failure = None
@@ -351,7 +353,7 @@ def unaudited(task: Task, outcome: Outcome, set_bytes: int) -> Outcome:
     return replace(outcome, evidence=evidence, labels=(*outcome.labels, INCOMPLETE))
 
 
-def set_bytes(bench: Bench) -> int:
+def set_bytes(bench: Workspace) -> int:
     """Bytes of one set's inputs and outputs."""
     held: Sequence[Any] = (*bench.sets[0].inputs, *bench.sets[0].outputs)
     return sum(tensor.numel() * tensor.element_size() for tensor in bench.tensors(held))

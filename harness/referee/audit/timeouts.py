@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from harness.referee.audit.sanitizer import Tool
+from harness.referee.audit.sanitizer import SanitizerTool
 
 OPEN_LIMIT_S = 20.0
 """For opening the device under a tool, before anything of the solution is there."""
@@ -35,24 +35,24 @@ _LOOK_S = 0.2, 5.0
 """Bounds of the time between two looks: seldom, since others may be timed meanwhile."""
 
 
-class Paces:
+class ToolPaces:
     """What each tool took for one solution, told by those that came to their end. Safe for threads."""
 
     def __init__(self) -> None:
-        self._took_s: dict[Tool, float] = {}
+        self._took_s: dict[SanitizerTool, float] = {}
         self._lock = threading.Lock()
 
-    def told(self, tool: Tool, took_s: float) -> None:
+    def told(self, tool: SanitizerTool, took_s: float) -> None:
         """`tool` came to its end after this long, not counting when it was held."""
         with self._lock:  # two that end at once are both to count; whoever reads has a dict that stays as it is
             self._took_s = {**self._took_s, tool: took_s}
 
-    def limit_s(self, tool: Tool) -> float:
+    def limit_s(self, tool: SanitizerTool) -> float:
         """What one step under `tool` may take, by what is known now."""
         others = [took_s for other, took_s in self._took_s.items() if other is not tool]
         return min(STEP_LIMIT_S, max(STEP_FLOOR_S, TIMES_OTHERS * max(others))) if others else STEP_LIMIT_S
 
-    def others(self, tool: Tool) -> str:
+    def others(self, tool: SanitizerTool) -> str:
         """Words on what the others took, empty where none came to its end."""
         others = {other: took_s for other, took_s in self._took_s.items() if other is not tool}
         if not others:
@@ -61,7 +61,7 @@ class Paces:
         return f"; all of it took {max(others.values()):.1f} s at most under {names}"
 
 
-class Patience:
+class ToolTimeouts:
     """Ends one contestant (`give_up`) whose step takes too long by `clock`, which stands while it is held still.
 
     `why` says so afterwards; None where none took too long.

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.referee.audit.huge_pages import LargePages
-from harness.referee.audit.sanitizer import PRINT_LIMIT, Tool, command
+from harness.referee.audit.huge_pages import HugePages
+from harness.referee.audit.sanitizer import PRINT_LIMIT, SanitizerTool, command
 from harness.sandbox.zygote import Zygote, ZygoteError
 
 GIVEN_UP_POLL_S = 0.05
@@ -21,10 +21,10 @@ GIVEN_UP_POLL_S = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
-class Post:
+class SanitizerZygote:
     """One tool's zygote and its log."""
 
-    tool: Tool
+    tool: SanitizerTool
     zygote: Zygote
     log_path: Path
     printed: int = 0
@@ -36,7 +36,7 @@ class Post:
         return self.printed > PRINT_LIMIT // 2 or not self.zygote.alive
 
 
-class Posts:
+class SanitizerZygotes:
     """All of one auditor's. Safe for threads. `again` is called with a tool that has lost one, after the loss.
 
     `most` is how many of each tool are worth having ready.
@@ -48,14 +48,14 @@ class Posts:
         *,
         preload: Sequence[str],
         logs: Path,
-        most: Mapping[Tool, int],
-        again: Callable[[Tool], None],
+        most: Mapping[SanitizerTool, int],
+        again: Callable[[SanitizerTool], None],
     ) -> None:
         self._executable = executable
         self._preload = tuple(preload)
         self._logs = logs
         self._most = most
-        self._large_pages = LargePages()
+        self._large_pages = HugePages()
         self._again = again
         self._changed = threading.Condition()
         self._held = False
@@ -66,8 +66,8 @@ class Posts:
         self._moved: tuple[float, float | None] = 0.0, time.perf_counter()
         """How long nothing was held still up to the last change, and since when nothing is; None where it is held."""
         self._active = 0
-        self._all: list[Post] = []
-        self._idle: dict[Tool, list[Post]] = {tool: [] for tool in Tool}
+        self._all: list[SanitizerZygote] = []
+        self._idle: dict[SanitizerTool, list[SanitizerZygote]] = {tool: [] for tool in SanitizerTool}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -82,7 +82,7 @@ class Posts:
         moved_s, since_s = self._moved
         return moved_s if since_s is None else moved_s + time.perf_counter() - since_s
 
-    def prepare(self, tool: Tool) -> None:
+    def prepare(self, tool: SanitizerTool) -> None:
         """Begin one more, before it is asked for, unless there are enough; why there is none is told to whoever takes
         the next."""
         with self._changed:
@@ -91,14 +91,14 @@ class Posts:
         with suppress(ZygoteError, OSError):
             self.give_back(self._begin(tool))
 
-    def take(self, tool: Tool) -> Post:
+    def take(self, tool: SanitizerTool) -> SanitizerZygote:
         """One that nobody has, begun where all are taken. Raises `ZygoteError` and `OSError`."""
         with self._changed:
             if self._idle[tool]:
                 return self._idle[tool].pop(0)
         return self._begin(tool)
 
-    def give_back(self, post: Post) -> None:
+    def give_back(self, post: SanitizerZygote) -> None:
         """Whoever took it is done with it."""
         if post.spent:
             self.drop(post)
@@ -106,7 +106,7 @@ class Posts:
         with self._changed:
             self._idle[post.tool].append(post)
 
-    def drop(self, post: Post) -> None:
+    def drop(self, post: SanitizerZygote) -> None:
         """End one that was taken: it fell silent, or crashed and says nothing at all."""
         with self._changed:
             self._all.remove(post)
@@ -115,7 +115,7 @@ class Posts:
         post.log_path.unlink(missing_ok=True)
         self._again(post.tool)
 
-    def _begin(self, tool: Tool) -> Post:
+    def _begin(self, tool: SanitizerTool) -> SanitizerZygote:
         # One that failed to start under this name may still hold the old file.
         log_path = self._logs / f"_audit_{tool.value}_{time.monotonic_ns()}.log"
         zygote = Zygote(
@@ -125,7 +125,7 @@ class Posts:
             wrapper=command(self._executable, tool, str(log_path)),
             enclosed=True,
         )
-        post = Post(tool=tool, zygote=zygote, log_path=log_path)
+        post = SanitizerZygote(tool=tool, zygote=zygote, log_path=log_path)
         with self._changed:
             self._all.append(post)
             if self._stopped:

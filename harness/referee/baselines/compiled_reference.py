@@ -19,7 +19,7 @@ import torch
 
 from harness.core.choices import Baseline, PrecisionClass
 from harness.devices.measured_peaks import tf32_allowed
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 WARM_CALLS = 3
 """Calls after compiling: inductor's CUDA graphs are recorded by the second."""
@@ -86,10 +86,10 @@ class _Inductor:
         return run
 
 
-class Subject:
+class CompiledReference:
     """The reference of `bench`, run as `baseline` says. `forward` is the bare call, as it is timed."""
 
-    def __init__(self, baseline: Baseline, bench: Bench, turnstile: Turnstile) -> None:
+    def __init__(self, baseline: Baseline, bench: Workspace, turnstile: Turnstile) -> None:
         self.baseline = baseline
         self.compile_s: float | None = None
         self.graphs: int | None = None

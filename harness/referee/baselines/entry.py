@@ -23,7 +23,7 @@ FORMAT = 1
 """Version of the entries and of the method that they were measured by; others are measured anew."""
 
 
-class Outcome(StrEnum):
+class BaselineOutcome(StrEnum):
     """How measuring a baseline ended."""
 
     measured = "measured"
@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class BaselineKey:
     """What an entry holds for. `processor` and `units` are the GPU's name and its multiprocessors (a slice of a GPU has
     fewer), or the CPU's name and the threads of torch; `sizes` the workload's."""
 
@@ -58,7 +58,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class BaselineEntry:
     """One baseline, measured or not.
 
     Seconds. `device` and `eager` are summaries of calls with a cold cache, side by side, by the device's clock;
@@ -68,7 +68,7 @@ class Entry:
     """
 
     baseline: Baseline
-    outcome: Outcome
+    outcome: BaselineOutcome
     reason: str | None = None
     held_to: str
     matmul_tf32: bool
@@ -88,7 +88,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         timed = self.device is not None and self.eager is not None and self.over_eager is not None
-        if timed != (self.outcome is Outcome.measured):
+        if timed != (self.outcome is BaselineOutcome.measured):
             raise ValueError(f"a baseline is timed if and only if it was right: {self.baseline}, {self.outcome}")
 
     @property
@@ -113,7 +113,7 @@ class Entry:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Entry:
+    def from_json(cls, value: Mapping[str, Any]) -> BaselineEntry:
         """The inverse of `to_json`. Raises `ValueError` for what is none."""
         try:
             over = value["over_eager"]
@@ -121,7 +121,7 @@ class Entry:
                 **{
                     **value,
                     "baseline": Baseline(value["baseline"]),
-                    "outcome": Outcome(value["outcome"]),
+                    "outcome": BaselineOutcome(value["outcome"]),
                     "over_eager": None if over is None else SpeedupEstimate(**over),
                     "samples_s": _bursts(value["samples_s"]),
                     "eager_samples_s": _bursts(value["eager_samples_s"]),
@@ -138,7 +138,7 @@ def _bursts(value: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
 def with_baselines(
     timing: Mapping[str, Any],
     wanted: Sequence[Baseline],
-    entries: Mapping[Baseline, Entry],
+    entries: Mapping[Baseline, BaselineEntry],
     checks: Mapping[Baseline, Mapping[str, Any]] | None = None,
 ) -> tuple[float | None, dict[str, Any]]:
     """The speedup that the record states, and its `timing` with what it says of every baseline asked for.
@@ -169,7 +169,7 @@ def with_baselines(
     return None if chosen is None else chosen.speedup, told
 
 
-def _row(entry: Entry, estimate: SpeedupEstimate | None, check: Mapping[str, Any] | None) -> dict[str, Any]:
+def _row(entry: BaselineEntry, estimate: SpeedupEstimate | None, check: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         **({"speedup": None, "low": None, "high": None} if estimate is None else estimate.to_json()),
         "outcome": entry.outcome.value,
@@ -187,11 +187,11 @@ def _row(entry: Entry, estimate: SpeedupEstimate | None, check: Mapping[str, Any
     }
 
 
-def failed_entry(baseline: Baseline, problem: Problem, reason: str) -> Entry:
+def failed_entry(baseline: Baseline, problem: Problem, reason: str) -> BaselineEntry:
     """What is said of a baseline that was not to be had."""
-    return Entry(
+    return BaselineEntry(
         baseline=baseline,
-        outcome=Outcome.failed,
+        outcome=BaselineOutcome.failed,
         reason=one_line(reason, limit=400),
         held_to=problem.precision.value,
         matmul_tf32=baseline.tf32 is True,

@@ -15,11 +15,11 @@ from typing import Any
 from harness.core.choices import Baseline, DeviceKind
 from harness.core.environment import cpu_count
 from harness.devices import Device
-from harness.referee.baselines.entry import Entry, failed_entry
+from harness.referee.baselines.entry import BaselineEntry, failed_entry
 from harness.referee.baselines.measuring import eager_now_s
-from harness.referee.baselines.process_handle import LONGEST_S, BaselineProcess, BaselinesLost, Request
+from harness.referee.baselines.process_handle import LONGEST_S, BaselineProcess, BaselineRequest, BaselinesLost
 from harness.referee.baselines.store import BaselineStore, key_for
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 DRIFT = 0.02
 """How far eager may be from its kept time before entries are measured again."""
@@ -37,7 +37,7 @@ BUDGET_S = 2.0
 """Seconds of bursts for each baseline, at most."""
 
 
-class Keeper:
+class BaselineKeeper:
     """The baselines `wanted` on one device. `Baseline.EAGER` is timed in every run and needs none of this."""
 
     def __init__(self, wanted: Sequence[Baseline], device: Device, cache_dir: Path) -> None:
@@ -45,15 +45,15 @@ class Keeper:
         self._device = device
         self._cache_dir = cache_dir
         self._store = BaselineStore(cache_dir)
-        self.entries: dict[Baseline, Entry] = {}
+        self.entries: dict[Baseline, BaselineEntry] = {}
         self.checks: dict[Baseline, Mapping[str, Any]] = {}
         self._held_for: tuple[object, ...] | None = None
 
-    def lacks(self, bench: Bench) -> bool:
+    def lacks(self, bench: Workspace) -> bool:
         """Whether `ready` has something to do for this problem."""
         return bool(self.wanted) and self._held_for != _identity(bench)
 
-    def ready(self, bench: Bench, secret: Random, log_path: Path) -> float:
+    def ready(self, bench: Workspace, secret: Random, log_path: Path) -> float:
         """Fill `entries` and `checks` for this problem; the seconds it took. The GPU must be idle, and is used
         meanwhile. What goes wrong with a baseline stands in its entry."""
         begin = time.perf_counter()
@@ -70,13 +70,13 @@ class Keeper:
         self._held_for = _identity(bench)
         return time.perf_counter() - begin
 
-    def _measured(self, bench: Bench, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, Entry]:
+    def _measured(self, bench: Workspace, missing: Sequence[Baseline], log_path: Path) -> dict[Baseline, BaselineEntry]:
         """Each asked for by itself, the quick ones first, and kept as it is done: one that hangs, or ends the process,
         costs the others nothing but their share of `LONGEST_S`."""
-        found: dict[Baseline, Entry] = {}
+        found: dict[Baseline, BaselineEntry] = {}
         deadline = time.monotonic() + LONGEST_S
         requests = [
-            Request(
+            BaselineRequest(
                 problem=bench.problem, workload=bench.workload, baselines=[baseline], budget_s=BUDGET_S, refresh=True
             )
             for baseline in missing
@@ -112,12 +112,12 @@ class Keeper:
         )
 
 
-def _identity(bench: Bench) -> tuple[object, ...]:
+def _identity(bench: Workspace) -> tuple[object, ...]:
     """To be compared: callers of the Python API may give several sizes one name."""
     return bench.problem.digest, bench.problem.precision, bench.workload
 
 
-def spot_check(entry: Entry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:
+def spot_check(entry: BaselineEntry, now_s: float | None, device: DeviceKind) -> dict[str, Any]:
     """Whether eager takes what it took when `entry` was measured. An entry without times has nothing to check."""
     then_s = entry.eager_s
     if then_s is None or now_s is None:

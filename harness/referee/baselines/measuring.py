@@ -20,13 +20,13 @@ from harness.core.stats import SpeedupEstimate, speedup_interval, summarise
 from harness.core.status import one_line
 from harness.protocol.messages import CallMode
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.referee.baselines.compiled_reference import Subject, Turnstile, forget_compiled
-from harness.referee.baselines.entry import Entry, Outcome
+from harness.referee.baselines.compiled_reference import CompiledReference, Turnstile, forget_compiled
+from harness.referee.baselines.entry import BaselineEntry, BaselineOutcome
 from harness.referee.correctness.tolerance import UNLIMITED, compare, judge, limits_for, sensitivity_of
 from harness.referee.problem.burst_plan import plan_turns
 from harness.referee.problem.loader import state_of
 from harness.referee.problem.truth import Answer, Traits
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.referee.timing.rounds import ReferenceRunner
 from harness.referee.timing.stopping import Stopping
 from harness.results.reader import timestamp
@@ -52,21 +52,21 @@ def sets_for(set_bytes: int | None) -> int:
 
 
 def measure(
-    bench: Bench, wanted: Sequence[Baseline], *, secret: Random, budget_s: float, turnstile: Turnstile | None = None
-) -> list[Entry]:
+    bench: Workspace, wanted: Sequence[Baseline], *, secret: Random, budget_s: float, turnstile: Turnstile | None = None
+) -> list[BaselineEntry]:
     """One entry for each of `wanted`; eager is timed beside them whether asked for or not.
 
     `budget_s` bounds the bursts of all of them together. What torch makes of a baseline never raises, but for the
     memory of the device running out.
     """
     gate = turnstile or Turnstile()
-    held: dict[Baseline, Entry] = {}
-    subjects: list[Subject] = []
+    held: dict[Baseline, BaselineEntry] = {}
+    subjects: list[CompiledReference] = []
     try:
         for baseline in wanted:
-            subject = Subject(baseline, bench, gate)
+            subject = CompiledReference(baseline, bench, gate)
             outcome, reason = _made_ready(subject, gate)
-            if outcome is Outcome.measured:
+            if outcome is BaselineOutcome.measured:
                 subjects.append(subject)
             else:
                 held[baseline] = _entry(subject, outcome=outcome, reason=reason)
@@ -82,9 +82,9 @@ def measure(
     return [held[baseline] for baseline in wanted]
 
 
-def _made_ready(subject: Subject, gate: Turnstile) -> tuple[Outcome, str | None]:
+def _made_ready(subject: CompiledReference, gate: Turnstile) -> tuple[BaselineOutcome, str | None]:
     if subject.baseline is Baseline.EAGER:
-        return Outcome.measured, None
+        return BaselineOutcome.measured, None
     try:
         subject.prepare()
         with gate:
@@ -92,11 +92,11 @@ def _made_ready(subject: Subject, gate: Turnstile) -> tuple[Outcome, str | None]
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:  # whatever a compiler may raise
-        return Outcome.failed, one_line(f"{type(error).__name__}: {error}", limit=400)
-    return (Outcome.wrong, wrong) if wrong else (Outcome.measured, None)
+        return BaselineOutcome.failed, one_line(f"{type(error).__name__}: {error}", limit=400)
+    return (BaselineOutcome.wrong, wrong) if wrong else (BaselineOutcome.measured, None)
 
 
-def _wrong(subject: Subject) -> str | None:
+def _wrong(subject: CompiledReference) -> str | None:
     """What is wrong with its values, on the problem's own inputs and on every variant; None where nothing is."""
     bench = subject.bench
     if bench.traits.draws_random:
@@ -111,7 +111,7 @@ def _wrong(subject: Subject) -> str | None:
     return None
 
 
-def _wrong_on(subject: Subject, index: int) -> str | None:
+def _wrong_on(subject: CompiledReference, index: int) -> str | None:
     bench, traits = subject.bench, subject.bench.traits
     truth, own = bench.truth(index), bench.answer(index)
     leaves = [leaf.clone() for leaf in bench.tensors(bench.sets[index].inputs)]
@@ -159,7 +159,7 @@ class _Series:
     stopped_by: str = "most rounds"
 
 
-def _bursts(bench: Bench, subjects: Sequence[Subject], secret: Random, budget_s: float) -> _Series:
+def _bursts(bench: Workspace, subjects: Sequence[CompiledReference], secret: Random, budget_s: float) -> _Series:
     """Rounds of one burst of eager and one of each subject over the same inputs, in turning order."""
     series = _Series(own=[[] for _ in subjects], own_latency=[[] for _ in subjects])
     if not subjects:
@@ -206,18 +206,18 @@ def _bursts(bench: Bench, subjects: Sequence[Subject], secret: Random, budget_s:
     return series
 
 
-def _draw(bench: Bench, count: int) -> None:
+def _draw(bench: Workspace, count: int) -> None:
     for index in range(count):
         bench.draw(index)
     bench.hold_back(range(count))
 
 
-def _timed(subject: Subject, series: _Series, place: int) -> Entry:
+def _timed(subject: CompiledReference, series: _Series, place: int) -> BaselineEntry:
     own, latency = series.own[place], series.own_latency[place]
     over: SpeedupEstimate = speedup_interval(series.eager, own)
     return _entry(
         subject,
-        outcome=Outcome.measured,
+        outcome=BaselineOutcome.measured,
         device=summarise([time_s for burst in own for time_s in burst]).to_json(),
         eager=summarise([time_s for burst in series.eager for time_s in burst]).to_json(),
         latency_s=statistics.median(latency) if latency else None,
@@ -230,10 +230,10 @@ def _timed(subject: Subject, series: _Series, place: int) -> Entry:
     )
 
 
-def _entry(subject: Subject, **values: Any) -> Entry:
+def _entry(subject: CompiledReference, **values: Any) -> BaselineEntry:
     with subject.flags():
         flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    return Entry(
+    return BaselineEntry(
         baseline=subject.baseline,
         held_to=subject.held_to.value,
         matmul_tf32=flags[0],
@@ -245,7 +245,7 @@ def _entry(subject: Subject, **values: Any) -> Entry:
     )
 
 
-def eager_now_s(bench: Bench, secret: Random, bursts: int = 3) -> float:
+def eager_now_s(bench: Workspace, secret: Random, bursts: int = 3) -> float:
     """Eager's median over a few bursts, as it is measured beside a baseline: the spot check of a kept entry."""
     runner, count = ReferenceRunner(bench), min(len(bench.sets), SETS)
     times: list[float] = []

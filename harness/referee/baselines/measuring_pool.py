@@ -17,25 +17,25 @@ from pathlib import Path
 from harness.core.choices import DeviceKind
 from harness.core.environment import cpu_count
 from harness.devices.gpu_specs import Peaks
-from harness.referee.baselines.entry import Entry, failed_entry
-from harness.referee.baselines.process_handle import BaselineProcess, BaselinesLost, Request
+from harness.referee.baselines.entry import BaselineEntry, failed_entry
+from harness.referee.baselines.process_handle import BaselineProcess, BaselineRequest, BaselinesLost
 
 GRACE_S = 45.0
 """How long after the budget what has begun may take; then it is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredBaselines:
     """What came of one request: its entries, or why there are none. `peaks` are the GPU's."""
 
-    request: Request
-    entries: Sequence[Entry] = ()
+    request: BaselineRequest
+    entries: Sequence[BaselineEntry] = ()
     reason: str | None = None
     peaks: Peaks | None = None
     wall_s: float = 0.0
 
 
-class Pool:
+class MeasuringPool:
     """Processes that measure baselines, `jobs` at most, on each of `gpus` in turn; those are names as in
     CUDA_VISIBLE_DEVICES, none of them for the one device that there is. `run` may be called once."""
 
@@ -55,14 +55,14 @@ class Pool:
         self._jobs = jobs
         self._gpus = gpus
         self._env = env
-        self._pending: deque[Request] = deque()
-        self._alone: deque[Request] = deque()
+        self._pending: deque[BaselineRequest] = deque()
+        self._alone: deque[BaselineRequest] = deque()
         self._lock = threading.Lock()
-        self._done: queue.SimpleQueue[Measured | BaseException | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[MeasuredBaselines | BaseException | None] = queue.SimpleQueue()
         self._processes: set[BaselineProcess] = set()
         self._deadline = float("inf")
 
-    def run(self, requests: Sequence[Request], *, budget_s: float | None = None) -> Iterator[Measured]:
+    def run(self, requests: Sequence[BaselineRequest], *, budget_s: float | None = None) -> Iterator[MeasuredBaselines]:
         """What came of the requests, as each is done. After `budget_s` none begins any more, and those that did not
         are not told of. One that the GPU had too little memory for, beside others, is tried again alone."""
         self._pending.extend(requests)
@@ -75,7 +75,7 @@ class Pool:
         finally:
             self._end_all()
 
-    def _with(self, jobs: int, *, alone: bool) -> Iterator[Measured]:
+    def _with(self, jobs: int, *, alone: bool) -> Iterator[MeasuredBaselines]:
         for number in range(jobs):
             threading.Thread(target=self._serve, args=(number, alone), name=f"baselines-{number}", daemon=True).start()
         running = jobs
@@ -99,7 +99,7 @@ class Pool:
                 if process is None:
                     process = self._start(number)
                 begin = time.monotonic()
-                entries: Sequence[Entry] = ()
+                entries: Sequence[BaselineEntry] = ()
                 reason, peaks = None, None
                 try:
                     entries = process.measure(request)
@@ -120,7 +120,9 @@ class Pool:
                     else:
                         reason = str(lost)
                 wall_s = time.monotonic() - begin
-                self._done.put(Measured(request=request, entries=entries, reason=reason, peaks=peaks, wall_s=wall_s))
+                self._done.put(
+                    MeasuredBaselines(request=request, entries=entries, reason=reason, peaks=peaks, wall_s=wall_s)
+                )
         except BaseException as error:
             self._done.put(error)
         finally:
@@ -128,7 +130,7 @@ class Pool:
                 self._end(process)
             self._done.put(None)
 
-    def _next(self) -> Request | None:
+    def _next(self) -> BaselineRequest | None:
         with self._lock:
             if not self._pending or time.monotonic() > self._deadline:
                 return None

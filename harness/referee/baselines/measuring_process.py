@@ -36,13 +36,13 @@ from harness.devices.nvrtc import KeptImages
 from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_shortage, opened
 from harness.protocol.channel import Channel, ChannelClosed
 from harness.referee.baselines.compiled_reference import Turnstile
-from harness.referee.baselines.entry import Entry
+from harness.referee.baselines.entry import BaselineEntry
 from harness.referee.baselines.keeper import spot_check
 from harness.referee.baselines.measuring import eager_now_s, measure, sets_for
 from harness.referee.baselines.store import BaselineStore, key_for
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.shapes import sketch
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 TRUTH_SETS = 4
 """Room for truth beside the sets, in sets: inputs and outputs in float64, and what lies between them."""
@@ -100,7 +100,7 @@ def _answer(
         return _told([held[baseline] for baseline in asked])
     # Seeds are nobody's to know: entries are kept, and a problem's inputs must not repeat.
     secret = random.Random(secrets.randbits(256))
-    bench: Bench | None = None
+    bench: Workspace | None = None
     try:
         bench = _bench(problem, workload, device, turnstile, secret)
         if doubted:
@@ -141,7 +141,9 @@ def _set_bytes(problem: Problem, workload: Workload) -> int | None:
     return made.input_bytes + made.output_bytes
 
 
-def _bench(problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random) -> Bench:
+def _bench(
+    problem: Problem, workload: Workload, device: Device, turnstile: Turnstile, secret: random.Random
+) -> Workspace:
     """The problem made ready, once there is room for its sets and for truth in float64.
 
     Raises `OutOfMemoryError` where that takes too long: without room truth would be computed on the CPU, for minutes,
@@ -155,7 +157,7 @@ def _bench(problem: Problem, workload: Workload, device: Device, turnstile: Turn
     while True:
         with turnstile:
             if not needed or torch.cuda.mem_get_info(device.torch_device)[0] >= needed:
-                bench = Bench(problem, workload, device, sets_wanted=sets, secret=secret)
+                bench = Workspace(problem, workload, device, sets_wanted=sets, secret=secret)
                 for index in range(len(bench.sets)):
                     bench.draw(index)
                 return bench
@@ -164,7 +166,7 @@ def _bench(problem: Problem, workload: Workload, device: Device, turnstile: Turn
         time.sleep(0.5)
 
 
-def _told(entries: Sequence[Entry]) -> dict[str, Any]:
+def _told(entries: Sequence[BaselineEntry]) -> dict[str, Any]:
     return {"type": "measured", "entries": [entry.to_json() for entry in entries]}
 
 

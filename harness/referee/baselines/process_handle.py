@@ -23,7 +23,7 @@ from harness.core.subprocesses import python, search_path
 from harness.core.task import problem_json
 from harness.devices.gpu_specs import Peaks
 from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
-from harness.referee.baselines.entry import Entry
+from harness.referee.baselines.entry import BaselineEntry
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context, on a cold disk."""
@@ -50,7 +50,7 @@ class BaselinesLost(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BaselineRequest:
     """One problem and the baselines to measure of it. `budget_s` bounds the bursts; without `refresh`, entries kept
     from before are taken as they are."""
 
@@ -126,7 +126,7 @@ class BaselineProcess:
         with suppress(WireError):  # one that died at once is met by its first request
             self._channel.send(start)
 
-    def measure(self, request: Request, *, within_s: float = math.inf) -> list[Entry]:
+    def measure(self, request: BaselineRequest, *, within_s: float = math.inf) -> list[BaselineEntry]:
         """The entries asked for, in their order. Waits at most `START_TIMEOUT_S` until the process is ready, then at
         most the request's own limit, and for both together at most `within_s`. Raises `BaselinesLost`."""
         deadline = time.monotonic() + within_s
@@ -148,7 +148,7 @@ class BaselineProcess:
             message = self._receive(limit_s, "measured")
         except FrameTimeout as error:
             raise BaselinesLost(f"it did not compile and run within {limit_s:.0f} s", late=True) from error
-        return [Entry.from_json(entry) for entry in message["entries"]]
+        return [BaselineEntry.from_json(entry) for entry in message["entries"]]
 
     def _receive(self, timeout_s: float, wanted: str) -> dict[str, Any]:
         """The next message. Raises `FrameTimeout`, and `BaselinesLost` where it is not the one wanted."""

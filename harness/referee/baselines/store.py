@@ -15,7 +15,7 @@ from harness.core.choices import Baseline
 from harness.core.environment import cpu_name, query_gpus
 from harness.core.problem import Problem, Workload
 from harness.devices import Device
-from harness.referee.baselines.entry import FORMAT, Entry, Key
+from harness.referee.baselines.entry import FORMAT, BaselineEntry, BaselineKey
 
 
 class BaselineStore:
@@ -24,17 +24,17 @@ class BaselineStore:
     def __init__(self, cache_dir: Path) -> None:
         self.folder = cache_dir / "baselines"
 
-    def get(self, key: Key) -> Entry | None:
+    def get(self, key: BaselineKey) -> BaselineEntry | None:
         """The entry kept under `key`; None where there is none, or its file is broken or of another version."""
         try:
             held = json.loads(self._path(key).read_text(encoding="utf-8"))
             if held["format"] != FORMAT:
                 return None
-            return Entry.from_json(held["entry"])
+            return BaselineEntry.from_json(held["entry"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def put(self, key: Key, entry: Entry) -> None:
+    def put(self, key: BaselineKey, entry: BaselineEntry) -> None:
         """Keep `entry`, in place of an earlier one. Raises `OSError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(key)
@@ -43,14 +43,14 @@ class BaselineStore:
         draft.write_text(json.dumps(held, allow_nan=False) + "\n", encoding="utf-8")
         draft.replace(path)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: BaselineKey) -> None:
         self._path(key).unlink(missing_ok=True)
 
-    def _path(self, key: Key) -> Path:
+    def _path(self, key: BaselineKey) -> Path:
         return self.folder / f"{key.digest()}.json"
 
 
-def key_for(baseline: Baseline, problem: Problem, workload: Workload, device: Device) -> Key:
+def key_for(baseline: Baseline, problem: Problem, workload: Workload, device: Device) -> BaselineKey:
     """What an entry measured on `device` now holds for."""
     place = device.torch_device
     if place.type == "cuda":
@@ -58,7 +58,7 @@ def key_for(baseline: Baseline, problem: Problem, workload: Workload, device: De
         processor, units, driver = str(device.name), int(properties.multi_processor_count), query_gpus()[1]
     else:
         processor, units, driver = cpu_name() or os.uname().machine, torch.get_num_threads(), None
-    return Key(
+    return BaselineKey(
         baseline=baseline,
         problem_digest=problem.digest,
         sizes=dict(workload.sizes),

@@ -13,11 +13,11 @@ import torch
 
 from harness.core.choices import DeviceKind
 from harness.devices import Device
-from harness.devices.occupancy import RESIDENT_BLOCKS, Limits
+from harness.devices.occupancy import RESIDENT_BLOCKS, MultiprocessorLimits
 from harness.protocol.messages import Burst, CallMode, TakeCensus
-from harness.referee.contestants.process import Guest, GuestFailed
-from harness.referee.problem.burst_plan import Turn, calls_of
-from harness.referee.problem.workspace import Bench
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.problem.burst_plan import PlannedCall, calls_of
+from harness.referee.problem.workspace import Workspace
 
 REGISTERS = 65536
 """32-bit registers of a multiprocessor on every compute capability from 7.0 on, where the driver does not say."""
@@ -26,11 +26,11 @@ CENSUS_TIMEOUT_S = 60.0
 """A profiler's first use may take seconds; whatever takes longer goes without a census."""
 
 
-def request_of(bench: Bench, *, coerce: bool, marked: bool = False) -> TakeCensus:
+def request_of(bench: Workspace, *, coerce: bool, marked: bool = False) -> TakeCensus:
     """The request for one call over the first input set, as it lies in the arena."""
     return TakeCensus(
         burst=Burst(
-            calls=calls_of(bench, [Turn(index=0, mode=CallMode.COLD)]),
+            calls=calls_of(bench, [PlannedCall(index=0, mode=CallMode.COLD)]),
             input_tree=bench.tree.to_json(),
             state_names=bench.traits.updates_state,
             restore_state=bool(bench.traits.updates_state),
@@ -40,7 +40,7 @@ def request_of(bench: Bench, *, coerce: bool, marked: bool = False) -> TakeCensu
     )
 
 
-def take_census(guest: Guest, bench: Bench, *, coerce: bool, timeout_s: float) -> dict[str, Any]:
+def take_census(guest: ContestantProcess, bench: Workspace, *, coerce: bool, timeout_s: float) -> dict[str, Any]:
     """What the contestant says, for `census.conclude`: `rows`, `complete`, `lack` (why there is nothing), `limits`.
 
     The contestant may be dead afterwards.
@@ -55,12 +55,12 @@ def take_census(guest: Guest, bench: Bench, *, coerce: bool, timeout_s: float) -
     }
     try:
         taken = guest.census(request_of(bench, coerce=coerce), min(timeout_s, CENSUS_TIMEOUT_S))
-    except GuestFailed as failed:
+    except ContestantFailed as failed:
         return noted | {"lack": f"the call for the census failed: {failed.failure.reason}"}
     return noted | {key: value for key, value in taken.to_json().items() if key != "type"}
 
 
-def limits_of(device: Device) -> Limits | None:
+def limits_of(device: Device) -> MultiprocessorLimits | None:
     """What a multiprocessor of this GPU has, by its driver; None on the host device, and where that can't be told."""
     if device.kind is not DeviceKind.CUDA:
         return None
@@ -72,7 +72,7 @@ def limits_of(device: Device) -> Limits | None:
         return None
     newer = held.major >= 8
     reserved = driver.get("RESERVED_SHARED_MEMORY_PER_BLOCK")
-    return Limits(
+    return MultiprocessorLimits(
         multiprocessors=held.multi_processor_count,
         threads=held.max_threads_per_multi_processor,
         blocks=blocks,

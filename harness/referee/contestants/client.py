@@ -1,7 +1,8 @@
 """The referee's talk with one contestant: the solution loaded, calls asked for in bursts, late writes noticed.
 
-Trusted side. The contestant is a `Guest`, asked over `wire`; what it says is a claim, what counts are bytes in the
-arena and the referee's own clock. Nothing is judged here but that the outputs lie still once a burst is over.
+Trusted side. The contestant is a `ContestantProcess`, asked over `wire`; what it says is a claim, what counts are
+bytes in the arena and the referee's own clock. Nothing is judged here but that the outputs lie still once a burst is
+over.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from harness.core.choices import DeviceKind
 from harness.core.status import Failure, Status, one_line
 from harness.core.task import RefereeConfig, Task
 from harness.protocol.messages import Attach, Burst, BurstDone, Call, EmptyTimed, Load, Open
-from harness.referee.contestants.crash_report import Remains, examine
+from harness.referee.contestants.crash_report import CrashReport, examine
 from harness.referee.contestants.failures import explained, standing
 from harness.referee.contestants.findings import all_placed
-from harness.referee.contestants.process import Guest, GuestFailed
-from harness.referee.problem.burst_plan import Turn, calls_of
-from harness.referee.problem.workspace import Bench
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.problem.burst_plan import PlannedCall, calls_of
+from harness.referee.problem.workspace import Workspace
 
 MAX_NOTES = 32
 MAX_NOTE_CHARS = 300
@@ -49,7 +50,7 @@ def open_request(config: RefereeConfig) -> Open:
     )
 
 
-def attach_request(config: RefereeConfig, bench: Bench, *, own_allocations: bool = False) -> Attach:
+def attach_request(config: RefereeConfig, bench: Workspace, *, own_allocations: bool = False) -> Attach:
     """What a contestant needs to know of the arena of `bench`."""
     return Attach(nbytes=bench.arena.nbytes, opening=open_request(config), own_allocations=own_allocations)
 
@@ -58,7 +59,7 @@ OWN_SHARE = 0.25
 """Part of a solution's time that its code has to take for the want of it to be its own fault."""
 
 
-class Conversation:
+class ContestantClient:
     """One solution's contestant over one bench. `evidence` is filled with what is learnt by the way.
 
     `begin` is the `time.perf_counter()` from which the solution's time limit counts.
@@ -67,8 +68,8 @@ class Conversation:
     def __init__(
         self,
         config: RefereeConfig,
-        bench: Bench,
-        guest: Guest,
+        bench: Workspace,
+        guest: ContestantProcess,
         task: Task,
         evidence: dict[str, Any],
         begin: float,
@@ -126,17 +127,17 @@ class Conversation:
         begin = time.perf_counter()
         try:
             loaded = self._guest.load(request, min(config.load_timeout_s, self._left_s()))
-        except GuestFailed as error:
+        except ContestantFailed as error:
             raise self._explained(error) from error
         self._own_s += time.perf_counter() - begin
         if not {*loaded.unmatched, *loaded.copied} <= set(bench.state_slots):
-            raise GuestFailed(OTHER_STATE)
+            raise ContestantFailed(OTHER_STATE)
         self._unmatched = loaded.unmatched
         self._evidence["state"] = {"copied": list(loaded.copied), "unmatched": list(loaded.unmatched)}
         if loaded.notes:
             self._evidence["notes"] = [one_line(note, limit=MAX_NOTE_CHARS) for note in loaded.notes[:MAX_NOTES]]
 
-    def _burst(self, turns: Sequence[Turn]) -> tuple[BurstDone, float]:
+    def _burst(self, turns: Sequence[PlannedCall]) -> tuple[BurstDone, float]:
         """The claims, and the seconds until the outputs lay still.
 
         A stopped process's kernels run on. What one of them still writes shows by the outputs' checksums, and what it
@@ -163,17 +164,17 @@ class Conversation:
         return beyond_s
 
     def _expect_still(self) -> None:
-        """Raise `GuestFailed` where outputs have changed since the burst that they are of was over, or the process that
-        wrote them did not stand still."""
+        """Raise `ContestantFailed` where outputs have changed since the burst that they are of was over, or the
+        process that wrote them did not stand still."""
         try:
             self._guest.expect_still()
-        except GuestFailed as error:
+        except ContestantFailed as error:
             raise error if error.recording is None else self._explained(error) from error
         self._expect_unchanged()
 
     def _expect_unchanged(self) -> None:
         if self._bench.output_digests(self._closed) != self._closed_digests:
-            raise GuestFailed(LATE_WRITE)
+            raise ContestantFailed(LATE_WRITE)
 
     def _request(self, calls: tuple[Call, ...], schedule: int = 0) -> Burst:
         return Burst(
@@ -190,7 +191,7 @@ class Conversation:
         calls_s, left_s = self._config.call_timeout_s * len(calls), self._left_s()
         try:
             done, wall_s = self._guest.burst(self._request(calls, schedule), min(calls_s, left_s))
-        except GuestFailed as error:
+        except ContestantFailed as error:
             if error.failure.status is not Status.timeout or calls_s <= left_s:
                 raise self._explained(error) from error
             # What was left is no limit that anybody set: what came before took the rest.
@@ -198,20 +199,20 @@ class Conversation:
             words = "were over (--solution-timeout): an endless loop, a deadlock, or far too slow"
             failure = self._time_was_over(words)
             late = replace(error.failure, status=failure.status, reason=failure.reason)
-            raise self._explained(GuestFailed(late, error.reports, error.recording)) from error
+            raise self._explained(ContestantFailed(late, error.reports, error.recording)) from error
         self._bursts_s["solution"] += wall_s
         self._own_s += wall_s
         if done.peak_bytes is not None:
             self._peak_bytes = max(self._peak_bytes or 0, done.peak_bytes)
         return self._placed(done), wall_s
 
-    def _explained(self, error: GuestFailed) -> GuestFailed:
+    def _explained(self, error: ContestantFailed) -> ContestantFailed:
         """`error` with what the checks had found by then as its cause, and where a process that died stood."""
-        held = Remains(reports=error.reports)
+        held = CrashReport(reports=error.reports)
         if error.recording is not None:
             held = examine(error.recording, self._guest)
         stood_in = None if held.stood_in is None else self._places((held.stood_in,))[0]
-        return GuestFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
+        return ContestantFailed(explained(standing(error.failure, stood_in), self._places(held.reports)))
 
     def _placed(self, done: BurstDone) -> BurstDone:
         """`done` with its reports' lines counted in the solution's file."""

@@ -32,7 +32,7 @@ Site = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CrashEntry:
     """A JSON object that was left behind, its `sites` apart: by "" its own, by "other_" that of the other access."""
 
     fields: Mapping[str, Any]
@@ -52,16 +52,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class CrashRecording:
     """Findings in the order in which they were made; the launch that was the last to begin, None without any, and
     whether it was under way; where a signal came, None where none was caught."""
 
-    findings: tuple[Entry, ...] = ()
-    launch: Entry | None = None
+    findings: tuple[CrashEntry, ...] = ()
+    launch: CrashEntry | None = None
     running: bool = False
-    end: Entry | None = None
+    end: CrashEntry | None = None
 
-    def ended_by(self, number: int | None) -> Recording:
+    def ended_by(self, number: int | None) -> CrashRecording:
         """Less the place of a signal that was not the last one: it was survived, or is made up."""
         own = self.end is not None and number is not None and self.end.fields.get("signal") == number
         return self if own else replace(self, end=None)
@@ -72,7 +72,7 @@ class Recording:
         return tuple(dict.fromkeys(site for entry in held for site in entry.sites.values()))
 
 
-class Recorder:
+class CrashRecorder:
     """The memory, as long as its contestant lives."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Recorder:
         os.ftruncate(self.fd, BYTES)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
-    def read(self) -> Recording:
+    def read(self) -> CrashRecording:
         """What stands there. Only when every process that could write is gone."""
         return parsed(os.pread(self.fd, BYTES, 0))
 
@@ -92,12 +92,12 @@ class Recorder:
             self.fd = -1
 
 
-def parsed(held: bytes) -> Recording:
+def parsed(held: bytes) -> CrashRecording:
     """The recording in `BYTES` bytes; whatever in them is none is left out."""
     used, turn, running = struct.unpack_from("<QQQ", held)
     log = held[_LOG_AT : _LOG_AT + min(used, BYTES)]
     launch_at = _LAUNCHES_AT + turn % 2 * _TEXT_BYTES
-    return Recording(
+    return CrashRecording(
         findings=tuple(_entries(log)),
         launch=_entry(_text(held, launch_at)),
         running=running == 1,
@@ -109,7 +109,7 @@ def _text(held: bytes, at: int) -> bytes:
     return held[at : at + _TEXT_BYTES].partition(b"\0")[0]
 
 
-def _entries(log: bytes) -> Iterator[Entry]:
+def _entries(log: bytes) -> Iterator[CrashEntry]:
     kept = 0
     for line in log.split(b"\n"):
         if kept < MAX_REPORTS and (entry := _entry(line)) is not None:
@@ -117,13 +117,13 @@ def _entries(log: bytes) -> Iterator[Entry]:
             yield entry
 
 
-def _entry(line: bytes) -> Entry | None:
+def _entry(line: bytes) -> CrashEntry | None:
     try:
         value = json.loads(line.decode())
         if not isinstance(value, dict):
             return None
         given = {prefix: value.pop(f"{prefix}site") for prefix in _PREFIXES if f"{prefix}site" in value}
-        return Entry(fields=report(value), sites={prefix: _site(site) for prefix, site in given.items()})
+        return CrashEntry(fields=report(value), sites={prefix: _site(site) for prefix, site in given.items()})
     except (ValueError, RecursionError, MessageError):  # cut off, or made up
         return None
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from harness.protocol.channel import WireError
 from harness.protocol.messages import Locate, Located, MessageError
-from harness.referee.contestants.crash_recorder import Recording, Site
-from harness.referee.contestants.process import TIME_IS_OVER, Guest
+from harness.referee.contestants.crash_recorder import CrashRecording, Site
+from harness.referee.contestants.process import TIME_IS_OVER, ContestantProcess
 from harness.sandbox import SandboxUnavailable
 from harness.sandbox.zygote import ZygoteError
 
@@ -27,22 +27,22 @@ LOCATE_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class CrashReport:
     """The findings, and where the process stood as it ended, both as reports; None where that is not known."""
 
     reports: tuple[Mapping[str, Any], ...] = ()
     stood_in: Mapping[str, Any] | None = None
 
 
-def examine(recording: Recording, guest: Guest) -> Remains:
+def examine(recording: CrashRecording, guest: ContestantProcess) -> CrashReport:
     """What the recording of this guest, which is gone, tells."""
     places = _located(recording.sites(), guest)
-    return Remains(
+    return CrashReport(
         reports=tuple(entry.located(places) for entry in recording.findings), stood_in=stood_in(recording, places)
     )
 
 
-def stood_in(recording: Recording, places: Places) -> Mapping[str, Any] | None:
+def stood_in(recording: CrashRecording, places: Places) -> Mapping[str, Any] | None:
     """Where it stood: where the signal came that ended it, or the launch that was under way, or what was launched last.
 
     Of a launch that was under way at the time limit, the thread that was told may have waited for others: what it stood
@@ -60,7 +60,7 @@ def stood_in(recording: Recording, places: Places) -> Mapping[str, Any] | None:
     return last or None
 
 
-def _located(sites: tuple[Site, ...], guest: Guest) -> Places:
+def _located(sites: tuple[Site, ...], guest: ContestantProcess) -> Places:
     """The lines of these places; none of any where they can't be had."""
     if not sites:
         return {}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.core.labels import FALLS_BACK, LIBRARY_ONLY, NO_CUSTOM_KERNEL, TORCH_ONLY, UNCOUNTED
-from harness.devices.occupancy import Limits, occupancy
-from harness.protocol.kernel_names import Owner, may_bring_kernels, of_header_library, own_kernel_names, owner_of
+from harness.devices.occupancy import MultiprocessorLimits, occupancy
+from harness.protocol.kernel_names import KernelOwner, may_bring_kernels, of_header_library, own_kernel_names, owner_of
 from harness.protocol.kernel_rows import KernelRow
 
 _SPILLS = ("spill_stores_bytes", "spill_loads_bytes")
@@ -25,7 +25,7 @@ large product of a library takes more: reading and writing a result of 4096 x 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class KernelSources:
     """What is known of a solution's own kernels before it runs.
 
     `built` maps linker symbols (`kept_symbol`) of its extensions' kernels to what ptxas said of them
@@ -41,7 +41,7 @@ class Sources:
     may_bring: bool
 
     @classmethod
-    def of(cls, source: str, build: Mapping[str, Any] | None) -> Sources:
+    def of(cls, source: str, build: Mapping[str, Any] | None) -> KernelSources:
         """From the solution's file and the record's `build` field (None where nothing was built)."""
         held = build or {}
         kernels = [row for row in held.get("kernels", ()) if isinstance(row, Mapping)]
@@ -75,21 +75,21 @@ def _built(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concluded:
+class CensusConclusion:
     """What a census comes to: the record's `evidence.census`, and labels."""
 
     evidence: Mapping[str, Any]
     labels: tuple[str, ...] = ()
 
 
-def conclude(claimed: Mapping[str, Any], sources: Sources) -> Concluded:
+def conclude(claimed: Mapping[str, Any], sources: KernelSources) -> CensusConclusion:
     """From what a session noted (`rows`, `complete`, `lack`, `limits`, `timed`) and what is known of the sources.
 
     Labels that need no run are given even where no census could be taken. Raises nothing for what a contestant sent,
     since rows were parsed strictly on arrival.
     """
     rows = [KernelRow.from_json(row) for row in claimed.get("rows", ())]
-    limits = Limits.from_json(claimed["limits"]) if claimed.get("limits") else None
+    limits = MultiprocessorLimits.from_json(claimed["limits"]) if claimed.get("limits") else None
     lack = str(claimed.get("lack") or "")
     owned = [(row, *_owner(row, sources)) for row in rows]
     labels = _labels(owned, sources, known=not lack, timed=bool(claimed.get("timed", True)))
@@ -98,34 +98,34 @@ def conclude(claimed: Mapping[str, Any], sources: Sources) -> Concluded:
         "kernels": [_described(row, owner, library, sources, total_s, limits) for row, owner, library in owned],
         "device_s": total_s or None,
         "launches": sum(row.calls for row in rows if row.kind == "kernel"),
-        "own_share": _share(owned, Owner.OWN, total_s),
-        "library_share": _share(owned, Owner.LIBRARY, total_s),
+        "own_share": _share(owned, KernelOwner.OWN, total_s),
+        "library_share": _share(owned, KernelOwner.LIBRARY, total_s),
         "own_kernels": sources.own_kernels,
         "complete": bool(claimed.get("complete", False)),
     }
     if lack:
         evidence["not_taken"] = lack
-    return Concluded(evidence=evidence, labels=labels)
+    return CensusConclusion(evidence=evidence, labels=labels)
 
 
-Owned = tuple[KernelRow, Owner | None, str | None]
+Owned = tuple[KernelRow, KernelOwner | None, str | None]
 
 
-def _owner(row: KernelRow, sources: Sources) -> tuple[Owner | None, str | None]:
+def _owner(row: KernelRow, sources: KernelSources) -> tuple[KernelOwner | None, str | None]:
     if row.kind != "kernel":
         return None, None
     return owner_of(row.symbol, row.name, built=sources.built, spelled=sources.spelled)
 
 
-def _labels(owned: Sequence[Owned], sources: Sources, *, known: bool, timed: bool) -> tuple[str, ...]:
+def _labels(owned: Sequence[Owned], sources: KernelSources, *, known: bool, timed: bool) -> tuple[str, ...]:
     if not sources.may_bring:
         # That needs no look at the device: there is nothing that a kernel of its own could come from.
-        only = any(owner is Owner.LIBRARY for _, owner, _ in owned)
+        only = any(owner is KernelOwner.LIBRARY for _, owner, _ in owned)
         return (TORCH_ONLY, NO_CUSTOM_KERNEL, *((LIBRARY_ONLY,) if only else ()))
     if not known:
         return (UNCOUNTED,)
     kernels = [(row, owner) for row, owner, _ in owned if row.kind == "kernel"]
-    own, library, unknown = ([row for row, owner in kernels if owner is whose] for whose in Owner)
+    own, library, unknown = ([row for row, owner in kernels if owner is whose] for whose in KernelOwner)
     if unknown:
         return ()
     if not timed:
@@ -147,7 +147,7 @@ def _labels(owned: Sequence[Owned], sources: Sources, *, known: bool, timed: boo
     return tuple(labels)
 
 
-def _share(owned: Sequence[Owned], whose: Owner, total_s: float) -> float | None:
+def _share(owned: Sequence[Owned], whose: KernelOwner, total_s: float) -> float | None:
     """Part of the device time, copies and fills included in the whole; None where no time was measured."""
     if total_s <= 0.0:
         return None
@@ -155,7 +155,12 @@ def _share(owned: Sequence[Owned], whose: Owner, total_s: float) -> float | None
 
 
 def _described(
-    row: KernelRow, owner: Owner | None, library: str | None, sources: Sources, total_s: float, limits: Limits | None
+    row: KernelRow,
+    owner: KernelOwner | None,
+    library: str | None,
+    sources: KernelSources,
+    total_s: float,
+    limits: MultiprocessorLimits | None,
 ) -> dict[str, Any]:
     """One row of the record: what is not known or makes no sense for it is left out."""
     held: dict[str, Any] = {"name": row.name, "kind": row.kind, "calls": row.calls}

@@ -20,7 +20,7 @@ from pathlib import Path
 from harness.core.task import Task
 from harness.devices import Device
 from harness.protocol.messages import Open
-from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.sandbox.suspend import StopError
 from harness.sandbox.zygote import Zygote, ZygoteError
@@ -44,7 +44,7 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class Key:
     """Which contestant: of the task with this log, for this purpose."""
 
     log_path: Path
@@ -52,17 +52,17 @@ class Head:
 
 
 @dataclass(slots=True, eq=False)
-class _Begun:
+class _PendingStart:
     """One that was asked for. `guest` is None until it is `over`, and then where there is none to be had."""
 
-    head: Head
+    head: Key
     policy: SandboxPolicy
-    guest: Guest | None = None
+    guest: ContestantProcess | None = None
     dropped: bool = False
     over: threading.Event = field(default_factory=threading.Event)
 
 
-class Prefork:
+class ContestantPool:
     """Begins contestants of one zygote ahead. A context manager; used by one thread, beside its own.
 
     Only behind full walls: a submission runs while another's contestant waits.
@@ -73,17 +73,17 @@ class Prefork:
         self._opening = opening
         self._memory_limit_bytes = memory_limit_bytes
         self._changed = threading.Condition()
-        self._known: dict[Head, _Begun] = {}
-        self._waiting: list[_Begun] = []
+        self._known: dict[Key, _PendingStart] = {}
+        self._waiting: list[_PendingStart] = []
         self._busy = False
-        self._opening_now: Guest | None = None
+        self._opening_now: ContestantProcess | None = None
         self._held = False
         self._released_s = 0.0
         self._closed = False
         self._unwalled = False
         self._thread: threading.Thread | None = None
 
-    def begin(self, head: Head, policy: SandboxPolicy) -> None:
+    def begin(self, head: Key, policy: SandboxPolicy) -> None:
         """Have it begun, after those asked for before; one that is begun or waits to be is left as it is."""
         with self._changed:
             if self._closed or self._unwalled or policy.mode == "off":
@@ -92,16 +92,16 @@ class Prefork:
                 return
         self._drop([head])
         with self._changed:
-            begun = self._known[head] = _Begun(head, policy)
+            begun = self._known[head] = _PendingStart(head, policy)
             self._waiting.append(begun)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="prefork", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
-    def take(self, head: Head, policy: SandboxPolicy) -> Guest:
+    def take(self, head: Key, policy: SandboxPolicy) -> ContestantProcess:
         """The contestant begun ahead under this name, if it has this policy and is sound, else a new one. The caller
-        ends it. Raises what `Guest` raises."""
+        ends it. Raises what `ContestantProcess` raises."""
         with self._changed:
             begun = self._known.pop(head, None)
             if begun in self._waiting:
@@ -114,7 +114,7 @@ class Prefork:
                 if begun.policy == policy and self._sound(guest):
                     return guest
                 guest.__exit__()
-        return Guest(self._zygote, policy, head.log_path, memory_limit_bytes=self._memory_limit_bytes)
+        return ContestantProcess(self._zygote, policy, head.log_path, memory_limit_bytes=self._memory_limit_bytes)
 
     def keep(self, log_paths: Collection[Path]) -> None:
         """End all but those of the tasks with these logs."""
@@ -153,21 +153,21 @@ class Prefork:
         if self._thread is not None:
             self._thread.join()
 
-    def __enter__(self) -> Prefork:
+    def __enter__(self) -> ContestantPool:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _finish(self, begun: _Begun) -> None:
+    def _finish(self, begun: _PendingStart) -> None:
         """Wait until one that is under way is over; it is needed, so it goes on even in a silence."""
         with self._changed:
             if self._held and self._opening_now is not None and not begun.over.is_set():
                 self._opening_now.go_on()
         begun.over.wait()
 
-    def _drop(self, heads: Collection[Head]) -> None:
-        ended: list[Guest] = []
+    def _drop(self, heads: Collection[Key]) -> None:
+        ended: list[ContestantProcess] = []
         with self._changed:
             for head in heads:
                 if (begun := self._known.pop(head, None)) is None:
@@ -180,8 +180,8 @@ class Prefork:
         for guest in ended:
             guest.__exit__()
 
-    def _sound(self, guest: Guest) -> bool:
-        with suppress(GuestFailed):
+    def _sound(self, guest: ContestantProcess) -> bool:
+        with suppress(ContestantFailed):
             guest.open(self._opening, SOUND_LIMIT_S)
             return True
         return False
@@ -213,10 +213,12 @@ class Prefork:
                     self._busy = False
                     self._changed.notify_all()
 
-    def _opened(self, begun: _Begun) -> Guest | None:
+    def _opened(self, begun: _PendingStart) -> ContestantProcess | None:
         """A contestant with its device open; None where there is none, whose reason shows when it is its turn."""
         try:
-            guest = Guest(self._zygote, begun.policy, begun.head.log_path, memory_limit_bytes=self._memory_limit_bytes)
+            guest = ContestantProcess(
+                self._zygote, begun.policy, begun.head.log_path, memory_limit_bytes=self._memory_limit_bytes
+            )
         except (ZygoteError, SandboxUnavailable, OSError, ValueError):
             return None
         try:
@@ -229,7 +231,7 @@ class Prefork:
                 guest.open(self._opening, OPEN_LIMIT_S)
                 return guest
             self._unwalled = True
-        except (GuestFailed, StopError):
+        except (ContestantFailed, StopError):
             pass
         finally:
             with self._changed:
@@ -244,13 +246,13 @@ RELEASE_LIMIT_S = 10.0
 """How long letting go of a problem may take; it is some milliseconds."""
 
 
-class Standby:
+class TrustedContestant:
     """Lends it for one problem after another; used by one thread. `close` ends it."""
 
-    def __init__(self, start: Callable[[Task], Guest]) -> None:
-        """`start` starts a new one, or raises `GuestFailed`."""
+    def __init__(self, start: Callable[[Task], ContestantProcess]) -> None:
+        """`start` starts a new one, or raises `ContestantFailed`."""
         self._start = start
-        self._kept: Guest | None = None
+        self._kept: ContestantProcess | None = None
         self._base_bytes: int | None = None
 
     @property
@@ -259,7 +261,7 @@ class Standby:
         return self._kept is not None
 
     @contextmanager
-    def lent(self, task: Task) -> Iterator[Guest]:
+    def lent(self, task: Task) -> Iterator[ContestantProcess]:
         """One for `task`, whose policy is the same for all of them; `give_back` may keep it, else it is ended with the
         block."""
         guest, self._kept = self._kept or self._start(task), None
@@ -269,7 +271,7 @@ class Standby:
             if guest is not self._kept:
                 guest.__exit__()
 
-    def give_back(self, guest: Guest, device: Device, peak_bytes: int | None) -> int | None:
+    def give_back(self, guest: ContestantProcess, device: Device, peak_bytes: int | None) -> int | None:
         """Keep it for the next problem, behind full walls. How much device memory its process had; None: not known.
 
         `peak_bytes` is what its calls have allocated. All else is the same for every problem, and is found out by
@@ -284,7 +286,7 @@ class Standby:
                 self._base_bytes = process_bytes - peak_bytes
             return process_bytes
         if guest.sandbox.strength == "full":
-            with suppress(GuestFailed):  # what was measured before holds, and the next problem gets a new one
+            with suppress(ContestantFailed):  # what was measured before holds, and the next problem gets a new one
                 guest.release(RELEASE_LIMIT_S)
                 self._kept = guest
         return None if self._base_bytes is None or peak_bytes is None else self._base_bytes + peak_bytes

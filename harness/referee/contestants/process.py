@@ -41,7 +41,7 @@ from harness.protocol.messages import (
     TimeEmpty,
     parse_reply,
 )
-from harness.referee.contestants.crash_recorder import Recorder, Recording
+from harness.referee.contestants.crash_recorder import CrashRecorder, CrashRecording
 from harness.referee.contestants.failures import failure_of
 from harness.sandbox import ExitReport, SandboxPolicy, SandboxReport
 from harness.sandbox.suspend import StopError
@@ -83,12 +83,12 @@ MOVED = Failure(
 )
 
 
-class GuestFailed(Exception):
+class ContestantFailed(Exception):
     """Ends the conversation; carries the verdict on the submission, and the `reports` that came with what it is of, or
     what one that died without a word has left behind (`recording`)."""
 
     def __init__(
-        self, failure: Failure, reports: Sequence[Mapping[str, Any]] = (), recording: Recording | None = None
+        self, failure: Failure, reports: Sequence[Mapping[str, Any]] = (), recording: CrashRecording | None = None
     ) -> None:
         super().__init__(failure.reason)
         self.failure = failure
@@ -96,7 +96,7 @@ class GuestFailed(Exception):
         self.recording = recording
 
 
-class Guest:
+class ContestantProcess:
     """One contestant process. A context manager: it is dead when the block ends.
 
     It runs only while it is asked something: after each reply all its threads and processes are stopped, so that none
@@ -115,7 +115,7 @@ class Guest:
         """What opening its device took, where it was opened ahead."""
         self._memory_limit_bytes = memory_limit_bytes
         self._emulated = not policy.gpu
-        self._recorder = Recorder() if self._emulated else None
+        self._recorder = CrashRecorder() if self._emulated else None
         self.has_one_queue = ONE_QUEUE.items() <= policy.env.items()
         """Whether a context that it opens on a GPU has a single hardware queue."""
         self._exit: ExitReport | None = None
@@ -139,7 +139,7 @@ class Guest:
         """Whether it was ended since it could not be held still."""
         return self._child.ran_away
 
-    def __enter__(self) -> Guest:
+    def __enter__(self) -> ContestantProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -165,12 +165,12 @@ class Guest:
     def open(self, request: Open, timeout_s: float) -> None:
         """Let it open its device, or say that it still is sound. Nothing of the submission is there yet.
 
-        Raises `GuestFailed`.
+        Raises `ContestantFailed`.
         """
         begin = time.perf_counter()
         reply = self._ask(request, (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, Ready):
-            raise GuestFailed(_protocol("open", reply))
+            raise ContestantFailed(_protocol("open", reply))
         if self.opened_s is None:
             self.opened_s = time.perf_counter() - begin
 
@@ -178,38 +178,38 @@ class Guest:
         fds = (fd,) if self._recorder is None else (fd, self._recorder.fd)
         reply = self._ask(request, fds, Stage.ATTACH, timeout_s)
         if not isinstance(reply, Loaded):
-            raise GuestFailed(_protocol("attach", reply))
+            raise ContestantFailed(_protocol("attach", reply))
 
     def empty_calls(self, timeout_s: float) -> EmptyTimed:
         """What calls that do next to nothing take in its process (`harness.devices.empty_kernel`). Only before
         `load`."""
         reply = self._ask(TimeEmpty(), (), Stage.ATTACH, timeout_s)
         if not isinstance(reply, EmptyTimed):
-            raise GuestFailed(_protocol("empty calls", reply))
+            raise ContestantFailed(_protocol("empty calls", reply))
         return reply
 
     def load(self, request: Load, timeout_s: float) -> Loaded:
         reply = self._ask(request, (), Stage.IMPORT, timeout_s)
         if not isinstance(reply, Loaded):
-            raise GuestFailed(_protocol("load", reply))
+            raise ContestantFailed(_protocol("load", reply))
         return reply
 
     def burst(self, request: Burst, timeout_s: float) -> tuple[BurstDone, float]:
         """The claims, and the seconds from the request until everything was stopped, by the referee's own clock.
 
-        Raises `GuestFailed`; a reply with another number of claims than calls is a protocol failure.
+        Raises `ContestantFailed`; a reply with another number of claims than calls is a protocol failure.
         """
         reply = self._ask(request, (), Stage.CALL, timeout_s)
         wall_s = self._stopped_s - self._asked_s
         if not isinstance(reply, BurstDone) or len(reply.claims) != len(request.calls):
-            raise GuestFailed(_protocol("burst", reply))
+            raise ContestantFailed(_protocol("burst", reply))
         return reply, wall_s
 
     def prepare(self, request: Prepare, timeout_s: float, gate_fd: int | None = None) -> str | None:
         """Let it make ready. Why calls can't be made in the manner asked for; None where all is ready."""
         reply = self._ask(request, () if gate_fd is None else (gate_fd,), Stage.CALL, timeout_s)
         if not isinstance(reply, Ready):
-            raise GuestFailed(_protocol("prepare", reply))
+            raise ContestantFailed(_protocol("prepare", reply))
         return reply.refused
 
     def go(self, timeout_s: float) -> float:
@@ -217,31 +217,31 @@ class Guest:
         reply = self._ask(Go(), (), Stage.CALL, timeout_s)
         wall_s = self._stopped_s - self._asked_s
         if not isinstance(reply, Ready):
-            raise GuestFailed(_protocol("go", reply))
+            raise ContestantFailed(_protocol("go", reply))
         return wall_s
 
     def collect(self, calls: int, timeout_s: float) -> BurstDone:
         """What it says of the `calls` that were prepared; they are over by then."""
         reply = self._ask(Collect(), (), Stage.CALL, timeout_s)
         if not isinstance(reply, BurstDone) or len(reply.claims) != calls:
-            raise GuestFailed(_protocol("collect", reply))
+            raise ContestantFailed(_protocol("collect", reply))
         return reply
 
     def release(self, timeout_s: float) -> None:
-        """Let it let go of its solution and arena, so that another may be loaded. Raises `GuestFailed`."""
+        """Let it let go of its solution and arena, so that another may be loaded. Raises `ContestantFailed`."""
         reply = self._ask(Release(), (), Stage.CALL, timeout_s)
         if not isinstance(reply, Ready):
-            raise GuestFailed(_protocol("release", reply))
+            raise ContestantFailed(_protocol("release", reply))
 
     def census(self, request: TakeCensus, timeout_s: float) -> CensusTaken:
-        """Which kernels it says that a call runs. Raises `GuestFailed`."""
+        """Which kernels it says that a call runs. Raises `ContestantFailed`."""
         reply = self._ask(request, (), Stage.CALL, timeout_s)
         if not isinstance(reply, CensusTaken):
-            raise GuestFailed(_protocol("census", reply))
+            raise ContestantFailed(_protocol("census", reply))
         return reply
 
     def expect_still(self) -> None:
-        """Raise `GuestFailed` where anything in it has run since its last reply: it was to stand still.
+        """Raise `ContestantFailed` where anything in it has run since its last reply: it was to stand still.
 
         The kernel lets a stopped process go on for reasons of the process's own (a timer, a relative's end).
         """
@@ -249,16 +249,16 @@ class Guest:
             moved = self._entered and self._exit is None and self._child.moved()
         except StopError as error:
             self._exit = self._child.kill()
-            raise GuestFailed(_not_stopped(Stage.CALL, error)) from error
+            raise ContestantFailed(_not_stopped(Stage.CALL, error)) from error
         if moved:
             self._exit = self._wait_for_end()  # whoever is ended, by a limit on memory say, runs for that
             if self._exit is not None:
                 raise self._lost(self._died(Stage.CALL))
             self._exit = self._child.kill()
-            raise GuestFailed(MOVED)
+            raise ContestantFailed(MOVED)
 
     def kill(self) -> None:
-        """End it at once, from any thread; whoever waits for its answer gets `GuestFailed`."""
+        """End it at once, from any thread; whoever waits for its answer gets `ContestantFailed`."""
         self._exit = self._child.kill()
 
     def finish(self, timeout_s: float) -> None:
@@ -283,28 +283,28 @@ class Guest:
             reply = parse_reply(received.message)
         except StopError as error:
             self._exit = self._child.kill()
-            raise GuestFailed(_not_stopped(stage, error)) from error
+            raise ContestantFailed(_not_stopped(stage, error)) from error
         except FrameTimeout:
             self._exit = self._end_late()
             if self._exit.cause == "memory_limit":
                 raise self._lost(self._died(stage)) from None
             raise self._lost(_too_late(stage, timeout_s), TIME_IS_OVER) from None
         except MessageError as error:
-            raise GuestFailed(_protocol(stage.value, error)) from error
+            raise ContestantFailed(_protocol(stage.value, error)) from error
         except (WireError, OSError) as error:
             self._exit = self._wait_for_end()
             if self._exit is None:
                 self._exit = self._child.kill()
-                raise GuestFailed(_protocol(stage.value, error)) from error
+                raise ContestantFailed(_protocol(stage.value, error)) from error
             raise self._lost(self._died(stage)) from error
         if isinstance(reply, Broken | BurstDone) and reply.reports and not self._emulated:
             # Only the host device has such checks, and one of their findings ("not emulated") counts nowhere.
-            raise GuestFailed(_protocol(stage.value, "findings of checks that are not there"))
+            raise ContestantFailed(_protocol(stage.value, "findings of checks that are not there"))
         if isinstance(reply, Broken):
             if reply.stage not in _REACHED_FROM[stage]:
-                raise GuestFailed(_protocol(stage.value, f"a failure while {_STAGE_WORDS[reply.stage]}"))
+                raise ContestantFailed(_protocol(stage.value, f"a failure while {_STAGE_WORDS[reply.stage]}"))
             # What goes wrong before any of its code is there is the harness's: no finding is the submission's then.
-            raise GuestFailed(failure_of(reply), () if reply.stage is Stage.ATTACH else reply.reports)
+            raise ContestantFailed(failure_of(reply), () if reply.stage is Stage.ATTACH else reply.reports)
         return reply
 
     def _wait_for_end(self) -> ExitReport | None:
@@ -321,13 +321,13 @@ class Guest:
             self._child.wait(TELLING_S)
         return self._child.kill()
 
-    def _lost(self, failure: Failure, told: int | None = None) -> GuestFailed:
+    def _lost(self, failure: Failure, told: int | None = None) -> ContestantFailed:
         """`failure` of a process that is gone, with what it has left behind where it is a verdict on the submission. It
         was `told` to say where it stands by this signal, or ended by another."""
         if self._recorder is None or not self._entered or failure.status is Status.harness_error:
-            return GuestFailed(failure)
+            return ContestantFailed(failure)
         assert self._exit is not None
-        return GuestFailed(failure, recording=self._recorder.read().ended_by(told or self._exit.signal))
+        return ContestantFailed(failure, recording=self._recorder.read().ended_by(told or self._exit.signal))
 
     def _died(self, stage: Stage) -> Failure:
         report = self._exit
@@ -412,7 +412,7 @@ def trusted_policy_for(task: Task, config: RefereeConfig, gpu_minor: int | None)
     return replace(own, env=ONE_QUEUE) if own.gpu else own
 
 
-def told(guest: Guest) -> dict[str, Any]:
+def told(guest: ContestantProcess) -> dict[str, Any]:
     """What a record says of the walls that stood around this contestant, and of its end."""
     held: dict[str, Any] = {**guest.sandbox.to_json(), "opened_ahead_s": guest.opened_s}
     ended = guest.exit_report

@@ -20,10 +20,10 @@ import torch
 from harness.core.choices import PrecisionClass
 from harness.referee.correctness import compare_float
 from harness.referee.correctness.compare_float import RealComparer
-from harness.referee.correctness.compare_float_cuda import Measured
-from harness.referee.correctness.deferred_values import Readings
+from harness.referee.correctness.compare_float_cuda import MeasuredErrors
+from harness.referee.correctness.deferred_values import DeferredValues
 from harness.referee.correctness.error_patterns import Marginals
-from harness.referee.correctness.precision import LIMITS, Limits, Place, TensorComparison
+from harness.referee.correctness.precision import LIMITS, Element, ErrorLimits, TensorComparison
 from harness.referee.problem.chunks import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
 
 
@@ -32,7 +32,7 @@ def compare(
     truth: torch.Tensor,
     *,
     reference: torch.Tensor | None = None,
-    limits: Limits | None = None,
+    limits: ErrorLimits | None = None,
     poison_byte: int | None = None,
 ) -> TensorComparison:
     """Compare an output with the truth, and with the float32 `reference` where those two differ in kind.
@@ -63,7 +63,7 @@ class Pending:
     shape: tuple[int, ...]
     number: int | None
 
-    def right(self, readings: Readings, limits: Limits) -> TensorComparison | None:
+    def right(self, readings: DeferredValues, limits: ErrorLimits) -> TensorComparison | None:
         """What `compare` says of the pair, once its values were read; None where they do not prove that the answer
         keeps within `limits`, so that there is more to be said of it."""
         real = self.dtype.is_floating_point
@@ -71,11 +71,11 @@ class Pending:
             return compare_float.nothing(self.dtype, self.shape) if real else _equal(self.dtype, self.shape)
         values = readings[self.number]
         if real:
-            return compare_float.right_by(Measured.of(values), self.dtype, self.shape, limits)
+            return compare_float.right_by(MeasuredErrors.of(values), self.dtype, self.shape, limits)
         return _equal(self.dtype, self.shape) if values[0] == 0 else None
 
 
-def enqueue(actual: torch.Tensor, truth: torch.Tensor, readings: Readings) -> Pending | None:
+def enqueue(actual: torch.Tensor, truth: torch.Tensor, readings: DeferredValues) -> Pending | None:
     """Start comparing an output with the truth, without waiting for the device; the values will be among `readings`.
 
     None where only `compare` can do it: real numbers on other devices than GPUs, and types without a kernel. The
@@ -152,9 +152,9 @@ def _compare_exact(
             off &= ~lent
         marginals.add(off, start)
 
-    def place(flat: int) -> Place:
+    def place(flat: int) -> Element:
         index = unravel(flat, actual.shape)
-        return Place(index=index, got=int(actual[index]), expected=int(truth[index]))
+        return Element(index=index, got=int(actual[index]), expected=int(truth[index]))
 
     return replace(
         equal,

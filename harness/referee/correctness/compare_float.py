@@ -33,14 +33,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.referee.correctness import compare_float_cuda
-from harness.referee.correctness.compare_float_cuda import Measured
+from harness.referee.correctness.compare_float_cuda import MeasuredErrors
 from harness.referee.correctness.error_patterns import (
     Marginals,
     describe_rearrangement,
     describe_transformation,
     moments,
 )
-from harness.referee.correctness.precision import LIMITS, Limits, Place, TensorComparison
+from harness.referee.correctness.precision import LIMITS, Element, ErrorLimits, TensorComparison
 from harness.referee.problem.chunks import ENTRY_BYTES, TEMPORARY_BYTES, count_unwritten, slices, unravel
 
 ZERO_SCALE = 1e-3
@@ -88,7 +88,7 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     """Start measuring a pair of one shape on a GPU, without waiting; `comparison_kernel.Measured.of` reads what will
     stand in the tensor returned. None where there is nothing to measure, or no kernel for it."""
     info = torch.finfo(actual.dtype)
-    terms = compare_float_cuda.Terms(
+    terms = compare_float_cuda.ErrorScale(
         half_unit=float(info.eps) / 2 if actual.element_size() < 4 else 0.0,
         least_slack=_smallest_subnormal(info) / 2,
         least_scale=float(info.smallest_normal),
@@ -97,7 +97,9 @@ def enqueue(actual: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     return compare_float_cuda.enqueue(actual, truth, terms)
 
 
-def right_by(measured: Measured, dtype: torch.dtype, shape: tuple[int, ...], limits: Limits) -> TensorComparison | None:
+def right_by(
+    measured: MeasuredErrors, dtype: torch.dtype, shape: tuple[int, ...], limits: ErrorLimits
+) -> TensorComparison | None:
     """The comparison of an output that what was `measured` alone proves to be within its limits; None for others."""
     info = torch.finfo(dtype)
     if not _is_plain(measured.truth_top, measured.actual_top, info):
@@ -128,7 +130,7 @@ class RealComparer:
         actual: torch.Tensor,
         truth: torch.Tensor,
         reference: torch.Tensor | None,
-        limits: Limits,
+        limits: ErrorLimits,
         poison_byte: int | None,
     ) -> None:
         self.actual, self.truth, self.reference = actual, truth, reference
@@ -141,14 +143,14 @@ class RealComparer:
         self.step = max(1, TEMPORARY_BYTES // ENTRY_BYTES)
         self.scale = 0.0
         self.careful = False
-        self.measured: Measured | None = None
+        self.measured: MeasuredErrors | None = None
 
     def run(self) -> TensorComparison:
         dtype, shape = self.actual.dtype, tuple(self.actual.shape)
         if self.actual.numel() == 0:
             return nothing(dtype, shape)
         if (row := enqueue(self.actual, self.truth)) is not None:
-            self.measured = Measured.of(row.tolist())
+            self.measured = MeasuredErrors.of(row.tolist())
             if (right := right_by(self.measured, dtype, shape, self.limits)) is not None:
                 return right
         rms, spread, finite = self._measure_truth()
@@ -314,9 +316,9 @@ class RealComparer:
             pattern=pattern or marginals.describe(),
         )
 
-    def _place(self, flat: int) -> Place:
+    def _place(self, flat: int) -> Element:
         index = unravel(flat, self.actual.shape)
-        return Place(index=index, got=float(self.actual[index]), expected=float(self.truth[index]))
+        return Element(index=index, got=float(self.actual[index]), expected=float(self.truth[index]))
 
     def _double(self, piece: torch.Tensor | None) -> torch.Tensor:
         assert piece is not None

@@ -269,7 +269,7 @@ extern "C" __global__ void far_apart(const float *actual, const float *other, lo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ErrorScale:
     """How errors of one output type are measured. Rounding of the type itself, `half_unit` times an entry and
     `least_slack` at least, is taken off each error (0: nothing is); the scale is the truth's root mean square, or
     `zero_scale` where that is below `least_scale`."""
@@ -281,7 +281,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredErrors:
     """What the kernels found of one pair: norm and sum of the truth, its largest magnitude, the output's (infinite or
     NaN where an entry is); norm of the errors, the largest scaled error, its flat index."""
 
@@ -298,7 +298,7 @@ class Measured:
         return self.norm, self.total, self.truth_top, self.actual_top
 
     @classmethod
-    def of(cls, row: Sequence[float]) -> Measured:
+    def of(cls, row: Sequence[float]) -> MeasuredErrors:
         """What stood in the tensor that `enqueue` gave."""
         squares, total, truth_top, actual_top, _, error_squares, error_top, error_at = row
         return cls(
@@ -312,9 +312,9 @@ class Measured:
         )
 
 
-def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: Terms) -> torch.Tensor | None:
+def enqueue(actual: torch.Tensor, truth: torch.Tensor, terms: ErrorScale) -> torch.Tensor | None:
     """Start the passes over a pair, without waiting: what they find will stand in the tensor returned (float64,
-    `Measured.of` reads it). None where no kernel is made for the pair.
+    `MeasuredErrors.of` reads it). None where no kernel is made for the pair.
 
     One of another layout is copied, where that takes no more than `TEMPORARY_BYTES`. The pair may be dropped at once:
     whoever gets its memory next on this stream writes to it after the kernels.

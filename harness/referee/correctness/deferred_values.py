@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 
-class Readings:
+class DeferredValues:
     """Results of one round of work, all on one device."""
 
     def __init__(self) -> None:

@@ -20,10 +20,10 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status
 from harness.protocol.messages import BurstDone, CallMode
 from harness.referee.correctness.tolerance import LIMITS, UNLIMITED, compare, limits_for
-from harness.referee.correctness.verifier import Finding, Verifier
-from harness.referee.problem.burst_plan import Turn
+from harness.referee.correctness.verifier import CallVerdict, Verifier
+from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.stress_variants import OWN, restrictions
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 OUTLIERS = (10.0, 1000.0)
 """What one element is set to, once to twice so many spreads of its tensor, where the problem allows large values."""
@@ -42,14 +42,14 @@ whoever remembers by a part of the values may have the changed one in it."""
 DRAWS = 100
 """How often another value is drawn for an element at most: between one value and its double bfloat16 has 128."""
 
-Ask = Callable[[Sequence[Turn]], BurstDone]
+Ask = Callable[[Sequence[PlannedCall]], BurstDone]
 
 
 @dataclass(slots=True, kw_only=True)
-class Refresh:
+class PerturbedInput:
     """The check of one solution. `evidence` says what was changed, `set_to` what elements were set to so far."""
 
-    bench: Bench
+    bench: Workspace
     verifier: Verifier
     ask: Ask
     secret: random.Random
@@ -109,7 +109,7 @@ class Refresh:
             )
         return failure
 
-    def _was_let_pass(self, finding: Finding) -> bool:
+    def _was_let_pass(self, finding: CallVerdict) -> bool:
         """Whether the answer lies outside of the class's own limits, and inside of those that rounding loosens.
 
         Decision: who gives the same bits for inputs so much changed has not looked at them, however loose the limits.
@@ -120,11 +120,11 @@ class Refresh:
         errors = [(held["rms_error"], held["max_error"]) for held in finding.judgement.evidence["outputs"]]
         return any(rms is not None and not own.admits(rms, largest) for rms, largest in errors)
 
-    def _call(self, index: int) -> tuple[list[Turn], BurstDone]:
+    def _call(self, index: int) -> tuple[list[PlannedCall], BurstDone]:
         self.bench.hold_back([index])
         self.bench.mask([index])
         self.bench.device.synchronize()
-        turns = [Turn(index=index, mode=CallMode.COLD)]
+        turns = [PlannedCall(index=index, mode=CallMode.COLD)]
         return turns, self.ask(turns)
 
     def _unlike_before(self, mean: float, least: float, dtype: torch.dtype) -> float:

@@ -24,7 +24,7 @@ MOST_RMS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ErrorLimits:
     """The largest scaled errors that a class allows. `note` says why they are not the table's."""
 
     rms: float
@@ -38,7 +38,7 @@ class Limits:
         return {"rms": self.rms, "max": self.max, "note": self.note}
 
 
-UNLIMITED = Limits(rms=math.inf, max=math.inf)
+UNLIMITED = ErrorLimits(rms=math.inf, max=math.inf)
 """For whoever wants errors alone: what is looked for beyond limits, places and patterns, costs more than they do."""
 
 
@@ -51,12 +51,12 @@ class Sensitivity:
     max: float
 
 
-LIMITS: Mapping[PrecisionClass, Limits] = {
-    PrecisionClass.FP32: Limits(rms=1e-4, max=1e-3),
-    PrecisionClass.TF32: Limits(rms=1.1e-3, max=1.1e-2),
-    PrecisionClass.FP16: Limits(rms=1.3e-3, max=1.3e-2),
-    PrecisionClass.BF16: Limits(rms=1.2e-2, max=1.2e-1),
-    PrecisionClass.FP8: Limits(rms=1.5e-1, max=7.5e-1),
+LIMITS: Mapping[PrecisionClass, ErrorLimits] = {
+    PrecisionClass.FP32: ErrorLimits(rms=1e-4, max=1e-3),
+    PrecisionClass.TF32: ErrorLimits(rms=1.1e-3, max=1.1e-2),
+    PrecisionClass.FP16: ErrorLimits(rms=1.3e-3, max=1.3e-2),
+    PrecisionClass.BF16: ErrorLimits(rms=1.2e-2, max=1.2e-1),
+    PrecisionClass.FP8: ErrorLimits(rms=1.5e-1, max=7.5e-1),
 }
 """Limits per class, between what its arithmetic does and what the next coarser one does.
 
@@ -94,7 +94,7 @@ has an eighth of the digits: classes stay apart.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Element:
     """One entry of a tensor: `got` and `expected` are real numbers (for complex ones: of the part that differs)."""
 
     index: tuple[int, ...]
@@ -134,8 +134,8 @@ class TensorComparison:
     wrong: int = 0
     wrong_beyond: float | None = None
     unwritten: int | None = None
-    first: Place | None = None
-    worst: Place | None = None
+    first: Element | None = None
+    worst: Element | None = None
     pattern: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class TensorComparison:
             "pattern": self.pattern,
         }
 
-    def within(self, limits: Limits) -> bool:
+    def within(self, limits: ErrorLimits) -> bool:
         """Positive proof that every entry agrees, to these limits."""
         if self.non_finite_mismatches:
             return False

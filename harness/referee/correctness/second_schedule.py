@@ -27,8 +27,8 @@ from harness.core.status import Failure, Status
 from harness.protocol.messages import BurstDone, CallMode
 from harness.referee.contestants.findings import failure_of_reports, is_of_unset_shared
 from harness.referee.correctness.verifier import Verifier, overall
-from harness.referee.problem.burst_plan import Turn
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.burst_plan import PlannedCall
+from harness.referee.problem.workspace import Workspace
 
 FIRST, SECOND = 0, 1
 """Rising and falling order of blocks and threads."""
@@ -54,7 +54,7 @@ def uses_atomics(source: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ScheduleDifference:
     """Where two runs of one call part: `count` of `of` values of the tensor `name`, the first at `place`."""
 
     name: str
@@ -72,15 +72,15 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Reordering:
+class SecondSchedule:
     """One solution's calls in another order. `ask` makes the calls of these turns in a schedule.
 
     `evidence` and `labels` hold what was seen.
     """
 
-    bench: Bench
+    bench: Workspace
     verifier: Verifier
-    ask: Callable[[Sequence[Turn], int], BurstDone]
+    ask: Callable[[Sequence[PlannedCall], int], BurstDone]
     atomics: bool
     evidence: dict[str, Any] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
@@ -151,11 +151,11 @@ class Reordering:
             slots += held.inputs
         return {name: tensor.clone() for name, tensor in zip(names, bench.tensors(slots), strict=True)}
 
-    def _difference(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Difference | None:
+    def _difference(self, first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> ScheduleDifference | None:
         return next((d for name, tensor in first.items() if (d := difference_of(name, tensor, second[name]))), None)
 
 
-def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> Difference | None:
+def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> ScheduleDifference | None:
     """Where two tensors of one shape and dtype hold different values; NaN equals NaN, and -0 equals +0."""
     if first.is_floating_point() and first.element_size() == 1:
         first, second = first.float(), second.float()
@@ -167,15 +167,15 @@ def difference_of(name: str, first: torch.Tensor, second: torch.Tensor) -> Diffe
         return None
     place = tuple(int(i) for i in unequal.nonzero()[0])
     values = (_number(first[place]), _number(second[place]))
-    return Difference(name=name, count=count, of=first.numel(), place=place, values=values)
+    return ScheduleDifference(name=name, count=count, of=first.numel(), place=place, values=values)
 
 
 def _number(value: torch.Tensor) -> float:
     return float(value.real if value.is_complex() else value)
 
 
-def _turns(indices: Sequence[int]) -> list[Turn]:
-    return [Turn(index=index, mode=CallMode.COLD) for index in indices]
+def _turns(indices: Sequence[int]) -> list[PlannedCall]:
+    return [PlannedCall(index=index, mode=CallMode.COLD) for index in indices]
 
 
 def _convict(reason: str) -> Failure:

@@ -22,8 +22,8 @@ from harness.referee.correctness.precision import (
     LIMITS,
     MOST_RMS,
     UNLIMITED,
-    Limits,
-    Place,
+    Element,
+    ErrorLimits,
     Sensitivity,
     TensorComparison,
 )
@@ -33,12 +33,12 @@ __all__ = [
     "LIMITS",
     "REFERENCE_FACTOR",
     "UNLIMITED",
-    "Judgement",
-    "Limits",
+    "Element",
+    "ErrorLimits",
     "Pending",
-    "Place",
     "Sensitivity",
     "TensorComparison",
+    "ToleranceVerdict",
     "compare",
     "enqueue",
     "judge",
@@ -65,7 +65,7 @@ _ORDER = tuple(LIMITS)
 
 def limits_for(
     required: PrecisionClass, reference: TensorComparison | None = None, sensitivity: Sensitivity | None = None
-) -> Limits:
+) -> ErrorLimits:
     """The limits of a class for one tensor, given how far the float32 reference itself is from the truth, and how far
     the truth is from that of inputs and weights rounded to the class.
 
@@ -100,7 +100,7 @@ def limits_for(
         if REFERENCE_FACTOR * sensitivity.max > largest:
             largest = REFERENCE_FACTOR * sensitivity.max
             notes.append(f"limit on single values raised to {_about(largest)}: {what}")
-    return Limits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
+    return ErrorLimits(rms=rms, max=largest, note="; ".join(notes)) if notes else base
 
 
 def sensitivity_of(
@@ -124,7 +124,7 @@ def sensitivity_of(
     return found
 
 
-def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[Limits], required: PrecisionClass) -> bool:
+def roundable(comparisons: Sequence[TensorComparison], limits: Sequence[ErrorLimits], required: PrecisionClass) -> bool:
     """Whether an answer of a class below fp32 is outside its limits, but not of what any limit allows: what is wrong
     altogether costs no further truths."""
     outside = [(c, limit) for c, limit in zip(comparisons, limits, strict=True) if not c.within(limit)]
@@ -181,7 +181,7 @@ def reached_class(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class ToleranceVerdict:
     """The verdict on one call's outputs. `failure` is None where all lie inside the required class."""
 
     failure: Failure | None
@@ -197,7 +197,7 @@ def judge(
     references: Sequence[TensorComparison] | None = None,
     sensitivity: Sequence[Sensitivity] | None = None,
     names: Sequence[str] | None = None,
-) -> Judgement:
+) -> ToleranceVerdict:
     """Judge all outputs of one call against a precision class, whose limits are those of `limits_for`.
 
     `names` are the outputs' paths for messages (`output[0]`); they are left out where there is one output.
@@ -231,15 +231,15 @@ def judge(
         status, words = _explain(c, limit, required, own_class)
         failures.append((status, f"{name}: {words}" if len(comparisons) > 1 else words))
     if not failures:
-        return Judgement(failure=None, required=required, reached=reached, evidence=evidence)
+        return ToleranceVerdict(failure=None, required=required, reached=reached, evidence=evidence)
     order = (Status.non_finite, Status.wrong_value, Status.low_precision)
     status, reason = min(failures, key=lambda item: order.index(item[0]))
     failure = Failure(status=status, reason=one_line(reason), evidence=evidence)
-    return Judgement(failure=failure, required=required, reached=reached, evidence=evidence)
+    return ToleranceVerdict(failure=failure, required=required, reached=reached, evidence=evidence)
 
 
 def _explain(
-    c: TensorComparison, limits: Limits, required: PrecisionClass, reached: PrecisionClass | None
+    c: TensorComparison, limits: ErrorLimits, required: PrecisionClass, reached: PrecisionClass | None
 ) -> tuple[Status, str]:
     """Status and one line for an output outside its limits."""
     where = f", first at {list(c.first.index)}: {_got(c.first)}" if c.first else ""
@@ -277,7 +277,7 @@ def _is_wrong_in_places(c: TensorComparison, reached: PrecisionClass) -> bool:
     return c.max_error > GROSS and rest is not None and _ORDER.index(rest) < _ORDER.index(reached)
 
 
-def _got(place: Place) -> str:
+def _got(place: Element) -> str:
     if isinstance(place.got, int):
         about = "" if abs(place.expected) < 100 else "about "
         return f"got {place.got}, expected {about}{float(_about(place.expected)):.0f}"

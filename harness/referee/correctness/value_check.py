@@ -1,10 +1,11 @@
 """The values of a call's answer against the truth: of many calls at once where they are right, of one with all there is
 to be said where they are not.
 
-Trusted side; used by `verify`, one `Values` for one solution. On a GPU a call's truth, and the kernels that say how far
-the answer is from it, are enqueued without waiting, and so are the next call's: the next truth takes the memory of the
-one before in the order of the stream, so that many calls need no more of it than one. What the kernels found is read
-for all in one copy. An answer that they do not prove to be right is judged by itself, its truth computed again.
+Trusted side; used by `verify`, one `ValueCheck` for one solution. On a GPU a call's truth, and the kernels that say
+how far the answer is from it, are enqueued without waiting, and so are the next call's: the next truth takes the
+memory of the one before in the order of the stream, so that many calls need no more of it than one. What the kernels
+found is read for all in one copy. An answer that they do not prove to be right is judged by itself, its truth computed
+again.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status
 from harness.protocol.messages import CallClaim
 from harness.protocol.tensor_tree import TreeSpec
-from harness.referee.correctness.deferred_values import Readings
+from harness.referee.correctness.deferred_values import DeferredValues
 from harness.referee.correctness.tolerance import (
     LIMITS,
     REFERENCE_FACTOR,
     UNLIMITED,
-    Judgement,
-    Limits,
+    ErrorLimits,
     Pending,
     Sensitivity,
     TensorComparison,
+    ToleranceVerdict,
     compare,
     enqueue,
     judge,
@@ -39,16 +40,16 @@ from harness.referee.correctness.tolerance import (
 )
 from harness.referee.problem.stress_variants import OWN
 from harness.referee.problem.truth import Answer, Truth
-from harness.referee.problem.workspace import POISON, Bench
+from harness.referee.problem.workspace import POISON, Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CallVerdict:
     """What is known of one call. `failure` is None only where everything was proven."""
 
     variant: str
     failure: Failure | None
-    judgement: Judgement | None = None
+    judgement: ToleranceVerdict | None = None
     truth: str | None = None
     reference: tuple[TensorComparison, ...] = ()
     kernelbench: bool | None = None
@@ -56,7 +57,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class AnsweredCall:
     """One call whose answer is to be judged. `changed` are the numbers of the inputs that are not as drawn; `wanted`
     says whether the reference's own answer is asked for whatever is known of it. It always is on stress inputs: how
     exact float32 is there differs from draw to draw."""
@@ -68,11 +69,11 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class PendingCheck:
     """A call whose comparisons are under way. `own` are the reference's own with the truth, and `far` the numbers of
     the readings that KernelBench's rule needs (None: another form), where its answer was asked for on own inputs."""
 
-    call: Answered
+    call: AnsweredCall
     source: str
     tree: TreeSpec
     comparisons: tuple[Pending, ...]
@@ -81,10 +82,10 @@ class Begun:
 
 
 @dataclass(slots=True)
-class Values:
+class ValueCheck:
     """Judges the values of one solution's calls."""
 
-    bench: Bench
+    bench: Workspace
     required: PrecisionClass
     _references: dict[str, tuple[TensorComparison, ...]] = field(default_factory=dict)
     _unclear: set[str] = field(default_factory=set)
@@ -92,7 +93,7 @@ class Values:
     _mistaken: bool = False
     """Whether an answer was wrong: others will be, and the longer way is then the shorter one."""
 
-    def begin(self, call: Answered, readings: Readings, underway: set[str]) -> Begun | Finding:
+    def begin(self, call: AnsweredCall, readings: DeferredValues, underway: set[str]) -> PendingCheck | CallVerdict:
         """Start judging a call; its values will be among `readings`. At once where there are no kernels for it.
 
         `underway` are the variants whose reference's own errors will be known from calls begun before this one.
@@ -103,7 +104,7 @@ class Values:
         begun = None if longer else self._enqueue(call, truth, readings, underway)
         return begun or self._judge(call, truth)
 
-    def end(self, begun: Begun, readings: Readings) -> Finding | None:
+    def end(self, begun: PendingCheck, readings: DeferredValues) -> CallVerdict | None:
         """What the readings prove; None where they do not, and `judge` is to be asked."""
         call, variant = begun.call, self.bench.variant(begun.call.index)
         if begun.own is None:
@@ -125,19 +126,21 @@ class Values:
             return None
         return self._finding(call, begun.source, begun.tree, comparisons, references, limits, close)
 
-    def judge(self, call: Answered) -> Finding:
+    def judge(self, call: AnsweredCall) -> CallVerdict:
         """All that is to be said of a call, with its truth computed anew."""
         finding = self._judge(call, self.bench.truth(call.index, call.changed))
         if finding.failure is None:
             self._unclear.add(finding.variant)
         return finding
 
-    def _enqueue(self, call: Answered, truth: Truth, readings: Readings, underway: set[str]) -> Begun | None:
+    def _enqueue(
+        self, call: AnsweredCall, truth: Truth, readings: DeferredValues, underway: set[str]
+    ) -> PendingCheck | None:
         actual, expected = self._actual(call), self._leaves(truth.answer)
         if (comparisons := _enqueued(actual, expected, readings)) is None:
             return None
         variant = self.bench.variant(call.index)
-        begun = Begun(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
+        begun = PendingCheck(call=call, source=truth.source, tree=truth.answer.tree, comparisons=comparisons)
         if not call.wanted and variant == OWN and (variant in self._references or variant in underway):
             return begun
         own = self._leaves(self._own(call))
@@ -148,7 +151,7 @@ class Values:
         underway.add(variant)
         return replace(begun, own=errors, far=tuple(None if f is None else readings.add(f) for f in far))
 
-    def _actual(self, call: Answered) -> list[torch.Tensor]:
+    def _actual(self, call: AnsweredCall) -> list[torch.Tensor]:
         """Where a call's tensors lie, in the order in which they are judged."""
         bench, held = self.bench, self.bench.sets[call.index]
         inputs = held.inputs if bench.traits.mutates_inputs else ()
@@ -165,15 +168,15 @@ class Values:
         names = [*traits.tree.paths("output"), *(f"state {name}" for name in traits.updates_state)]
         return [*names, *self.bench.tree.paths("inputs")] if traits.mutates_inputs else names
 
-    def _own(self, call: Answered) -> Answer:
+    def _own(self, call: AnsweredCall) -> Answer:
         """The reference's own answer."""
         return self.bench.answer(call.index, call.changed)
 
-    def _constant_limit(self, limits: Sequence[Limits]) -> float:
+    def _constant_limit(self, limits: Sequence[ErrorLimits]) -> float:
         """What numbers beside the tensors may be off by: as single values of the first of these, if there is one."""
         return (limits[0] if limits else LIMITS[self.required]).max
 
-    def _judge(self, call: Answered, truth: Truth) -> Finding:
+    def _judge(self, call: AnsweredCall, truth: Truth) -> CallVerdict:
         """Everything about one call, waiting for the device wherever that is needed."""
         actual, expected = self._actual(call), self._leaves(truth.answer)
         variant = self.bench.variant(call.index)
@@ -228,17 +231,17 @@ class Values:
 
     def _finding(
         self,
-        call: Answered,
+        call: AnsweredCall,
         source: str,
         tree: TreeSpec,
         comparisons: Sequence[TensorComparison],
         references: tuple[TensorComparison, ...],
-        limits: Sequence[Limits],
+        limits: Sequence[ErrorLimits],
         close: bool | None,
         *,
         sensitivity: tuple[Sensitivity, ...] | None = None,
         own: TreeSpec | None = None,
-    ) -> Finding:
+    ) -> CallVerdict:
         """The finding that follows from the comparisons; `source` and `tree` are the truth's, `own` is the tree of the
         reference's own answer, `close` is what KernelBench's rule says."""
         judgement = judge(
@@ -251,7 +254,7 @@ class Values:
             if all(inside[:count]) and not all(inside[count:]):
                 failure = Failure(status=Status.wrong_state, reason=failure.reason, evidence=failure.evidence)
         self._mistaken = self._mistaken or failure is not None
-        return Finding(
+        return CallVerdict(
             variant=self.bench.variant(call.index),
             failure=failure,
             judgement=judgement,
@@ -262,7 +265,7 @@ class Values:
 
 
 def _enqueued(
-    actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], readings: Readings
+    actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], readings: DeferredValues
 ) -> tuple[Pending, ...] | None:
     """The comparisons of these tensors, under way; None where one of them can't be begun."""
     begun = []
@@ -277,7 +280,7 @@ def _compared(
     actual: Sequence[torch.Tensor],
     expected: Sequence[torch.Tensor],
     own: Sequence[torch.Tensor] | None,
-    limits: Sequence[Limits],
+    limits: Sequence[ErrorLimits],
 ) -> list[TensorComparison]:
     """Each tensor held against the truth, and against the reference's `own` where that is given."""
     return [

@@ -17,14 +17,14 @@ from harness.core.choices import PrecisionClass
 from harness.core.status import Failure, Status, one_line
 from harness.protocol.messages import BurstDone, CallClaim
 from harness.protocol.tensor_tree import TreeError, TreeSpec
-from harness.referee.correctness.deferred_values import Readings
-from harness.referee.correctness.value_check import Answered, Begun, Finding, Values
-from harness.referee.problem.burst_plan import Turn
+from harness.referee.correctness.deferred_values import DeferredValues
+from harness.referee.correctness.value_check import AnsweredCall, CallVerdict, PendingCheck, ValueCheck
+from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.structure import same_structure
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
-__all__ = ["EXPECTED_DEVICE", "OTHER_LAYOUT", "STATIC_BUFFER", "Finding", "Verifier", "overall", "summarise"]
+__all__ = ["EXPECTED_DEVICE", "OTHER_LAYOUT", "STATIC_BUFFER", "CallVerdict", "Verifier", "overall", "summarise"]
 
 EXPECTED_DEVICE = "cuda"
 """Where outputs belong: on the host device too, where a stand-in for CUDA keeps the distinction."""
@@ -40,24 +40,24 @@ OTHER_LAYOUT = "other_layout"
 class Verifier:
     """Judges the calls of one solution. `labels` grows as properties of the solution show."""
 
-    bench: Bench
+    bench: Workspace
     required: PrecisionClass
     coerce: bool
     labels: list[str] = field(default_factory=list)
-    _values: Values = field(init=False)
+    _values: ValueCheck = field(init=False)
 
     def __post_init__(self) -> None:
-        self._values = Values(self.bench, self.required)
+        self._values = ValueCheck(self.bench, self.required)
 
-    def check(self, turns: Sequence[Turn], done: BurstDone, *, with_reference: bool) -> list[Finding]:
+    def check(self, turns: Sequence[PlannedCall], done: BurstDone, *, with_reference: bool) -> list[CallVerdict]:
         """Judge every call of a burst. With `with_reference`, KernelBench's own rule is applied too."""
         indices = sorted(turn.index for turn in turns)  # always in one order, whose places are found at once
         # Waited for: on inputs that a call has changed the reference might do anything.
         changed = dict(zip(indices, self.bench.changed_inputs(indices), strict=True))
-        readings, underway = Readings(), set[str]()
+        readings, underway = DeferredValues(), set[str]()
         begun = [
             self._begin(
-                Answered(index=turn.index, claim=claim, changed=changed[turn.index], wanted=with_reference),
+                AnsweredCall(index=turn.index, claim=claim, changed=changed[turn.index], wanted=with_reference),
                 readings,
                 underway,
             )
@@ -67,9 +67,9 @@ class Verifier:
         readings.read()
         findings = []
         for call in begun:
-            finding = call if isinstance(call, Finding) else self._values.end(call, readings)
+            finding = call if isinstance(call, CallVerdict) else self._values.end(call, readings)
             if finding is None:
-                assert isinstance(call, Begun)
+                assert isinstance(call, PendingCheck)
                 finding = self._values.judge(call.call)
                 compared = None  # what has been read since must have been what was drawn, too
             findings.append(finding)
@@ -95,7 +95,7 @@ class Verifier:
         if repeated and STATIC_BUFFER not in self.labels:
             self.labels.append(STATIC_BUFFER)
 
-    def _mutated(self, index: int, changed: Sequence[int]) -> Finding:
+    def _mutated(self, index: int, changed: Sequence[int]) -> CallVerdict:
         """The finding on a call that changed these inputs. Raises `ProblemError` where the reference changes them too,
         on this draw and not on that of its trial call: it may even have been the one that did, as both are timed over
         the same memory."""
@@ -105,7 +105,7 @@ class Verifier:
                 f"the reference changes {paths[theirs[0]]} on some draws of its inputs only, so that nobody can tell "
                 "who may; change them in every call, or work on a copy"
             )
-        return Finding(
+        return CallVerdict(
             variant=self.bench.variant(index),
             failure=Failure(
                 status=Status.mutated_input,
@@ -114,10 +114,10 @@ class Verifier:
             ),
         )
 
-    def _begin(self, call: Answered, readings: Readings, underway: set[str]) -> Begun | Finding:
+    def _begin(self, call: AnsweredCall, readings: DeferredValues, underway: set[str]) -> PendingCheck | CallVerdict:
         """Begin judging a call, whose values will be among `readings`, or judge it, where nothing needs them."""
         if failure := self._structure(call.claim):
-            return Finding(variant=self.bench.variant(call.index), failure=failure)
+            return CallVerdict(variant=self.bench.variant(call.index), failure=failure)
         if call.changed and not self.bench.traits.mutates_inputs:
             return self._mutated(call.index, call.changed)
         return self._values.begin(call, readings, underway)
@@ -185,7 +185,7 @@ _GRAVITY = (
 )
 
 
-def overall(findings: Sequence[Finding], *, unmatched: Sequence[str] = ()) -> Failure | None:
+def overall(findings: Sequence[CallVerdict], *, unmatched: Sequence[str] = ()) -> Failure | None:
     """The gravest failure of all calls, preferring one on the problem's own inputs; None is a pass.
 
     Wrong values beside parameters of the reference that ModelNew has no place for are `wrong_state`: the comparison
@@ -220,7 +220,7 @@ def overall(findings: Sequence[Finding], *, unmatched: Sequence[str] = ()) -> Fa
     return Failure(status=failure.status, reason=failure.reason[:420] + suffix + share, evidence=failure.evidence)
 
 
-def summarise(findings: Sequence[Finding]) -> Mapping[str, Any]:
+def summarise(findings: Sequence[CallVerdict]) -> Mapping[str, Any]:
     """Evidence of a verification: worst errors a variant, of solution and reference, truth's source."""
     variants: dict[str, dict[str, Any]] = {}
     for finding in findings:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.protocol.messages import Call, CallMode
 from harness.referee.problem.stress_variants import OWN
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 LATENCY_CALLS = 1
 """Calls of a burst that are timed on the host's clock from an idle device."""
@@ -29,14 +29,14 @@ burst's middle half (`stats`) is deaf to, should they take another time than tho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class PlannedCall:
     """One call of a burst: which input set, and how."""
 
     index: int
     mode: CallMode
 
 
-def plan_turns(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[Turn, ...]:
+def plan_turns(count: int, secret: random.Random, number: int = 0, *, sparing: bool = False) -> tuple[PlannedCall, ...]:
     """Turns of round `number` over `count` input sets in a secret order: to warm up, timed cold, timed for latency.
 
     With `FEW_SETS` or fewer (large problems), and where calls are `sparing`, only the first round spends one on warming
@@ -48,7 +48,7 @@ def plan_turns(count: int, secret: random.Random, number: int = 0, *, sparing: b
     warm = 1 if not few or number == 0 else 0
     latency = LATENCY_CALLS if count >= 3 and (not few or number in (1, 2)) else 0
     modes = [CallMode.WARM] * warm + [CallMode.COLD] * (count - warm - latency) + [CallMode.LATENCY] * latency
-    return tuple(Turn(index=index, mode=mode) for index, mode in zip(order, modes, strict=True))
+    return tuple(PlannedCall(index=index, mode=mode) for index, mode in zip(order, modes, strict=True))
 
 
 def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterator[tuple[str, int]]:
@@ -70,7 +70,7 @@ def in_turn(stress: Sequence[tuple[str, int]], secret: random.Random) -> Iterato
 
 
 def stressed_turns(
-    turns: Sequence[Turn], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
+    turns: Sequence[PlannedCall], following: Mapping[CallMode, Iterator[tuple[str, int]]], secret: random.Random
 ) -> dict[int, tuple[str, int]]:
     """Input sets of a round that are not drawn as the problem's own, with variant and part: of the calls of each mode
     that `following` names one in `CALLS_A_STRESSED_ONE`, nobody knows which, the mode's next ones. A round without such
@@ -86,7 +86,7 @@ def stressed_turns(
     return chosen
 
 
-def calls_of(bench: Bench, turns: Sequence[Turn]) -> tuple[Call, ...]:
+def calls_of(bench: Workspace, turns: Sequence[PlannedCall]) -> tuple[Call, ...]:
     """The turns as requests to the contestant."""
     return tuple(
         Call(

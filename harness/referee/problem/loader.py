@@ -27,7 +27,7 @@ from harness.core.problem import Problem, Workload
 from harness.core.status import one_line
 from harness.devices import seed_generators
 from harness.protocol.tensor_tree import TreeError, flatten, unflatten
-from harness.referee.problem.watchdog import NOWHERE, Step, Whereabouts
+from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
 INIT_SEED = 0
 """Seed before `get_init_inputs`: constructor arguments are part of the problem, the same in every run."""
@@ -47,7 +47,7 @@ class ReferenceModule:
         workload: Workload,
         module: ModuleType,
         sizes: Mapping[str, Any],
-        whereabouts: Whereabouts = NOWHERE,
+        whereabouts: ProgressMarker = NOWHERE,
     ) -> None:
         self.problem = problem
         self.workload = workload
@@ -62,14 +62,14 @@ class ReferenceModule:
         self._get_init_inputs = self._callable("get_init_inputs")
         weakref.finalize(self, sys.modules.pop, module.__name__, None)
 
-    def at(self, step: Step) -> AbstractContextManager[None]:
+    def at(self, step: Phase) -> AbstractContextManager[None]:
         """Whoever runs the problem's code does so in this, and says which."""
         return self._whereabouts.at(self.problem, self.workload, step)
 
     def get_inputs(self) -> Any:
         """What the problem's own function returns; raises what that raises. `harness.referee.problem.inputs` draws
         through it."""
-        with self.at(Step.INPUTS):
+        with self.at(Phase.INPUTS):
             return self._get_inputs()
 
     def init_inputs(self) -> list[Any]:
@@ -78,7 +78,7 @@ class ReferenceModule:
         Raises `ProblemError` where `get_init_inputs` fails or returns no list or tuple.
         """
         seed_generators(INIT_SEED)
-        with self._blame("get_init_inputs failed"), self.at(Step.INIT_INPUTS):
+        with self._blame("get_init_inputs failed"), self.at(Phase.INIT_INPUTS):
             held = self._get_init_inputs()
         if not isinstance(held, list | tuple):
             raise ProblemError(f"get_init_inputs returns a {type(held).__name__}, not a list")
@@ -94,7 +94,7 @@ class ReferenceModule:
         """
         arguments = self.init_inputs() if device is None else _moved(self.init_inputs(), device)
         seed_generators(seed)
-        with self._blame("Model(*get_init_inputs()) failed"), cuda_missed(), self.at(Step.CONSTRUCTOR):
+        with self._blame("Model(*get_init_inputs()) failed"), cuda_missed(), self.at(Phase.CONSTRUCTOR):
             model: torch.nn.Module = self._model_class(*arguments)
         if device is None and dtype is None:
             return model
@@ -124,7 +124,7 @@ class ReferenceModule:
             raise ProblemError(f"{what}: {describe(error)}") from error
 
 
-def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabouts = NOWHERE) -> ReferenceModule:
+def load_reference(problem: Problem, workload: Workload, whereabouts: ProgressMarker = NOWHERE) -> ReferenceModule:
     """Execute `problem` with the sizes of `workload` in a module of its own.
 
     `whereabouts` is told whenever, now and later, the problem's code runs.
@@ -140,7 +140,7 @@ def load_reference(problem: Problem, workload: Workload, whereabouts: Whereabout
         raise ProblemError(f"the file is not valid Python: {describe(error)}") from error
     sys.modules[name] = module
     try:
-        with cuda_missed(), whereabouts.at(problem, workload, Step.IMPORT):
+        with cuda_missed(), whereabouts.at(problem, workload, Phase.IMPORT):
             exec(code, module.__dict__)
         sizes = {key: getattr(module, key, UNKNOWN) for key in constants(tree)}
         return ReferenceModule(problem, workload, module, sizes, whereabouts)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Ledger:
+class TimeLedger:
     """Seconds by defence. `spend` does not add up twice where one is nested in another."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from harness.referee.problem.roofline import SpeedOfLight, speed_of_light
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class ShapeLeaf:
     """A tensor's place in the arguments or the result, its type and shape."""
 
     path: str
@@ -40,7 +40,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sketch:
+class ProblemShapes:
     """One call of a problem at one workload.
 
     `flops` are those that torch's counter knows (products, convolutions, attention; a multiply-add is two), or the
@@ -48,8 +48,8 @@ class Sketch:
     `total_bytes` their sum, or the problem's declaration.
     """
 
-    inputs: tuple[Leaf, ...]
-    outputs: tuple[Leaf, ...]
+    inputs: tuple[ShapeLeaf, ...]
+    outputs: tuple[ShapeLeaf, ...]
     input_bytes: int
     parameter_bytes: int
     output_bytes: int
@@ -74,7 +74,7 @@ class Sketch:
         }
 
 
-def sketch(problem: Problem, workload: Workload) -> Sketch:
+def sketch(problem: Problem, workload: Workload) -> ProblemShapes:
     """The shapes and costs of `problem` at `workload`, what it declares (`model.Costs`) in place of what is counted.
 
     Raises `ProblemError` where the code can't run without data; the message says what stopped it.
@@ -91,7 +91,7 @@ def sketch(problem: Problem, workload: Workload) -> Sketch:
     flops, bytes_ = problem.costs.flops, problem.costs.bytes
     inputs, parameters, result = _plain([inputs, list(state_of(model).values()), results[0]])
     traffic = least_traffic(inputs, parameters, result)
-    return Sketch(
+    return ProblemShapes(
         inputs=_leaves("inputs", inputs),
         outputs=_leaves("output", result),
         input_bytes=sum(leaf.nbytes for leaf in flatten(inputs)[0]),
@@ -126,10 +126,12 @@ def _plain(tree: Any) -> Any:
     return tree_map_only(torch.Tensor, plain, tree)
 
 
-def _leaves(root: str, tree: object) -> tuple[Leaf, ...]:
+def _leaves(root: str, tree: object) -> tuple[ShapeLeaf, ...]:
     leaves, spec = flatten(tree)
     return tuple(
-        Leaf(path=path, dtype=str(leaf.dtype).removeprefix("torch."), shape=tuple(int(extent) for extent in leaf.shape))
+        ShapeLeaf(
+            path=path, dtype=str(leaf.dtype).removeprefix("torch."), shape=tuple(int(extent) for extent in leaf.shape)
+        )
         for path, leaf in zip(spec.paths(root), leaves, strict=True)
     )
 

@@ -55,7 +55,7 @@ class Signatures:
         self._constructs: dict[str, bool] = {}
         self._looking = threading.Lock()
         self._finding = threading.Lock()
-        self._finder: _Finder | None = None
+        self._finder: _SignatureProcess | None = None
         self._closed = threading.Event()
 
     def of(self, problem: Problem, *, on_miss: Callable[[], None] = lambda: None) -> Mapping[str, Any] | None:
@@ -111,7 +111,7 @@ class Signatures:
         if self._closed.is_set():
             return None
         try:
-            finder = self._finder = self._finder or _Finder()
+            finder = self._finder = self._finder or _SignatureProcess()
             if self._closed.is_set():  # meanwhile, and it did not know of this one
                 finder.close()
             return finder.ask(problem, question)
@@ -122,7 +122,7 @@ class Signatures:
             return None
 
 
-class _Finder:
+class _SignatureProcess:
     """The process, from its start to its end. Raises `OSError` where it can't be started."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.protocol.tensor_tree import Entries, Items, Key, Leaf, Node, Opaque, Slot, TreeSpec, order_of
+from harness.protocol.tensor_tree import ConstantLeaf, Entries, Items, Key, Node, Opaque, TensorSlot, TreeSpec, order_of
 
 
 def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output", *, values: bool = True) -> str | None:
@@ -24,9 +24,9 @@ def same_structure(expected: TreeSpec, actual: TreeSpec, root: str = "output", *
 def _difference(expected: Node, actual: Node, path: str, open_types: tuple[type, ...]) -> str | None:
     if isinstance(actual, Opaque) or isinstance(expected, Opaque):
         return f"{path}: {_describe(expected)} was expected, not {_describe(actual)}"
-    if isinstance(expected, Slot) and isinstance(actual, Slot):
+    if isinstance(expected, TensorSlot) and isinstance(actual, TensorSlot):
         return None
-    if isinstance(expected, Leaf) and isinstance(actual, Leaf):
+    if isinstance(expected, ConstantLeaf) and isinstance(actual, ConstantLeaf):
         if type(expected.value) is type(actual.value) and (
             isinstance(expected.value, open_types) or expected.value == actual.value
         ):
@@ -54,11 +54,11 @@ def _difference(expected: Node, actual: Node, path: str, open_types: tuple[type,
 
 def _describe(node: Node) -> str:
     match node:
-        case Slot():
+        case TensorSlot():
             return "a tensor"
-        case Leaf(None):
+        case ConstantLeaf(None):
             return "None"
-        case Leaf(value):
+        case ConstantLeaf(value):
             return f"the {type(value).__name__} {value!r:.80}"
         case Items(kind, items):
             return f"a {kind} of {len(items)}"

@@ -2,7 +2,7 @@
 
 Trusted side; runs in the referee only and never sees a submission. Imports `reference`, `rounding`, `trees`,
 `unregistered` and torch.
-One `Oracle` serves one problem at one workload on one device.
+One `Reference` serves one problem at one workload on one device.
 
 Truth is the reference in float64 (DESIGN section 5). Where float64 can't be had the record says what took its
 place: the reference's own float32 result, if its forward draws random numbers (a float64 draw is another
@@ -28,7 +28,7 @@ from harness.protocol.tensor_tree import TreeSpec, flatten, unflatten
 from harness.referee.problem.loader import ProblemError, ReferenceModule, cuda_missed, state_of
 from harness.referee.problem.rounding import Rounding, rounded
 from harness.referee.problem.structure import same_structure
-from harness.referee.problem.watchdog import Step
+from harness.referee.problem.watchdog import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Truth:
     source: str
 
 
-class Oracle:
+class Reference:
     """The reference of one problem and workload, constructed under `seed`."""
 
     def __init__(self, reference: ReferenceModule, device: Device, seed: int) -> None:
@@ -117,7 +117,7 @@ class Oracle:
         self._device.reseed(seed)
         random_before = self._random_state()
         try:
-            with cuda_missed(), self._reference.at(Step.FORWARD):
+            with cuda_missed(), self._reference.at(Phase.FORWARD):
                 with torch.no_grad():
                     result = self.forward(arguments)
                 self._device.synchronize()
@@ -181,7 +181,7 @@ class Oracle:
     def answer(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Answer:
         """The reference's own answer on `inputs` (slot order of `tree`), which are left as they are."""
         own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
-        with self._reference.at(Step.FORWARD):
+        with self._reference.at(Phase.FORWARD):
             return self._answer(self.model, self.initial_state, own, tree, seed)
 
     def truth(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> Truth:
@@ -237,7 +237,7 @@ class Oracle:
             try:
                 own = [leaf.clone() for leaf in inputs] if self.traits.mutates_inputs else list(inputs)
                 _copy_state(state, self.model)
-                with self._reference.at(Step.TRUTH):
+                with self._reference.at(Phase.TRUTH):
                     return self._answer(self.model, state, own, tree, seed)
             except torch.OutOfMemoryError:
                 raise
@@ -276,7 +276,7 @@ class Oracle:
             self._double_device = place
             self._double_held, self._double_standing = Attributes(self._double), _State(self._double)
         doubled = [_as_double(leaf, place) for leaf in inputs]
-        with _default_dtype(torch.float64), self._reference.at(Step.TRUTH):
+        with _default_dtype(torch.float64), self._reference.at(Phase.TRUTH):
             if state is None:
                 return self._answer(self._double, self._double_state, doubled, tree, seed)
             _copy_state(state, self._double)
@@ -319,7 +319,7 @@ class Oracle:
     def changed_inputs(self, inputs: Sequence[torch.Tensor], tree: TreeSpec, seed: int) -> tuple[int, ...]:
         """Numbers of those of `inputs`, which are left as they are, that a call of the reference changes."""
         own = [leaf.clone() for leaf in inputs]
-        with self._reference.at(Step.FORWARD):
+        with self._reference.at(Phase.FORWARD):
             self._answer(self.model, self.initial_state, own, tree, seed)
         return tuple(n for n, (a, b) in enumerate(zip(inputs, own, strict=True)) if not torch.equal(a, b))
 

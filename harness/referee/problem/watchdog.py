@@ -23,7 +23,7 @@ _MOST_NAME = 200
 _READS = 20
 
 
-class Step(StrEnum):
+class Phase(StrEnum):
     """Steps of a problem's own code, in words for messages."""
 
     IMPORT = "the import of its file"
@@ -37,31 +37,31 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CodeLocation:
     """A step of a problem's code at one workload; `digest` is the problem's, `since_s` on this machine's monotonic
     clock."""
 
     problem: str
     digest: str
     workload: str
-    step: Step
+    step: Phase
     since_s: float
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Place:
-        return cls(**{**value, "step": Step(value["step"])})
+    def from_json(cls, value: dict[str, Any]) -> CodeLocation:
+        return cls(**{**value, "step": Phase(value["step"])})
 
 
-class Whereabouts:
+class ProgressMarker:
     """The side that tells. Of one thread: the one that runs problems' code. Without a descriptor nobody is told."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = descriptor
-        self._now: Place | None = None
-        self.failed: Place | None = None
+        self._now: CodeLocation | None = None
+        self.failed: CodeLocation | None = None
         """The innermost place that an exception came out of since `begin`; None again where a later step, or that
         around it, came to its end: then the exception was dealt with."""
 
@@ -70,11 +70,11 @@ class Whereabouts:
         self.failed = None
 
     @contextmanager
-    def at(self, problem: Problem, workload: Workload, step: Step) -> Iterator[None]:
+    def at(self, problem: Problem, workload: Workload, step: Phase) -> Iterator[None]:
         """Be in this step for the length of the block, then again where it was before, which begins anew: what steps
         within it took is not its own."""
         before = self._now
-        place = Place(
+        place = CodeLocation(
             problem=problem.id[:_MOST_NAME],
             digest=problem.digest,
             workload=workload.name[:_MOST_NAME],
@@ -92,31 +92,31 @@ class Whereabouts:
         finally:
             self._tell(None if before is None else replace(before, since_s=time.monotonic()))
 
-    def _tell(self, place: Place | None) -> None:
+    def _tell(self, place: CodeLocation | None) -> None:
         self._now = place
         if self._descriptor is not None:
             said = b"" if place is None else json.dumps(place.to_json()).encode()
             os.pwrite(self._descriptor, said.ljust(_SIZE), 0)
 
 
-NOWHERE = Whereabouts()
+NOWHERE = ProgressMarker()
 """For whoever runs a problem's code with nobody to tell."""
 
 
-class Board:
+class ProgressPage:
     """The side that reads, which makes the memory and owns it."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("whereabouts")
-        """For the other process's `Whereabouts`."""
+        """For the other process's `ProgressMarker`."""
 
-    def read(self) -> Place | None:
+    def read(self) -> CodeLocation | None:
         """Where the other process is, or was when it died. None where it is in no problem's code."""
         last = None
         for _ in range(_READS):  # a read may fall into a write: what is the same twice is whole
             data = os.pread(self.descriptor, _SIZE, 0)
             if data == last:
-                return Place.from_json(json.loads(data)) if data.strip() else None
+                return CodeLocation.from_json(json.loads(data)) if data.strip() else None
             last = data
         return None
 

@@ -18,16 +18,16 @@ from harness.catalog.sizes import evaluate
 from harness.core.choices import DeviceKind, PrecisionClass
 from harness.core.problem import Problem, Workload
 from harness.devices import Arena, Device, DeviceError, aligned, tensor_bytes
-from harness.protocol.messages import MAX_ITEMS, Slot
+from harness.protocol.messages import MAX_ITEMS, Region
 from harness.protocol.tensor_tree import flatten, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose
 from harness.referee.problem.checksum import checksums
 from harness.referee.problem.flops import FlopCount, Traffic, count_flops, least_traffic
 from harness.referee.problem.inputs import draw, draw_into
 from harness.referee.problem.loader import ProblemError, load_reference, state_of
-from harness.referee.problem.overhead import Ledger
-from harness.referee.problem.truth import Answer, Oracle, Truth
-from harness.referee.problem.watchdog import NOWHERE, Step, Whereabouts
+from harness.referee.problem.overhead import TimeLedger
+from harness.referee.problem.truth import Answer, Reference, Truth
+from harness.referee.problem.watchdog import NOWHERE, Phase, ProgressMarker
 
 CUDA_SHARE = 0.4
 """Part of the free GPU memory that the sets may take: the rest is for truth in float64 and for the solution."""
@@ -54,12 +54,12 @@ class NoRoom(ProblemError):
 class InputSet:
     """Places of one call's tensors in the arena."""
 
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    state: tuple[Slot, ...]
+    inputs: tuple[Region, ...]
+    outputs: tuple[Region, ...]
+    state: tuple[Region, ...]
 
 
-class Bench:
+class Workspace:
     """A problem made ready on a device. Raises `ProblemError` where the problem is at fault."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Bench:
         sets_wanted: int,
         secret: random.Random,
         small_sets_wanted: int = 0,
-        whereabouts: Whereabouts = NOWHERE,
+        whereabouts: ProgressMarker = NOWHERE,
     ) -> None:
         """`small_sets_wanted` is how many sets there should be where one takes few bytes (`SMALL_SET_BYTES`);
         `whereabouts` is told when the problem's code runs."""
@@ -83,7 +83,7 @@ class Bench:
         if device.kind is DeviceKind.HOST:
             self._refuse_what_has_no_room(whereabouts)
         self.model_seed = secret.getrandbits(48)
-        self.oracle = Oracle(self._reference, device, self.model_seed)
+        self.oracle = Reference(self._reference, device, self.model_seed)
         first = draw(self._reference, seed=self._new_seed(), variant="own", device=device.torch_device)
         self.drawn_on = first.drawn_on
         leaves, self.tree = flatten(list(first.values))
@@ -102,14 +102,14 @@ class Bench:
         self._input_metas = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
         del first, leaves, arguments
         self.sets: tuple[InputSet, ...] = ()
-        self._views: dict[Slot, torch.Tensor] = {}
-        self.init_slots: tuple[Slot, ...] = ()
-        self.state_slots: Mapping[str, Slot] = {}
+        self._views: dict[Region, torch.Tensor] = {}
+        self.init_slots: tuple[Region, ...] = ()
+        self.state_slots: Mapping[str, Region] = {}
         self.arena = self._lay_out(sets_wanted, small_sets_wanted)
         self._salt = secret.getrandbits(128)
         self._seeds: list[tuple[int, int, str]] = [(0, 0, "own")] * len(self.sets)
         self._drawn: dict[int, torch.Tensor] = {}
-        self.ledger = Ledger()
+        self.ledger = TimeLedger()
         self.copy_aside_s = math.inf
         """The shortest time in which outputs of calls back to back were copied aside (`aside`)."""
         self.copying_s = math.inf
@@ -126,7 +126,7 @@ class Bench:
     def _new_seed(self) -> int:
         return self._secret.getrandbits(62)
 
-    def _refuse_what_has_no_room(self, whereabouts: Whereabouts) -> None:
+    def _refuse_what_has_no_room(self, whereabouts: ProgressMarker) -> None:
         """Raise `NoRoom` for inputs that can't be laid out, before one of them is drawn: nothing else would stop
         drawing, copying and computing before the kernel ends other programs for want of memory. Where the problem does
         not tell its inputs without data, it is tried."""
@@ -166,9 +166,9 @@ class Bench:
         def room(shape: tuple[int, ...], dtype: torch.dtype) -> int:
             return aligned(tensor_bytes(shape, dtype)) + guard_bytes
 
-        def place(shape: tuple[int, ...], dtype: torch.dtype) -> Slot:
+        def place(shape: tuple[int, ...], dtype: torch.dtype) -> Region:
             nonlocal offset
-            slot = Slot(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."))
+            slot = Region(offset=offset, shape=shape, dtype=str(dtype).removeprefix("torch."))
             offset += room(shape, dtype)
             return slot
 
@@ -199,13 +199,13 @@ class Bench:
         except DeviceError as error:
             raise NoRoom(f"no room for the inputs: {error}") from error
 
-    def tensor(self, slot: Slot) -> torch.Tensor:
+    def tensor(self, slot: Region) -> torch.Tensor:
         held = self._views.get(slot)
         if held is None:
             held = self._views[slot] = self.arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
         return held.detach()  # a tensor of its own, which the problem's code may turn as it likes
 
-    def tensors(self, slots: Sequence[Slot]) -> list[torch.Tensor]:
+    def tensors(self, slots: Sequence[Region]) -> list[torch.Tensor]:
         return [self.tensor(slot) for slot in slots]
 
     def publish(self) -> None:
@@ -262,13 +262,13 @@ class Bench:
         held = self.sets[index]
         self._region((*held.outputs, *held.state)).fill_(POISON)
 
-    def _region(self, slots: Sequence[Slot]) -> torch.Tensor:
+    def _region(self, slots: Sequence[Region]) -> torch.Tensor:
         """The bytes from the first of these slots, which follow one another, to the end of the last."""
         if not slots:
             return self._words[:0]
         begin, last = slots[0].offset, slots[-1]
         end = last.offset + tensor_bytes(last.shape, getattr(torch, last.dtype))
-        return self.tensor(Slot(offset=begin, shape=(end - begin,), dtype="uint8"))
+        return self.tensor(Region(offset=begin, shape=(end - begin,), dtype="uint8"))
 
     def hold_back(self, indices: Sequence[int]) -> None:
         """Choose secret words of these sets, as drawn, that the contestant is to get with each call only."""
@@ -370,7 +370,7 @@ class Bench:
     def nearby(
         self, index: int, changed: Sequence[int] | None, precision: PrecisionClass
     ) -> Iterator[tuple[float, Answer]]:
-        """Truths of set `index`, rounded to a class (`Oracle.nearby`), each made when it is asked for."""
+        """Truths of set `index`, rounded to a class (`Reference.nearby`), each made when it is asked for."""
         inputs = self.pristine_inputs(index, changed)
         yield from self.oracle.nearby(inputs, self.tree, self.call_seed(index), precision)
 
@@ -383,7 +383,7 @@ class Bench:
         declares them, where it does."""
         arguments = self.arguments(0)
         results: list[object] = []
-        with self._reference.at(Step.FORWARD):
+        with self._reference.at(Phase.FORWARD):
             flops = count_flops(lambda: results.append(self.oracle.forward(arguments)))
         self.oracle.restore_state()
         traffic = least_traffic(arguments, list(state_of(self.oracle.model).values()), results[0])

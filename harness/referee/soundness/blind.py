@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from harness.referee.soundness.samples import Leaves, Sample
+from harness.referee.soundness.samples import Leaves, ReferenceCall
 from harness.referee.soundness.wrong import Wrong
 
 MAX_TILE = 32
@@ -75,7 +75,7 @@ def tile_of(size: int) -> int:
 
 
 def _everywhere(rule: str, name: str, make: ONE) -> Wrong:
-    def answer(sample: Sample, other: Leaves) -> Sequence[torch.Tensor] | None:
+    def answer(sample: ReferenceCall, other: Leaves) -> Sequence[torch.Tensor] | None:
         made = [make(o, e) for o, e in zip(sample.own, other, strict=True)]
         if all(item is None for item in made):
             return None
@@ -85,7 +85,7 @@ def _everywhere(rule: str, name: str, make: ONE) -> Wrong:
 
 
 def _single(index: int, rule: str, name: str, make: ONE, *, may_agree: bool = False) -> Wrong:
-    def answer(sample: Sample, other: Leaves) -> Sequence[torch.Tensor] | None:
+    def answer(sample: ReferenceCall, other: Leaves) -> Sequence[torch.Tensor] | None:
         made = make(sample.own[index], other[index])
         return None if made is None else [made if i == index else leaf for i, leaf in enumerate(sample.own)]
 

@@ -15,9 +15,9 @@ from harness.core.choices import PrecisionClass
 from harness.devices import Device
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.referee.problem.truth import Oracle
+from harness.referee.problem.truth import Reference
 from harness.referee.soundness.blind import tile_of
-from harness.referee.soundness.samples import Drawer, Leaves, Sample
+from harness.referee.soundness.samples import Leaves, ReferenceCall, SampleDrawer
 from harness.referee.soundness.wrong import Wrong
 
 COARSER = {
@@ -35,7 +35,7 @@ _TF32_BITS = 13
 
 
 def run_model(
-    model: Callable[..., Any], inputs: Sequence[torch.Tensor], sample: Sample, oracle: Oracle, device: Device
+    model: Callable[..., Any], inputs: Sequence[torch.Tensor], sample: ReferenceCall, oracle: Reference, device: Device
 ) -> Leaves:
     """The outputs of one call of `model`, its state and its inputs left as they were."""
     own = [leaf.clone() for leaf in inputs] if oracle.traits.mutates_inputs else list(inputs)
@@ -47,7 +47,7 @@ def run_model(
     return leaves
 
 
-def unused_inputs(sample: Sample, drawer: Drawer, oracle: Oracle, device: Device) -> list[Wrong]:
+def unused_inputs(sample: ReferenceCall, drawer: SampleDrawer, oracle: Reference, device: Device) -> list[Wrong]:
     """One for every input tensor: the same input of another draw in its place."""
     found = []
     for i, path in enumerate(sample.tree.paths("input")):
@@ -60,9 +60,9 @@ def unused_inputs(sample: Sample, drawer: Drawer, oracle: Oracle, device: Device
 
 
 def _with_other_input(
-    index: int, drawer: Drawer, oracle: Oracle, device: Device
-) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
-    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+    index: int, drawer: SampleDrawer, oracle: Reference, device: Device
+) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
+    def answer(sample: ReferenceCall, _: Leaves) -> Sequence[torch.Tensor]:
         other = drawer.inputs(sample.variant)[0][index]
         if torch.equal(other, sample.inputs[index]):
             other = _shaken(other)  # an input without chance in it: the same in every draw
@@ -78,7 +78,7 @@ def _shaken(leaf: torch.Tensor) -> torch.Tensor:
     return leaf.roll(1) if leaf.numel() > 1 else leaf
 
 
-def unused_parameters(oracle: Oracle, device: Device) -> list[Wrong]:
+def unused_parameters(oracle: Reference, device: Device) -> list[Wrong]:
     """One for every parameter: other values in its place."""
     return [
         Wrong(rule="moves_with_parameters", name=f"{name} not used", answer=_with_other_parameter(name, oracle, device))
@@ -87,9 +87,9 @@ def unused_parameters(oracle: Oracle, device: Device) -> list[Wrong]:
 
 
 def _with_other_parameter(
-    name: str, oracle: Oracle, device: Device
-) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
-    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+    name: str, oracle: Reference, device: Device
+) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
+    def answer(sample: ReferenceCall, _: Leaves) -> Sequence[torch.Tensor]:
         parameter = dict(oracle.model.named_parameters())[name]
         kept = parameter.detach().clone()
         with torch.no_grad():
@@ -105,7 +105,7 @@ def _with_other_parameter(
     return answer
 
 
-def unread_tiles(sample: Sample, oracle: Oracle, device: Device) -> list[Wrong]:
+def unread_tiles(sample: ReferenceCall, oracle: Reference, device: Device) -> list[Wrong]:
     """For every dimension of every floating-point input: its last tile read as zero."""
     found = []
     for i, (path, leaf) in enumerate(zip(sample.tree.paths("input"), sample.inputs, strict=True)):
@@ -123,9 +123,9 @@ def unread_tiles(sample: Sample, oracle: Oracle, device: Device) -> list[Wrong]:
 
 
 def _without_tile(
-    index: int, dim: int, oracle: Oracle, device: Device
-) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
-    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+    index: int, dim: int, oracle: Reference, device: Device
+) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
+    def answer(sample: ReferenceCall, _: Leaves) -> Sequence[torch.Tensor]:
         changed = sample.inputs[index].clone()
         size = tile_of(changed.shape[dim])
         changed.narrow(dim, changed.shape[dim] - size, size).zero_()
@@ -135,7 +135,7 @@ def _without_tile(
     return answer
 
 
-def coarser(sample: Sample, required: PrecisionClass, oracle: Oracle, device: Device) -> list[Wrong]:
+def coarser(sample: ReferenceCall, required: PrecisionClass, oracle: Reference, device: Device) -> list[Wrong]:
     """The reference in every type that its class must tell from its own, and products of TF32 where there are any."""
     floats = [leaf for leaf in (*sample.inputs, *sample.own) if leaf.is_floating_point()]
     if not floats:
@@ -152,11 +152,13 @@ def coarser(sample: Sample, required: PrecisionClass, oracle: Oracle, device: De
     return found
 
 
-def _in_type(dtype: torch.dtype, oracle: Oracle, device: Device) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+def _in_type(
+    dtype: torch.dtype, oracle: Reference, device: Device
+) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
     held: dict[str, torch.nn.Module] = {}
     rounded = _with_rounded(lambda leaf: leaf.to(dtype).to(leaf.dtype), oracle, device, outputs=True)
 
-    def answer(sample: Sample, other: Leaves) -> Sequence[torch.Tensor]:
+    def answer(sample: ReferenceCall, other: Leaves) -> Sequence[torch.Tensor]:
         if dtype.itemsize == 1:
             return rounded(sample, other)  # nothing computes in these types
         if "model" not in held:
@@ -174,11 +176,11 @@ def _in_type(dtype: torch.dtype, oracle: Oracle, device: Device) -> Callable[[Sa
 
 
 def _with_rounded(
-    rounding: Callable[[torch.Tensor], torch.Tensor], oracle: Oracle, device: Device, *, outputs: bool = False
-) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+    rounding: Callable[[torch.Tensor], torch.Tensor], oracle: Reference, device: Device, *, outputs: bool = False
+) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
     """The reference with rounded inputs and parameters (and outputs)."""
 
-    def answer(sample: Sample, _: Leaves) -> Sequence[torch.Tensor]:
+    def answer(sample: ReferenceCall, _: Leaves) -> Sequence[torch.Tensor]:
         model = copy.deepcopy(oracle.model)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -200,7 +202,7 @@ def _to_tf32(leaf: torch.Tensor) -> torch.Tensor:
     return ((bits + half) & ~((1 << _TF32_BITS) - 1)).view(torch.float32).view(leaf.shape)
 
 
-def _has_products(sample: Sample, oracle: Oracle, device: Device) -> bool:
+def _has_products(sample: ReferenceCall, oracle: Reference, device: Device) -> bool:
     from harness.referee.problem.flops import count_flops
 
     counted = count_flops(lambda: run_model(oracle.model, sample.inputs, sample, oracle, device))

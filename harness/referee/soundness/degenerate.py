@@ -19,9 +19,9 @@ import torch
 from harness.core.choices import PrecisionClass
 from harness.referee.correctness.tolerance import UNLIMITED, compare
 from harness.referee.problem.loader import ProblemError
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.referee.soundness.blind import blind
-from harness.referee.soundness.samples import Leaves, Sample, make_sample, variants_of
+from harness.referee.soundness.samples import Leaves, ReferenceCall, make_sample, variants_of
 from harness.referee.soundness.wrong import run_trials
 
 HERE, ELSEWHERE = 0, 1
@@ -39,7 +39,7 @@ class Soundness:
         self._allow = allow_degenerate
         self._found: dict[tuple[object, ...], tuple[str, ...]] = {}
 
-    def check(self, bench: Bench) -> tuple[str, ...]:
+    def check(self, bench: Workspace) -> tuple[str, ...]:
         """What the problem wrongly takes for right. Raises `ProblemError` where there is something and it is not
         allowed, or where the reference differs from itself."""
         problem = bench.problem
@@ -61,7 +61,7 @@ class Soundness:
         return found
 
 
-def _apart_from_itself(bench: Bench) -> float:
+def _apart_from_itself(bench: Workspace) -> float:
     """The largest scaled error between two answers of the reference to one call, of outputs that are real numbers and
     finite. Draws into the first set of `bench`. Where the device lacks the memory to look, 0."""
     bench.draw(HERE, "own")
@@ -79,7 +79,7 @@ def _apart_from_itself(bench: Bench) -> float:
         bench.oracle.restore_state()
 
 
-def taken_for_right(bench: Bench, required: PrecisionClass) -> tuple[str, ...]:
+def taken_for_right(bench: Workspace, required: PrecisionClass) -> tuple[str, ...]:
     """What the problem wrongly accepts, in words; empty where it rejects all that it was shown.
 
     Draws into the first two sets of `bench`. Where the device lacks the memory to look, nothing is found.
@@ -94,14 +94,14 @@ def taken_for_right(bench: Bench, required: PrecisionClass) -> tuple[str, ...]:
     return tuple(trial.wrong.name for trial in trials if trial.survived)
 
 
-def _samples(bench: Bench, required: PrecisionClass) -> Iterator[Sample]:
+def _samples(bench: Workspace, required: PrecisionClass) -> Iterator[ReferenceCall]:
     for variant, part in variants_of(bench.problem):
         bench.draw(HERE, variant, part=part)
         inputs = bench.tensors(bench.sets[HERE].inputs)
         yield make_sample(variant, inputs, bench.tree, bench.call_seed(HERE), bench.oracle, required)
 
 
-def _elsewhere(bench: Bench, sample: Sample) -> Leaves:
+def _elsewhere(bench: Workspace, sample: ReferenceCall) -> Leaves:
     bench.draw(ELSEWHERE, sample.variant)
     inputs = bench.tensors(bench.sets[ELSEWHERE].inputs)
     return bench.oracle.answer(inputs, bench.tree, bench.call_seed(ELSEWHERE)).leaves

@@ -18,9 +18,9 @@ from harness.core.status import one_line
 from harness.devices import Device
 from harness.devices.out_of_memory import is_shortage
 from harness.protocol.tensor_tree import flatten, unflatten
-from harness.referee.problem.truth import Oracle
+from harness.referee.problem.truth import Reference
 from harness.referee.soundness.computed import run_model
-from harness.referee.soundness.samples import Leaves, Sample
+from harness.referee.soundness.samples import Leaves, ReferenceCall
 from harness.referee.soundness.wrong import Wrong
 
 MAX_MUTANTS = 1000
@@ -117,7 +117,7 @@ class Mutants:
     not_traced: str | None = None
 
 
-def mutants(sample: Sample, oracle: Oracle, device: Device) -> Mutants:
+def mutants(sample: ReferenceCall, oracle: Reference, device: Device) -> Mutants:
     """Every operation dropped where an argument has its result's shape, and replaced where it has a neighbour."""
     try:
         traced = torch.fx.symbolic_trace(oracle.model)
@@ -156,7 +156,7 @@ def _of_node(
     node: torch.fx.Node,
     name: str,
     shapes: Mapping[str, tuple[torch.Size, torch.dtype]],
-    oracle: Oracle,
+    oracle: Reference,
     device: Device,
 ) -> list[Wrong]:
     found = []
@@ -191,7 +191,9 @@ class _Mutant(torch.fx.Interpreter):
             self.env = {}  # the result stands there too: of a hundred mutants, more than a GPU holds
 
 
-def _answering(mutant: _Mutant, oracle: Oracle, device: Device) -> Callable[[Sample, Leaves], Sequence[torch.Tensor]]:
+def _answering(
+    mutant: _Mutant, oracle: Reference, device: Device
+) -> Callable[[ReferenceCall, Leaves], Sequence[torch.Tensor]]:
     return lambda sample, _: run_model(mutant, sample.inputs, sample, oracle, device)
 
 
@@ -225,7 +227,7 @@ class _Recorder(torch.fx.Interpreter):
 
 
 def _shapes(
-    traced: torch.fx.GraphModule, sample: Sample, oracle: Oracle, device: Device
+    traced: torch.fx.GraphModule, sample: ReferenceCall, oracle: Reference, device: Device
 ) -> dict[str, tuple[torch.Size, torch.dtype]]:
     recorder = _Recorder(traced)
     inputs = [leaf.clone() for leaf in sample.inputs] if oracle.traits.mutates_inputs else list(sample.inputs)

@@ -26,12 +26,12 @@ from harness.protocol.tensor_tree import flatten, unflatten
 from harness.referee.correctness.precision import LIMITS
 from harness.referee.problem.flops import count_flops
 from harness.referee.problem.loader import ProblemError, ReferenceModule, load_reference, state_of
-from harness.referee.problem.truth import Oracle, all_finite
+from harness.referee.problem.truth import Reference, all_finite
 from harness.referee.soundness.blind import blind, blind_thorough
 from harness.referee.soundness.computed import coarser, run_model, unread_tiles, unused_inputs, unused_parameters
 from harness.referee.soundness.graph import mutants
-from harness.referee.soundness.problem_report import Check, ProblemReport, Verdict
-from harness.referee.soundness.samples import Drawer, Leaves, Sample, make_sample
+from harness.referee.soundness.problem_report import ProblemReport, RuleCheck, RuleVerdict
+from harness.referee.soundness.samples import Leaves, ReferenceCall, SampleDrawer, make_sample
 from harness.referee.soundness.wrong import Fate, Trial, Wrong, run_trials
 
 FLOPS_TOLERANCE = 0.1
@@ -80,11 +80,11 @@ _RULES_OF_TRIALS = (
 def lint_problem(problem: Problem, workload: Workload, device: Device) -> ProblemReport:
     """Check every rule. Only a fault of the machine raises (out of memory); whatever the problem does is a finding."""
     begin = time.perf_counter()
-    checks: list[Check] = []
+    checks: list[RuleCheck] = []
     notes: list[str] = []
     try:
         linted = _Linted(problem, workload, device)
-        checks.append(Check(rule="loads", verdict=Verdict.KEPT))
+        checks.append(RuleCheck(rule="loads", verdict=RuleVerdict.KEPT))
         checks += linted.checks()
         notes += linted.notes
     except (ProblemError, ValueError, RuntimeError, TypeError, NotImplementedError) as error:
@@ -125,8 +125,8 @@ class _Linted:
         self.device = device
         self.notes: list[str] = []
         self.reference: ReferenceModule = load_reference(problem, workload)
-        self.oracle = Oracle(self.reference, device, seed=4242)
-        self.drawer = Drawer(self.reference, device)
+        self.oracle = Reference(self.reference, device, seed=4242)
+        self.drawer = SampleDrawer(self.reference, device)
         leaves, tree = self.drawer.inputs("own")
         self.traits = self.oracle.try_out(unflatten(tree, [leaf.clone() for leaf in leaves]), 4242)
         self.first = make_sample("own", leaves, tree, 4242, self.oracle, self.required)
@@ -134,7 +134,7 @@ class _Linted:
             because = f": {self.oracle.float32_because}" if self.oracle.float32_because else ""
             self.notes.append(f"the truth is {self.first.source}{because}")
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[RuleCheck]:
         found = [self._deterministic(), self._flops(), self._launch_floor()]
         if not self.first.own:
             reason = "the reference returns no tensor, only numbers"
@@ -192,18 +192,18 @@ class _Linted:
         }
         return wrongs, unchecked
 
-    def _elsewhere(self, sample: Sample) -> Leaves:
+    def _elsewhere(self, sample: ReferenceCall) -> Leaves:
         """What the reference gives on other inputs of the same variant."""
         leaves, _ = self.drawer.inputs(sample.variant)
         return run_model(self.oracle.model, leaves, sample, self.oracle, self.device)
 
-    def _watched(self, non_finite: list[str], imprecise: list[str]) -> Iterator[Sample]:
+    def _watched(self, non_finite: list[str], imprecise: list[str]) -> Iterator[ReferenceCall]:
         """The samples, each looked at on its way: is the reference finite and exact enough on it?"""
         samples = self.drawer.samples(self.oracle, self.problem, self.required, self.first)
         # No generator: its variable would keep a sample alive while the next is made.
         return map(functools.partial(self._look_at, non_finite=non_finite, imprecise=imprecise), samples)
 
-    def _look_at(self, sample: Sample, non_finite: list[str], imprecise: list[str]) -> Sample:
+    def _look_at(self, sample: ReferenceCall, non_finite: list[str], imprecise: list[str]) -> ReferenceCall:
         base = LIMITS[self.required]
         paths = self.traits.tree.paths("output")
         exact = self.required is PrecisionClass.FP32
@@ -220,7 +220,7 @@ class _Linted:
                 )
         return sample
 
-    def _deterministic(self) -> Check:
+    def _deterministic(self) -> RuleCheck:
         broken = []
         if self.traits.draws_random:
             broken.append("forward draws random numbers")
@@ -231,12 +231,12 @@ class _Linted:
         twin = state_of(self.reference.model(4242, self.device.torch_device))
         if any(not torch.equal(value, twin[name]) for name, value in self.oracle.initial_state.items()):
             broken.append("two models constructed under one seed have different parameters")
-        one, two = (Drawer(self.reference, self.device).inputs("own")[0] for _ in range(2))
+        one, two = (SampleDrawer(self.reference, self.device).inputs("own")[0] for _ in range(2))
         if any(not torch.equal(a, b) for a, b in zip(one, two, strict=True)):
             broken.append("get_inputs gives different values under one seed")
         return _check("deterministic", broken)
 
-    def _flops(self) -> Check:
+    def _flops(self) -> RuleCheck:
         if self.problem.costs.flops is None:
             return _unchecked("flops", "none declared")
         try:
@@ -248,10 +248,10 @@ class _Linted:
         if counted == 0:
             return _unchecked("flops", f"torch's counter knows none of its operations; {declared:.3g} declared")
         if math.isclose(declared, counted, rel_tol=FLOPS_TOLERANCE):
-            return Check(rule="flops", verdict=Verdict.KEPT)
+            return RuleCheck(rule="flops", verdict=RuleVerdict.KEPT)
         return _broken("flops", [f"{declared:.4g} declared, {counted:.4g} counted"])
 
-    def _launch_floor(self) -> Check:
+    def _launch_floor(self) -> RuleCheck:
         if self.device.torch_device.type != "cuda":
             return _unchecked("launch_floor", "only a GPU tells")
         first = self.first
@@ -268,11 +268,11 @@ class _Linted:
         self.oracle.restore_state()
         self.notes.append(f"one call takes {call_s * 1e6:.1f} us, an empty launch {floor_s * 1e6:.1f} us")
         if call_s >= LAUNCH_FACTOR * floor_s:
-            return Check(rule="launch_floor", verdict=Verdict.KEPT)
+            return RuleCheck(rule="launch_floor", verdict=RuleVerdict.KEPT)
         return _broken("launch_floor", [f"{call_s * 1e6:.1f} us a call, {floor_s * 1e6:.1f} us an empty launch"])
 
 
-def _check_of_trials(rule: str, trials: Sequence[Trial], unchecked: str | None) -> Check:
+def _check_of_trials(rule: str, trials: Sequence[Trial], unchecked: str | None) -> RuleCheck:
     tried = [trial for trial in trials if trial.fate is not Fate.UNTRIED]
     if not tried:
         return _unchecked(rule, unchecked or "nothing to try")
@@ -282,19 +282,19 @@ def _check_of_trials(rule: str, trials: Sequence[Trial], unchecked: str | None) 
             how = "changes nothing" if trial.fate is Fate.AGREES else "is taken for right"
             broken.append(f"{trial.wrong.name}: {how} on {', '.join(trial.seen)} inputs")
     check = _check(rule, broken)
-    return Check(rule=rule, verdict=check.verdict, details=check.details, tried=len(tried))
+    return RuleCheck(rule=rule, verdict=check.verdict, details=check.details, tried=len(tried))
 
 
-def _check(rule: str, broken: Sequence[str]) -> Check:
-    return _broken(rule, list(dict.fromkeys(broken))) if broken else Check(rule=rule, verdict=Verdict.KEPT)
+def _check(rule: str, broken: Sequence[str]) -> RuleCheck:
+    return _broken(rule, list(dict.fromkeys(broken))) if broken else RuleCheck(rule=rule, verdict=RuleVerdict.KEPT)
 
 
-def _broken(rule: str, details: Sequence[str]) -> Check:
+def _broken(rule: str, details: Sequence[str]) -> RuleCheck:
     shown = list(itertools.islice(details, MAX_DETAILS))
     if len(details) > MAX_DETAILS:
         shown.append(f"and {len(details) - MAX_DETAILS} more")
-    return Check(rule=rule, verdict=Verdict.BROKEN, details=tuple(shown))
+    return RuleCheck(rule=rule, verdict=RuleVerdict.BROKEN, details=tuple(shown))
 
 
-def _unchecked(rule: str, reason: str) -> Check:
-    return Check(rule=rule, verdict=Verdict.NOT_CHECKED, details=(reason,))
+def _unchecked(rule: str, reason: str) -> RuleCheck:
+    return RuleCheck(rule=rule, verdict=RuleVerdict.NOT_CHECKED, details=(reason,))

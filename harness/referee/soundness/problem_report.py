@@ -28,7 +28,7 @@ RULES: Mapping[str, str] = {
 """Every rule with what holds where it is kept."""
 
 
-class Verdict(StrEnum):
+class RuleVerdict(StrEnum):
     """How one rule came out."""
 
     KEPT = "kept"
@@ -37,12 +37,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class RuleCheck:
     """One rule on one problem. `details` has a line for everything that breaks it, or for why it was not checked;
     `tried` counts the wrong solutions shown to the problem."""
 
     rule: str
-    verdict: Verdict
+    verdict: RuleVerdict
     details: tuple[str, ...] = ()
     tried: int = 0
 
@@ -50,10 +50,12 @@ class Check:
         return {"rule": self.rule, "verdict": self.verdict.value, "tried": self.tried, "details": list(self.details)}
 
     @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> Check:
+    def from_json(cls, held: Mapping[str, Any]) -> RuleCheck:
         """The inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
         details = tuple(str(line) for line in held["details"])
-        return cls(rule=str(held["rule"]), verdict=Verdict(held["verdict"]), tried=int(held["tried"]), details=details)
+        return cls(
+            rule=str(held["rule"]), verdict=RuleVerdict(held["verdict"]), tried=int(held["tried"]), details=details
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +66,15 @@ class ProblemReport:
     problem: str
     workload: str
     device: str
-    checks: tuple[Check, ...]
+    checks: tuple[RuleCheck, ...]
     digest: str = ""
     processor: str | None = None
     notes: tuple[str, ...] = ()
     wall_s: float = 0.0
 
     @property
-    def broken(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if check.verdict is Verdict.BROKEN)
+    def broken(self) -> tuple[RuleCheck, ...]:
+        return tuple(check for check in self.checks if check.verdict is RuleVerdict.BROKEN)
 
     @property
     def tried(self) -> int:
@@ -101,7 +103,7 @@ class ProblemReport:
             device=str(held["device"]),
             processor=None if held["processor"] is None else str(held["processor"]),
             digest=str(held["digest"]),
-            checks=tuple(Check.from_json(check) for check in held["checks"]),
+            checks=tuple(RuleCheck.from_json(check) for check in held["checks"]),
             notes=tuple(str(note) for note in held["notes"]),
             wall_s=float(held["wall_s"]),
         )

@@ -17,7 +17,7 @@ from harness.devices import Device
 from harness.protocol.tensor_tree import TreeSpec, flatten
 from harness.referee.correctness.tolerance import (
     UNLIMITED,
-    Limits,
+    ErrorLimits,
     TensorComparison,
     compare,
     limits_for,
@@ -26,7 +26,7 @@ from harness.referee.correctness.tolerance import (
 )
 from harness.referee.problem.inputs import draw
 from harness.referee.problem.loader import ReferenceModule
-from harness.referee.problem.truth import Answer, Oracle
+from harness.referee.problem.truth import Answer, Reference
 
 OWN_DRAWS = 3
 """Draws of the problem's own inputs, as `--seeds` has by default."""
@@ -38,7 +38,7 @@ Leaves = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ReferenceCall:
     """One call: its inputs (slot order of `tree`), what the reference gives in float32, and the truth.
 
     `errors` are the float32 reference's own, `limits` those that an answer must keep.
@@ -51,12 +51,12 @@ class Sample:
     own: Leaves
     truth: Leaves
     errors: tuple[TensorComparison, ...]
-    limits: tuple[Limits, ...]
+    limits: tuple[ErrorLimits, ...]
     source: str
     required: PrecisionClass
     nearby: Callable[[], Iterator[tuple[float, Leaves]]]
     """Truths of inputs and weights rounded to the class, which loosen the limits of answers outside them."""
-    _loosened: list[Limits] = field(default_factory=list)
+    _loosened: list[ErrorLimits] = field(default_factory=list)
 
     def rejects(self, leaves: Sequence[torch.Tensor]) -> bool:
         """Whether these outputs are judged wrong here. Of another shape or dtype: always."""
@@ -72,7 +72,7 @@ class Sample:
         limits = self._loosest() if roundable(found, self.limits, self.required) else self.limits
         return not all(c.within(limit) for c, limit in zip(found, limits, strict=True))
 
-    def _loosest(self) -> Sequence[Limits]:
+    def _loosest(self) -> Sequence[ErrorLimits]:
         """The limits once it is known what rounding does to these inputs, which is found out for the first answer."""
         if not self._loosened:
             self._loosened.extend(self.limits)
@@ -96,15 +96,15 @@ def make_sample(
     inputs: Sequence[torch.Tensor],
     tree: TreeSpec,
     seed: int,
-    oracle: Oracle,
+    oracle: Reference,
     required: PrecisionClass,
-) -> Sample:
+) -> ReferenceCall:
     """Compute truth and own answer on these inputs. Raises what the reference raises."""
     truth = oracle.truth(inputs, tree, seed)
     own: Answer = oracle.answer(inputs, tree, seed)
     exact = tuple(leaf.contiguous() for leaf in truth.answer.leaves)
     errors = tuple(compare(r.contiguous(), t, limits=UNLIMITED) for r, t in zip(own.leaves, exact, strict=True))
-    return Sample(
+    return ReferenceCall(
         variant=variant,
         inputs=tuple(inputs),
         tree=tree,
@@ -126,7 +126,7 @@ def variants_of(problem: Problem) -> list[tuple[str, int]]:
 
 
 @dataclass(slots=True)
-class Drawer:
+class SampleDrawer:
     """Draws inputs of a problem, new ones with every call; the same numbers for the same `seed`."""
 
     reference: ReferenceModule
@@ -141,7 +141,9 @@ class Drawer:
         leaves, tree = flatten(list(drawn.values))
         return tuple(leaves), tree
 
-    def samples(self, oracle: Oracle, problem: Problem, required: PrecisionClass, first: Sample) -> Iterator[Sample]:
+    def samples(
+        self, oracle: Reference, problem: Problem, required: PrecisionClass, first: ReferenceCall
+    ) -> Iterator[ReferenceCall]:
         """One sample at a time, every variant in turn, `first` in place of the first: at full size few of them fit the
         memory together, so nothing here holds on to one."""
         yield first
@@ -149,6 +151,6 @@ class Drawer:
         for number, (variant, part) in enumerate(variants_of(problem)[1:], 1):
             yield self._sample(variant, part, 1000 + number, oracle, required)
 
-    def _sample(self, variant: str, part: int, seed: int, oracle: Oracle, required: PrecisionClass) -> Sample:
+    def _sample(self, variant: str, part: int, seed: int, oracle: Reference, required: PrecisionClass) -> ReferenceCall:
         leaves, tree = self.inputs(variant, part)
         return make_sample(variant, leaves, tree, seed, oracle, required)

@@ -12,9 +12,9 @@ from enum import StrEnum
 import torch
 
 from harness.devices.out_of_memory import is_shortage
-from harness.referee.soundness.samples import Leaves, Sample
+from harness.referee.soundness.samples import Leaves, ReferenceCall
 
-Answering = Callable[[Sample, Leaves], "Sequence[torch.Tensor] | None"]
+Answering = Callable[[ReferenceCall, Leaves], "Sequence[torch.Tensor] | None"]
 """From a call, and the reference's outputs on other inputs of the same variant, to the outputs that the wrong solution
 gives; None where it has none for that call."""
 
@@ -56,7 +56,7 @@ class Trial:
     differed: bool = False
     seen: list[str] = field(default_factory=list)
 
-    def show(self, sample: Sample, other: Leaves) -> None:
+    def show(self, sample: ReferenceCall, other: Leaves) -> None:
         """Let it answer one more call."""
         try:
             leaves = self.wrong.answer(sample, other)
@@ -93,7 +93,7 @@ class Trial:
 
 
 def run_trials(
-    wrongs: Sequence[Wrong], samples: Iterable[Sample], other: Callable[[Sample], Leaves]
+    wrongs: Sequence[Wrong], samples: Iterable[ReferenceCall], other: Callable[[ReferenceCall], Leaves]
 ) -> tuple[Trial, ...]:
     """Show every call to every wrong solution that is not rejected yet; stop where none is left."""
     trials = tuple(Trial(wrong=wrong) for wrong in wrongs)

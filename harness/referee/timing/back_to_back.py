@@ -14,19 +14,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.core.status import one_line
-from harness.protocol.messages import Manner
+from harness.protocol.messages import LaunchMode
 from harness.referee.contestants.client import LATE_WRITE
-from harness.referee.contestants.process import GuestFailed
-from harness.referee.correctness.verifier import Finding
-from harness.referee.timing.back_to_back_burst import AWAKE, WAITS, Asker, Nonstop, Refusal, Rest, Why
+from harness.referee.contestants.process import ContestantFailed
+from harness.referee.correctness.verifier import CallVerdict
+from harness.referee.timing.back_to_back_burst import (
+    AWAKE,
+    WAITS,
+    BackToBackBurst,
+    BackToBackRunner,
+    BurstRefusal,
+    RefusalCause,
+    Sleep,
+)
 from harness.referee.timing.claims import LAUNCHED, QUEUED, BackToBackVerdict, Tolerance, judge_back_to_back
 from harness.referee.timing.output_copies import copying_s
-from harness.referee.timing.reference_timing import QUEUE_TRIES, SHORT_S, Known, graphable, proves_more
+from harness.referee.timing.reference_timing import QUEUE_TRIES, SHORT_S, ProblemCalibration, graphable, proves_more
 
 TRIES = 3
 """Bursts before the wall clock is held against a solution: a machine may be busy for one."""
 
-TOLERANCES: Mapping[Manner, Tolerance] = {Manner.QUEUED: QUEUED, Manner.LAUNCHED: LAUNCHED}
+TOLERANCES: Mapping[LaunchMode, Tolerance] = {LaunchMode.QUEUED: QUEUED, LaunchMode.LAUNCHED: LAUNCHED}
 
 MOST_LATE = 12
 """More bursts for those in which the referee itself was kept from its clock, for longer than what is let pass a burst.
@@ -42,25 +50,25 @@ AGAIN_WITHIN_S = 5.0
 """No calls are queued again once so much time went by: what a refused queue left behind has to end first."""
 
 NOT_RIGHT = {
-    Manner.QUEUED: "not right then",
-    Manner.GRAPH: "not right there, as code is whose launches name no stream, which a graph does not hold",
+    LaunchMode.QUEUED: "not right then",
+    LaunchMode.GRAPH: "not right there, as code is whose launches name no stream, which a graph does not hold",
 }
 """What is said of wrong answers in a manner in which code need not be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class BackToBackTimes:
     """A solution's calls without a pause, seconds a call; those of a manner that was `refused` are None.
 
     `verdict` is the referee's; the figures are claims within it. `data` says whether all sets together fit the cache
     that the device shares (`cached`) or not (`cold`).
     """
 
-    manner: Manner
+    manner: LaunchMode
     data: str
     verdict: BackToBackVerdict
-    seconds: Mapping[Manner, float]
-    refused: Mapping[Manner, Refusal]
+    seconds: Mapping[LaunchMode, float]
+    refused: Mapping[LaunchMode, BurstRefusal]
     copied_s: Sequence[float] = ()
     copying_s: float | None = None
     """What copying the outputs aside took behind each burst of queued calls, and how long it may take."""
@@ -74,26 +82,26 @@ class Figures:
     @property
     def proven(self) -> bool:
         """Whether queued calls explain the claims."""
-        return self.manner is Manner.QUEUED and self.verdict.charge_s == 0.0
+        return self.manner is LaunchMode.QUEUED and self.verdict.charge_s == 0.0
 
     @property
     def waits(self) -> bool:
         """Whether its calls wait for the device, so that they could not be queued."""
-        return _why(self.refused) is Why.WAITS
+        return _why(self.refused) is RefusalCause.WAITS
 
     @property
     def unqueued(self) -> bool:
         """Whether queueing its calls failed for a reason that lies with them, and is not that they wait."""
-        return _why(self.refused) is Why.FAILS
+        return _why(self.refused) is RefusalCause.FAILS
 
 
-def _why(refused: Mapping[Manner, Refusal]) -> Why | None:
+def _why(refused: Mapping[LaunchMode, BurstRefusal]) -> RefusalCause | None:
     """Why calls could not be queued."""
-    held = refused.get(Manner.QUEUED)
+    held = refused.get(LaunchMode.QUEUED)
     return None if held is None else held.why
 
 
-class Nonstops:
+class BackToBackCheck:
     """Holds one solution's claims against calls back to back.
 
     `verify` judges a burst's answers; what it says of calls that every solution must be able to make is added to
@@ -101,15 +109,19 @@ class Nonstops:
     """
 
     def __init__(
-        self, asker: Asker, known: Known, verify: Callable[[Nonstop], list[Finding]], findings: list[Finding]
+        self,
+        asker: BackToBackRunner,
+        known: ProblemCalibration,
+        verify: Callable[[BackToBackBurst], list[CallVerdict]],
+        findings: list[CallVerdict],
     ) -> None:
         self._asker = asker
         self._known = known
         self._verify = verify
         self._findings = findings
         self._indices = range(known.quiet.nonstop_sets)
-        self._seconds: dict[Manner, float] = {}
-        self._refused: dict[Manner, Refusal] = {}
+        self._seconds: dict[LaunchMode, float] = {}
+        self._refused: dict[LaunchMode, BurstRefusal] = {}
         self._copied_s: list[float] = []
         self._late_s: list[float] = []
         self._kept_from_clock = False
@@ -118,32 +130,32 @@ class Nonstops:
     @property
     def starved(self) -> bool:
         """Whether there was no memory for the copies, of which there was enough before the solution was loaded."""
-        return any(refused.why is Why.NO_MEMORY for refused in self._refused.values())
+        return any(refused.why is RefusalCause.NO_MEMORY for refused in self._refused.values())
 
-    def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> Figures | None:
-        """None where nothing is gained, or where a finding is a failure. Raises `GuestFailed`.
+    def measure(self, claimed_s: float, latencies_s: Sequence[float]) -> BackToBackTimes | None:
+        """None where nothing is gained, or where a finding is a failure. Raises `ContestantFailed`.
 
         `claimed_s` is the median of the accepted device times, `latencies_s` are claims too.
         """
         if not proves_more(claimed_s, len(self._indices)):
             return None
         latency_s = statistics.median(latencies_s) if latencies_s else None
-        manner = Manner.QUEUED
+        manner = LaunchMode.QUEUED
         verdict = self._hold(manner, claimed_s, None)
         if verdict is None:
             # Where calls have to be launched one by one, and only there, waiting for launches counts as explained. It
             # counts as the solution's time all the same, unless the reference could not be queued either.
-            why, manner = _why(self._refused), Manner.LAUNCHED
+            why, manner = _why(self._refused), LaunchMode.LAUNCHED
             verdict = self._hold(
                 manner,
                 claimed_s,
-                None if why is Why.FAILS else latency_s,
-                by_clock=why in (Why.WAITS, Why.FAILS) and self._known.quiet.queued_s is not None,
-                whole=why is Why.FAILS,
+                None if why is RefusalCause.FAILS else latency_s,
+                by_clock=why in (RefusalCause.WAITS, RefusalCause.FAILS) and self._known.quiet.queued_s is not None,
+                whole=why is RefusalCause.FAILS,
             )
         if verdict is None:
             return None
-        return Figures(
+        return BackToBackTimes(
             manner=manner,
             data=(
                 "cached"
@@ -162,7 +174,7 @@ class Nonstops:
 
     def _hold(
         self,
-        manner: Manner,
+        manner: LaunchMode,
         claimed_s: float,
         latency_s: float | None,
         *,
@@ -179,14 +191,14 @@ class Nonstops:
         late, least_s, begin_s = 0, math.inf, time.perf_counter()
         self._late_s = []
         while True:
-            held = self._right(manner, Rest(REST_S, ASLEEP * least_s) if late else AWAKE)
+            held = self._right(manner, Sleep(REST_S, ASLEEP * least_s) if late else AWAKE)
             if held is None:
                 return None
             walls_s.append(held.wall_s)
             self._late_s.append(held.late_s)
             late += held.late_s > tolerance.burst_s
             least_s = min(least_s, held.wall_s - held.late_s)
-            if manner is Manner.QUEUED:
+            if manner is LaunchMode.QUEUED:
                 self._copied_s.append(held.copied_s)
             self._seconds[manner] = min(self._seconds.get(manner, held.claimed_s), held.claimed_s)
             del held  # the next burst's copies are to get the memory of these, which was reserved once
@@ -209,23 +221,25 @@ class Nonstops:
                 self._kept_from_clock = True
                 return verdict
 
-    def _right(self, manner: Manner, rest: Rest = AWAKE) -> Nonstop | None:
+    def _right(self, manner: LaunchMode, rest: Sleep = AWAKE) -> BackToBackBurst | None:
         """One burst whose answers are right; else why not is noted: only launched ones must be."""
         held = self._asked(manner, rest)
-        if isinstance(held, Refusal):
+        if isinstance(held, BurstRefusal):
             self._refused[manner] = replace(held, text=one_line(held.text, limit=200))
             return None
         latest = self._verify(held)
         if not held.still():
-            raise GuestFailed(LATE_WRITE)
+            raise ContestantFailed(LATE_WRITE)
         wrong = [finding.failure for finding in latest if finding.failure is not None]
-        if wrong and manner is not Manner.LAUNCHED:
-            self._refused[manner] = Refusal(Why.FAILS, one_line(f"{NOT_RIGHT[manner]}: {wrong[0].reason}", limit=200))
+        if wrong and manner is not LaunchMode.LAUNCHED:
+            self._refused[manner] = BurstRefusal(
+                RefusalCause.FAILS, one_line(f"{NOT_RIGHT[manner]}: {wrong[0].reason}", limit=200)
+            )
             return None
         self._findings += latest
         return None if wrong else held
 
-    def _asked(self, manner: Manner, rest: Rest) -> Nonstop | Refusal:
+    def _asked(self, manner: LaunchMode, rest: Sleep) -> BackToBackBurst | BurstRefusal:
         """One burst; again where its calls waited behind the gate, until they did so `QUEUE_TRIES` times in all."""
         begin_s = time.perf_counter()
         while True:
@@ -245,7 +259,7 @@ class Nonstops:
         if claimed_s >= SHORT_S or not graphable(self._asker.bench):
             return None, None
         try:
-            held = self._right(Manner.GRAPH)
-        except GuestFailed as failed:
+            held = self._right(LaunchMode.GRAPH)
+        except ContestantFailed as failed:
             return None, one_line(failed.failure.reason, limit=200)
-        return (None, self._refused[Manner.GRAPH].text) if held is None else (held.claimed_s, None)
+        return (None, self._refused[LaunchMode.GRAPH].text) if held is None else (held.claimed_s, None)

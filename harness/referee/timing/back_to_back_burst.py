@@ -21,12 +21,12 @@ from harness.core import runqueue_delay
 from harness.core.status import Failure, Status
 from harness.devices import DeviceError
 from harness.devices.stream_gate import PATIENCE_S, opened_after
-from harness.protocol.messages import Burst, BurstDone, Call, CallMode, Manner, Prepare
-from harness.referee.contestants.process import Guest, GuestFailed
-from harness.referee.problem.burst_plan import Turn, calls_of
-from harness.referee.problem.workspace import Bench
-from harness.referee.timing.late_inputs import Arrival
-from harness.referee.timing.output_copies import Aside, copying_s
+from harness.protocol.messages import Burst, BurstDone, Call, CallMode, LaunchMode, Prepare
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.problem.burst_plan import PlannedCall, calls_of
+from harness.referee.problem.workspace import Workspace
+from harness.referee.timing.late_inputs import LateInputs
+from harness.referee.timing.output_copies import OutputCopies, copying_s
 
 ANSWER_LIMIT_S = 10.0
 """How long making a burst ready or launching it may take, what an earlier one left on the device included. By all that
@@ -48,7 +48,7 @@ NOT_LAUNCHED = Failure(
 )
 
 
-class Why(StrEnum):
+class RefusalCause(StrEnum):
     """Whose doing it is that calls can't be made in a manner."""
 
     WAITS = "waits"
@@ -62,35 +62,35 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class BurstRefusal:
     """Why a burst can't be had. Only `why` is the referee's; `text` may be the contestant's own words."""
 
-    why: Why
+    why: RefusalCause
     text: str
 
 
-WAITS = Refusal(Why.WAITS, "they wait for the device, or take long to submit")
-NO_MEMORY = Refusal(Why.NO_MEMORY, "there is no memory for copies of the inputs and outputs")
+WAITS = BurstRefusal(RefusalCause.WAITS, "they wait for the device, or take long to submit")
+NO_MEMORY = BurstRefusal(RefusalCause.NO_MEMORY, "there is no memory for copies of the inputs and outputs")
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Sleep:
     """How long the referee sleeps before the last words of the inputs come, and once the gate is open. Seconds."""
 
     before_s: float = 0.0
     behind_s: float = 0.0
 
 
-AWAKE = Rest()
+AWAKE = Sleep()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nonstop:
+class BackToBackBurst:
     """One such burst: the referee's seconds around it, and the claims. `copied_s` is what it took to copy the outputs
     aside behind it; `still` tells whether they still are as they were then. Up to `late_s` of `wall_s` the referee was
     kept from looking at its clock."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[PlannedCall, ...]
     done: BurstDone
     wall_s: float
     late_s: float
@@ -104,26 +104,26 @@ class Nonstop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class BackToBackRunner:
     """How to ask one contestant: `request` makes a burst of calls. `limit_s` bounds each answer, in seconds."""
 
-    bench: Bench
-    guest: Guest
+    bench: Workspace
+    guest: ContestantProcess
     request: Callable[[tuple[Call, ...]], Burst]
     limit_s: float
 
     def run(
-        self, indices: Sequence[int], manner: Manner, *, drawn: bool = False, rest: Rest = AWAKE
-    ) -> Nonstop | Refusal:
+        self, indices: Sequence[int], manner: LaunchMode, *, drawn: bool = False, rest: Sleep = AWAKE
+    ) -> BackToBackBurst | BurstRefusal:
         """Make one call on each of these sets, drawn anew, without a pause; or why that can't be had.
 
-        With `drawn` the inputs are taken as they are: for trusted code. Raises `GuestFailed`.
+        With `drawn` the inputs are taken as they are: for trusted code. Raises `ContestantFailed`.
         """
         bench = self.bench
-        turns = tuple(Turn(index=index, mode=CallMode.COLD) for index in indices)
+        turns = tuple(PlannedCall(index=index, mode=CallMode.COLD) for index in indices)
         calls = tuple(replace(call, late=()) for call in calls_of(bench, turns))
         try:
-            coming, aside = None if drawn else Arrival(bench, indices), Aside(bench, indices)
+            coming, aside = None if drawn else LateInputs(bench, indices), OutputCopies(bench, indices)
         except torch.OutOfMemoryError:
             return NO_MEMORY
         if (refused := self._prepare(self.request(calls), manner)) is not None:
@@ -134,54 +134,56 @@ class Asker:
         time.sleep(rest.before_s)
         if coming is not None:
             coming.complete()
-        clocked = self._open(rest.behind_s) if manner is Manner.QUEUED else self._go(manner)
+        clocked = self._open(rest.behind_s) if manner is LaunchMode.QUEUED else self._go(manner)
         if clocked is None:
-            return Refusal(Why.FAILS, "they did not end in time")
+            return BurstRefusal(RefusalCause.FAILS, "they did not end in time")
         wall_s, late_s = clocked
         copied_s, waited_s = aside.take()
-        if manner is Manner.QUEUED:
+        if manner is LaunchMode.QUEUED:
             # It is the contestant's device that says it is done. What it still had to do then holds up the copies.
             beyond_s = max(0.0, copied_s - copying_s(bench))
             wall_s += beyond_s
             late_s += min(waited_s, beyond_s)
         done = self.guest.collect(len(turns), self._patience_s(manner))
-        return Nonstop(turns=turns, done=done, wall_s=wall_s, late_s=late_s, copied_s=copied_s, still=aside.same)
+        return BackToBackBurst(
+            turns=turns, done=done, wall_s=wall_s, late_s=late_s, copied_s=copied_s, still=aside.same
+        )
 
-    def _patience_s(self, manner: Manner) -> float:
+    def _patience_s(self, manner: LaunchMode) -> float:
         """Seconds for one answer. Capturing a graph may build something first; the other manners do nothing new."""
-        return self.limit_s if manner is Manner.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
+        return self.limit_s if manner is LaunchMode.GRAPH else min(self.limit_s, ANSWER_LIMIT_S)
 
-    def _prepare(self, burst: Burst, manner: Manner) -> Refusal | None:
+    def _prepare(self, burst: Burst, manner: LaunchMode) -> BurstRefusal | None:
         patience_s = self._patience_s(manner)
-        if manner is not Manner.QUEUED:
+        if manner is not LaunchMode.QUEUED:
             said = self.guest.prepare(Prepare(burst=burst, manner=manner), patience_s)
-            if said is not None and manner is Manner.LAUNCHED:
-                raise GuestFailed(NOT_LAUNCHED)
-            return None if said is None else Refusal(Why.FAILS, said)
+            if said is not None and manner is LaunchMode.LAUNCHED:
+                raise ContestantFailed(NOT_LAUNCHED)
+            return None if said is None else BurstRefusal(RefusalCause.FAILS, said)
         try:
             gate = self.bench.device.own_gate().owner
         except DeviceError as error:
-            return Refusal(Why.NO_GATE, str(error))
+            return BurstRefusal(RefusalCause.NO_GATE, str(error))
         request = Prepare(burst=burst, manner=manner, number=gate.begin())
         with opened_after(gate, PATIENCE_S):
             said = self.guest.prepare(request, patience_s, gate.fd)
         if said is None and not gate.is_open:
             return None
         gate.open()  # whatever was queued must not stand before what comes next
-        return WAITS if said is None else Refusal(Why.FAILS, said)
+        return WAITS if said is None else BurstRefusal(RefusalCause.FAILS, said)
 
     def _open(self, asleep_s: float) -> tuple[float, float] | None:
         """Seconds from opening the gate until what was queued behind it was done; up to how many they are too many."""
         gate = self.bench.device.own_gate().owner
         if gate.told:
             gate.open()
-            raise GuestFailed(TOLD_EARLY)
+            raise ContestantFailed(TOLD_EARLY)
         begin = gate.open()
         time.sleep(asleep_s)
         end = gate.wait_done(min(self.limit_s, QUEUE_LIMIT_S))
         return None if end is None else (end.at_s - begin.at_s, begin.loose_s + end.loose_s)
 
-    def _go(self, manner: Manner) -> tuple[float, float]:
+    def _go(self, manner: LaunchMode) -> tuple[float, float]:
         """The same from starting the process until it was stopped."""
         before_s = runqueue_delay.waited_s()
         wall_s = self.guest.go(self._patience_s(manner))

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import torch
 
 from harness.devices import aligned, tensor_bytes
-from harness.protocol.messages import Slot
+from harness.protocol.messages import Region
 from harness.protocol.withheld_words import WORD_BYTES, HeldBack, Span, choose, writers
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 
 SECTOR_WORDS = 8
 """What a GPU moves at once: 32 bytes."""
@@ -71,10 +71,10 @@ class _Sectors:
         arena.index_copy_(0, self._places, self._true)
 
 
-class Arrival:
+class LateInputs:
     """Inputs of these sets, in memory that no contestant sees. Raises `torch.OutOfMemoryError` where there is none."""
 
-    def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
+    def __init__(self, bench: Workspace, indices: Sequence[int]) -> None:
         self._bench = bench
         self._indices = tuple(indices)
         # A set's inputs lie behind one another in the arena, and here in the same way.
@@ -96,7 +96,7 @@ class Arrival:
             bench.device.torch_device,
         )
 
-    def _slots(self) -> list[tuple[int, Slot]]:
+    def _slots(self) -> list[tuple[int, Region]]:
         """All inputs, each with its set's number here."""
         return [(number, slot) for number, index in enumerate(self._indices) for slot in self._bench.sets[index].inputs]
 
@@ -130,7 +130,7 @@ class Arrival:
             write()  # in sectors, too, as which they were drawn
         self._bench.device.synchronize()
 
-    def _view(self, number: int, slot: Slot) -> torch.Tensor:
+    def _view(self, number: int, slot: Region) -> torch.Tensor:
         dtype = getattr(torch, slot.dtype)
         first = self._starts[number] + slot.offset - self._begins[number]
         return self._bytes[first : first + tensor_bytes(slot.shape, dtype)].view(dtype).view(slot.shape)
@@ -148,7 +148,7 @@ class Arrival:
             for place, value in held.words(number)
         ]
 
-    def _span(self, number: int, slot: Slot) -> Span:
+    def _span(self, number: int, slot: Region) -> Span:
         dtype = getattr(torch, slot.dtype)
         return Span(
             first=(self._starts[number] + slot.offset - self._begins[number]) // WORD_BYTES,
@@ -157,11 +157,11 @@ class Arrival:
         )
 
 
-def _begin(slots: Sequence[Slot]) -> int:
+def _begin(slots: Sequence[Region]) -> int:
     return min((slot.offset for slot in slots), default=0)
 
 
-def _end(slots: Sequence[Slot]) -> int:
+def _end(slots: Sequence[Region]) -> int:
     """Behind the last of them, on a word's boundary at least: places are aligned, and what pads them is nobody's."""
     ends = [slot.offset + tensor_bytes(slot.shape, getattr(torch, slot.dtype)) for slot in slots]
     return aligned(max(ends, default=0))

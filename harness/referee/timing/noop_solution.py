@@ -17,7 +17,7 @@ import json
 
 import torch
 
-from harness.trees import TreeSpec, unflatten
+from harness.protocol.tensor_tree import TreeSpec, unflatten
 
 TREE = TreeSpec.from_json(json.loads({tree!r}))
 OUTPUTS = json.loads({outputs!r})

@@ -15,8 +15,8 @@ from contextlib import suppress
 import torch
 
 from harness.core import runqueue_delay
-from harness.referee.problem.workspace import Bench
-from harness.referee.timing.late_inputs import Arrival
+from harness.referee.problem.workspace import Workspace
+from harness.referee.timing.late_inputs import LateInputs
 
 COPY_NOISE_S = 200e-6
 COPY_NOISE = 0.5
@@ -28,12 +28,12 @@ COPY_NOISE_FACTOR = 2.0
 apart. The device changes from one process's work to another's in between, which takes a while for all code alike."""
 
 
-def copying_s(bench: Bench) -> float:
+def copying_s(bench: Workspace) -> float:
     """How long copying outputs aside may take, in seconds, before it shows that the device was still at work."""
     return min(bench.copying_s, COPY_NOISE_S + (1.0 + COPY_NOISE) * bench.copy_aside_s)
 
 
-def learn_copying(bench: Bench, took_s: Sequence[float]) -> None:
+def learn_copying(bench: Workspace, took_s: Sequence[float]) -> None:
     """Note how long the copies took behind bursts of queued calls of trusted code, in seconds. Who disturbs these can
     only make it more: the least that was ever learnt of the problem counts."""
     middle_s = statistics.median(took_s)
@@ -41,10 +41,10 @@ def learn_copying(bench: Bench, took_s: Sequence[float]) -> None:
     bench.copying_s = min(bench.copying_s, middle_s + COPY_NOISE_FACTOR * apart_s + LEAST_COPY_NOISE_S)
 
 
-class Aside:
+class OutputCopies:
     """Copies of the outputs and the state of some sets. Raises `torch.OutOfMemoryError`."""
 
-    def __init__(self, bench: Bench, indices: Sequence[int]) -> None:
+    def __init__(self, bench: Workspace, indices: Sequence[int]) -> None:
         self._bench = bench
         self._tensors = _answers(bench, indices)
         self._copies = [torch.empty_like(tensor) for tensor in self._tensors]
@@ -70,17 +70,17 @@ class Aside:
         return all(torch.equal(copy, tensor) for copy, tensor in zip(self._copies, self._tensors, strict=True))
 
 
-def reserve(bench: Bench, indices: Sequence[int]) -> None:
+def reserve(bench: Workspace, indices: Sequence[int]) -> None:
     """Have the memory that copies for such a burst take in this process's hands, before a contestant's code may take
     all there is: torch keeps what is let go of here. Where there is none, a burst finds out."""
     if not indices:
         return
     with suppress(torch.OutOfMemoryError):
-        held = [Arrival(bench, indices), [torch.empty_like(tensor) for tensor in _answers(bench, indices)]]
+        held = [LateInputs(bench, indices), [torch.empty_like(tensor) for tensor in _answers(bench, indices)]]
         del held
 
 
-def _answers(bench: Bench, indices: Sequence[int]) -> list[torch.Tensor]:
+def _answers(bench: Workspace, indices: Sequence[int]) -> list[torch.Tensor]:
     """Outputs and state of these sets, as bytes."""
     return [
         tensor.view(-1).view(torch.uint8)

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harness.core.status import Failure, Status
-from harness.referee.timing.reference_timing import Known
-from harness.referee.timing.speedup import Judged
+from harness.referee.timing.reference_timing import ProblemCalibration
+from harness.referee.timing.speedup import JudgedTimes
 
 
 def judge_fairly(
-    judge: Callable[[Known | None], Judged],
-    known: Known | None,
-    again: Callable[[], Known] | None,
+    judge: Callable[[ProblemCalibration | None], JudgedTimes],
+    known: ProblemCalibration | None,
+    again: Callable[[], ProblemCalibration] | None,
     end: Callable[[], object],
-) -> Judged:
+) -> JudgedTimes:
     """What `judge` says by `known`, or by what `again` finds out where the former accuses.
 
     `again` measures trusted code and returns the lower of all that is known of it by then; None stands for what can't
@@ -41,7 +41,7 @@ def judge_fairly(
             break
     timing = {**judged.timing, "calibrated_again": {"times": tries, "because": before.reason}}
     if judged.by_calibration and not latest.calm:
-        return Judged(
+        return JudgedTimes(
             reason=_IN_DOUBT.reason,
             speedup=None,
             timing=timing,

@@ -16,9 +16,9 @@ from harness.core.choices import DeviceKind
 from harness.core.stats import NoiseFloor, noise_floor, speedup_interval
 from harness.core.status import one_line
 from harness.devices import DeviceError, empty_kernel
-from harness.protocol.messages import CallMode, EmptyTimed, Manner
-from harness.referee.problem.burst_plan import Turn
-from harness.referee.problem.workspace import Bench
+from harness.protocol.messages import CallMode, EmptyTimed, LaunchMode
+from harness.referee.problem.burst_plan import PlannedCall
+from harness.referee.problem.workspace import Workspace
 from harness.referee.timing.calibration import Calibration
 from harness.referee.timing.rounds import ReferenceBurst, ReferenceRunner
 
@@ -77,7 +77,7 @@ take, or what the reference takes beside its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quiet:
+class ReferenceTiming:
     """Seconds a call; bytes beyond the inputs. `nonstop_sets` is how many sets calls are made over back to back, 0
     where that would prove nothing; the figures of such calls are by manner (`messages.Manner`), and `refused` says why
     one is absent that was tried."""
@@ -107,7 +107,7 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ProblemCalibration:
     """What is known of a problem before a solution to it is judged.
 
     `pauses` and `nonstop` say what bursts of trusted code take on the wall: those with a flush before each call, and
@@ -117,21 +117,21 @@ class Known:
     `calm` says that nothing is known to have disturbed the latest measurement of them.
     """
 
-    quiet: Quiet
+    quiet: ReferenceTiming
     pauses: Calibration | None = None
     sparing: Calibration | None = None
-    nonstop: Mapping[Manner, Calibration] = field(default_factory=dict)
+    nonstop: Mapping[LaunchMode, Calibration] = field(default_factory=dict)
     process_bytes: int | None = None
     calm: bool = True
 
 
-class Quieting:
+class ReferenceTimer:
     """The measurement of the reference on its own, in steps of some ten milliseconds, between which the device may be
     used. The first one is made at once: bursts over the first `sets` sets follow, and calls back to back where they are
     short. All inputs are drawn here; between steps they may be masked, and must not be drawn anew.
     """
 
-    def __init__(self, bench: Bench, *, sets: int) -> None:
+    def __init__(self, bench: Workspace, *, sets: int) -> None:
         for index in range(sets):
             bench.draw(index)
         bench.hold_back(range(sets))
@@ -140,8 +140,8 @@ class Quieting:
         self._sets = sets
         self._runner = ReferenceRunner(bench)
         self._turns = [
-            Turn(index=0, mode=CallMode.WARM),
-            *(Turn(index=index, mode=CallMode.COLD) for index in range(sets)),
+            PlannedCall(index=0, mode=CallMode.WARM),
+            *(PlannedCall(index=index, mode=CallMode.COLD) for index in range(sets)),
         ]
         self._bursts: list[list[float]] = []
         burst = self._burst()
@@ -181,19 +181,19 @@ class Quieting:
             own = range(so_many(self._nonstop_sets, self._reference_s, least=FEW_NONSTOP_SETS))
             self._nonstop = _nonstop(bench, self._runner, own, short=self._reference_s < SHORT_S)
 
-    def result(self) -> Quiet:
+    def result(self) -> ReferenceTiming:
         """What was measured, once what is left was made."""
         while not self.over:
             self.step()
         return self.so_far
 
     @property
-    def so_far(self) -> Quiet:
+    def so_far(self) -> ReferenceTiming:
         """What the steps that were made say: over how many sets calls are made back to back, and of the empty calls, is
         known from the first one on."""
         aa = speedup_interval(*halves(self._bursts))
         least = least_width(self._reference_s)
-        return Quiet(
+        return ReferenceTiming(
             reference_s=self._reference_s,
             floor=noise_floor(aa, least=least),
             measured_log_width=noise_floor(aa).log_width,
@@ -214,7 +214,7 @@ class Quieting:
         return burst
 
 
-def sets_without_pause(bench: Bench, peak_bytes: int) -> int:
+def sets_without_pause(bench: Workspace, peak_bytes: int) -> int:
     """Over how many sets calls may be made back to back, 0 where copies of not even one may be had. The reference takes
     `peak_bytes` beside its inputs."""
     set_bytes = max(bench.set_bytes, 1)
@@ -261,16 +261,16 @@ def halves(bursts: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[l
     return [a for a, _ in turned], [b for _, b in turned]
 
 
-def _nonstop(bench: Bench, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
+def _nonstop(bench: Workspace, runner: ReferenceRunner, indices: range, *, short: bool) -> dict[str, Any]:
     """The reference's calls back to back, as a graph only where they are short."""
     found: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    runner.back_to_back(indices, Manner.LAUNCHED)  # memory is allocated in the first ones
-    found["back_to_back_s"] = runner.back_to_back(indices, Manner.LAUNCHED).device_s
-    for manner in (Manner.QUEUED, Manner.GRAPH):
-        if manner is Manner.GRAPH and not (short and graphable(bench)):
+    runner.back_to_back(indices, LaunchMode.LAUNCHED)  # memory is allocated in the first ones
+    found["back_to_back_s"] = runner.back_to_back(indices, LaunchMode.LAUNCHED).device_s
+    for manner in (LaunchMode.QUEUED, LaunchMode.GRAPH):
+        if manner is LaunchMode.GRAPH and not (short and graphable(bench)):
             continue
-        for _ in range(QUEUE_TRIES if manner is Manner.QUEUED else 1):
+        for _ in range(QUEUE_TRIES if manner is LaunchMode.QUEUED else 1):
             try:
                 found[f"{manner}_s"] = runner.back_to_back(indices, manner).device_s
             except (DeviceError, RuntimeError) as error:
@@ -281,7 +281,7 @@ def _nonstop(bench: Bench, runner: ReferenceRunner, indices: range, *, short: bo
     return {**found, "refused": refused}
 
 
-def graphable(bench: Bench) -> bool:
+def graphable(bench: Workspace) -> bool:
     """Whether calls of this problem may be made as a graph: state, generators and inputs stay as they are."""
     traits = bench.traits
     return not (traits.draws_random or traits.updates_state or traits.mutates_inputs)

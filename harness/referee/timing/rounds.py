@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.devices import CallTime, DeviceError, sm_clock
-from harness.devices.back_to_back import BackToBack, Step
+from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.stream_gate import PATIENCE_S, opened_after
-from harness.protocol.messages import BurstDone, CallMode, Manner
+from harness.protocol.messages import BurstDone, CallMode, LaunchMode
 from harness.protocol.tensor_tree import flatten
-from harness.referee.problem.burst_plan import FEW_SETS, OWN_INPUTS, Turn, in_turn, plan_turns, stressed_turns
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.burst_plan import FEW_SETS, OWN_INPUTS, PlannedCall, in_turn, plan_turns, stressed_turns
+from harness.referee.problem.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class Round:
     which are the same ones or over more of the inputs. `solution_hz` is how fast the GPU's processors ran meanwhile,
     `in_line_s` how long the solution's threads stood in line for one of the host's."""
 
-    turns: tuple[Turn, ...]
-    reference_turns: tuple[Turn, ...]
+    turns: tuple[PlannedCall, ...]
+    reference_turns: tuple[PlannedCall, ...]
     reference: ReferenceBurst
     solution: BurstDone
     solution_wall_s: float
@@ -118,7 +118,7 @@ class ReferenceRunner:
     """
 
     def __init__(
-        self, bench: Bench, forward: Callable[[Sequence[object]], object] | None = None, *, lane: int = 0
+        self, bench: Workspace, forward: Callable[[Sequence[object]], object] | None = None, *, lane: int = 0
     ) -> None:
         self._bench = bench
         self._lane = lane
@@ -133,7 +133,7 @@ class ReferenceRunner:
         with self._bench.device.lane(self._lane):
             self._bench.hold_back(indices)
 
-    def burst(self, turns: Sequence[Turn]) -> ReferenceBurst:
+    def burst(self, turns: Sequence[PlannedCall]) -> ReferenceBurst:
         paces = sm_clock.of(self._bench.device)
         with self._bench.device.lane(self._lane):
             paces.begin()
@@ -142,7 +142,7 @@ class ReferenceRunner:
             self._bench.device.synchronize()  # state is put back by then, which the next truth may need on another lane
             return replace(made, rate_hz=rate_hz)
 
-    def _made(self, turns: Sequence[Turn]) -> ReferenceBurst:
+    def _made(self, turns: Sequence[PlannedCall]) -> ReferenceBurst:
         times = []
         held_bytes = self._bench.device.start_peak()
         begin = time.perf_counter()
@@ -163,7 +163,7 @@ class ReferenceRunner:
             peak_bytes += self._bench.oracle.state_bytes - held_bytes
         return ReferenceBurst(times=tuple(times), wall_s=wall_s, peak_bytes=peak_bytes)
 
-    def back_to_back(self, indices: Sequence[int], manner: Manner) -> CallTime:
+    def back_to_back(self, indices: Sequence[int], manner: LaunchMode) -> CallTime:
         """One call's share of calls over these sets without a pause, as the contestant makes the solution's.
 
         Raises what prevents a graph from being captured, and `DeviceError` where calls can't be queued: because the
@@ -177,23 +177,23 @@ class ReferenceRunner:
                 bench.device.reseed(bench.call_seed(index))
 
         steps = [
-            Step(
+            QueuedStep(
                 before=functools.partial(before, index),
                 forward=functools.partial(self._forward, bench.arguments(index)),
                 after=self._copy,
             )
             for index in indices
         ]
-        took = self._queued(steps) if manner is Manner.QUEUED else BackToBack(bench.device, steps, manner).run()
+        took = self._queued(steps) if manner is LaunchMode.QUEUED else BackToBack(bench.device, steps, manner).run()
         bench.oracle.restore_state()
         return CallTime(device_s=took.device_s / len(steps), window_s=took.window_s / len(steps))
 
-    def _queued(self, steps: Sequence[Step]) -> CallTime:
+    def _queued(self, steps: Sequence[QueuedStep]) -> CallTime:
         gate = self._bench.device.own_gate()
         number = gate.owner.begin()
         try:
             with opened_after(gate.owner, PATIENCE_S):
-                ready = BackToBack(self._bench.device, steps, Manner.QUEUED, gate.stream, number)
+                ready = BackToBack(self._bench.device, steps, LaunchMode.QUEUED, gate.stream, number)
             waited = gate.owner.is_open
         finally:
             gate.owner.open()  # what was queued before something failed would stand before all that comes next
@@ -208,7 +208,7 @@ class ReferenceRunner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RoundLimits:
     """When rounds end. Seconds by the referee's clock; the deadline moves while others are waited for. With `FEW_SETS`
     or fewer, half of `min_samples` are enough.
 
@@ -255,14 +255,14 @@ gains more rounds, and pays in each that counts."""
 
 
 def run_rounds(
-    bench: Bench,
+    bench: Workspace,
     runner: ReferenceRunner,
-    solution_burst: Callable[[Sequence[Turn]], tuple[BurstDone, float]],
-    verify: Callable[[Sequence[Turn], BurstDone], bool],
+    solution_burst: Callable[[Sequence[PlannedCall]], tuple[BurstDone, float]],
+    verify: Callable[[Sequence[PlannedCall], BurstDone], bool],
     settled: Callable[[Rounds], str | None],
     *,
     sets: int,
-    limits: Limits,
+    limits: RoundLimits,
     secret: random.Random,
     look: Callable[[], Callable[[], bool]],
     doubt: Callable[[Rounds], str | None] = lambda rounds: None,

@@ -16,12 +16,18 @@ from harness.core.choices import DeviceKind
 from harness.core.stats import NoiseFloor, SpeedupEstimate, noise_floor, same_within, speedup_interval, summarise
 from harness.core.status import Failure
 from harness.devices.empty_kernel import Compared
-from harness.protocol.messages import CallMode, Manner
+from harness.protocol.messages import CallMode, LaunchMode
 from harness.referee.problem.roofline import SpeedOfLight, TrustFloor
-from harness.referee.timing.back_to_back import Figures
+from harness.referee.timing.back_to_back import BackToBackTimes
 from harness.referee.timing.calibration import Calibration, beside, calibrate
 from harness.referee.timing.claims import SPREADS, ClaimVerdict, Tolerance, judge_claims
-from harness.referee.timing.reference_timing import PROCESS_BIAS, Known, Quiet, halves, proves_more
+from harness.referee.timing.reference_timing import (
+    PROCESS_BIAS,
+    ProblemCalibration,
+    ReferenceTiming,
+    halves,
+    proves_more,
+)
 from harness.referee.timing.rounds import LONG_SETS, Round, Rounds
 from harness.referee.timing.stopping import Stopping
 
@@ -74,7 +80,7 @@ HIDES_MUCH = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedTimes:
     """What the rounds say: a speedup with its evidence, or the failure that they convict of.
 
     `by_calibration` says that the failure rests on what bursts of trusted code cost (rule 4 of `claims`).
@@ -93,7 +99,7 @@ def _by_rounds(rounds: Sequence[Round]) -> Calibration:
     return calibrate([(r.reference.wall_s, [t.device_s for t in r.reference.times]) for r in rounds])
 
 
-def _known_calibrations(rounds: Sequence[Round], known: Known | None) -> list[Calibration] | None:
+def _known_calibrations(rounds: Sequence[Round], known: ProblemCalibration | None) -> list[Calibration] | None:
     """What each round's burst is held against: trusted code's, of as many calls; None where there is none."""
     if known is None or known.pauses is None:
         return None
@@ -107,7 +113,7 @@ def _own_calibrations(rounds: Rounds) -> list[Calibration]:
     return [beside(_by_rounds([held]), together) for held in rounds.held]
 
 
-class Settled:
+class SettledTimes:
     """Decides after each round whether the speedup is known well enough; names the rule that fired, or None.
 
     `calibrated` says that claims are held against bursts made before. Else the time to measure in ends nothing before
@@ -144,10 +150,10 @@ def judge_times(
     device: DeviceKind,
     light: SpeedOfLight | None = None,
     floor: TrustFloor | None = None,
-    known: Known | None = None,
-    nonstop: Figures | None = None,
+    known: ProblemCalibration | None = None,
+    nonstop: BackToBackTimes | None = None,
     compared: Compared | None = None,
-) -> Judged:
+) -> JudgedTimes:
     """Weigh all rounds: what the claims are worth, then the speedup over bursts paired by round.
 
     `light` is the speed of light to record beside the times; `floor` the least time that any honest call can take;
@@ -175,7 +181,7 @@ def judge_times(
     }
     for verdict in verdicts:
         if verdict.failure is not None:
-            return Judged(
+            return JudgedTimes(
                 reason=verdict.reason,
                 speedup=None,
                 timing={"claims": claims},
@@ -245,8 +251,8 @@ def judge_times(
     hidden_s = claims["worst"].get("hidden_per_call_s")
     if nonstop is not None:
         timing["solution"] |= {
-            "back_to_back_s": nonstop.seconds.get(Manner.LAUNCHED),
-            "queued_s": nonstop.seconds.get(Manner.QUEUED),
+            "back_to_back_s": nonstop.seconds.get(LaunchMode.LAUNCHED),
+            "queued_s": nonstop.seconds.get(LaunchMode.QUEUED),
             "graph_s": None,
         }
         timing["back_to_back"] = {
@@ -284,7 +290,7 @@ def judge_times(
     if (nonstop is not None and nonstop.kept_from_clock) or (in_line and not proven):
         labels += (BUSY_HOST,)
     why = "" if nonstop is None or not raised else "; " + (WAIT_COUNTS if nonstop.waits else LAUNCHES_COUNT)
-    return Judged(
+    return JudgedTimes(
         reason=f"right on every input variant; {_in_words(estimate, floor_width)}{why}",
         speedup=estimate.speedup,
         timing=timing,
@@ -293,7 +299,9 @@ def judge_times(
     )
 
 
-def peak_memory(known: Known, claimed_bytes: int | None, process_bytes: int | None) -> dict[str, int | None]:
+def peak_memory(
+    known: ProblemCalibration, claimed_bytes: int | None, process_bytes: int | None
+) -> dict[str, int | None]:
     """Peak device memory as a record has it, in bytes.
 
     `reference` and `solution`: parameters and what calls allocate, without inputs, by torch's allocator; the solution's
@@ -318,7 +326,7 @@ def with_graph(
     graph_s, refused = graph(timing["solution"]["device"]["median_s"])
     held = dict(timing["back_to_back"])
     if refused is not None:
-        held["refused"] = {**held["refused"], Manner.GRAPH.value: refused}
+        held["refused"] = {**held["refused"], LaunchMode.GRAPH.value: refused}
     return {**timing, "solution": {**timing["solution"], "graph_s": graph_s}, "back_to_back": held}
 
 
@@ -348,7 +356,7 @@ def _in_words(estimate: SpeedupEstimate, floor_width: float | None) -> str:
     return words
 
 
-def _undisturbed(bursts: Sequence[Sequence[float]], quiet: Quiet) -> tuple[Sequence[Sequence[float]], bool]:
+def _undisturbed(bursts: Sequence[Sequence[float]], quiet: ReferenceTiming) -> tuple[Sequence[Sequence[float]], bool]:
     """The reference's samples, scaled down to the quiet median where they lie more above it than `DISTURBED_FACTOR` and
     its noise floor let pass."""
     now_s = statistics.median([time_s for burst in bursts for time_s in burst])
@@ -357,7 +365,7 @@ def _undisturbed(bursts: Sequence[Sequence[float]], quiet: Quiet) -> tuple[Seque
     return [[time_s * quiet.reference_s / now_s for time_s in burst] for burst in bursts], True
 
 
-def doubt(rounds: Rounds, device: DeviceKind, known: Known | None) -> str | None:
+def doubt(rounds: Rounds, device: DeviceKind, known: ProblemCalibration | None) -> str | None:
     """Why what the last round claims is not explained; None where it is, and where it is not possible at all, which all
     rounds together are convicted of.
 

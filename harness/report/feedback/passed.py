@@ -15,7 +15,7 @@ from harness.core.stats import same_within
 from harness.report import format as show
 from harness.report.feedback import evidence as read
 from harness.report.feedback import kernels
-from harness.results.scoring import EAGER, Entry, entries_of, main_baseline
+from harness.results.scoring import EAGER, ScoredRecord, entries_of, main_baseline
 
 Section = tuple[str, Sequence[str]]
 
@@ -99,18 +99,18 @@ def _audit(record: Record) -> list[str]:
     return ([f"Looked over by compute-sanitizer ({', '.join(ran)})."] if ran else []) + lines
 
 
-def _deciding(record: Record) -> Entry:
+def _deciding(record: Record) -> ScoredRecord:
     """Against the baseline that the record's speedup is against, or eager where that one has no time."""
     own, eager = (entries_of([record], baseline=name)[0] for name in (main_baseline(record), EAGER))
     return eager if own.speedup is None else own
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: ScoredRecord) -> str:
     baseline = entry.group.baseline
     return show.speedup_with_interval(entry.speedup, entry.low, entry.high, entry.same_within, baseline=baseline)
 
 
-def _ratio(entry: Entry) -> str:
+def _ratio(entry: ScoredRecord) -> str:
     shown, name = _shown(entry), show.line(entry.group.baseline, 60)
     if entry.same_within is not None:
         return f"the {shown}"

@@ -28,7 +28,7 @@ from harness.report.html.solution import section
 from harness.report.html.svg import inline
 from harness.report.html.tables import Table, boards, differences_table
 from harness.report.points import points_of
-from harness.results.compare import Differences
+from harness.results.compare import RunDifferences
 from harness.results.latest import recency
 from harness.results.scoring import EAGER, LikeGroup, entries_of
 
@@ -53,7 +53,7 @@ class Changes:
 
     before: str
     after: str
-    found: Differences
+    found: RunDifferences
 
 
 def render(

@@ -15,7 +15,7 @@ from harness.report import differences as report_differences
 from harness.report import format as show
 from harness.report.board import Cell as Shown
 from harness.report.board import columns
-from harness.results.compare import Difference, Differences
+from harness.results.compare import RunDifferences, SolutionDifference
 from harness.results.scoring import By, LeaderboardRow, LikeGroup, leaderboard
 
 
@@ -94,7 +94,7 @@ def _row(row: LeaderboardRow, shown: Mapping[str, Shown], links: Mapping[tuple[o
     return cells
 
 
-def differences_table(found: Differences, links: Mapping[tuple[str, str], str]) -> Table:
+def differences_table(found: RunDifferences, links: Mapping[tuple[str, str], str]) -> Table:
     """Two runs compared, a row a solution, linked to the later one's record."""
     numeric = ("later over earlier", "speedup before", "after")
     return Table(
@@ -105,7 +105,7 @@ def differences_table(found: Differences, links: Mapping[tuple[str, str], str]) 
     )
 
 
-def _change(row: Difference, links: Mapping[tuple[str, str], str]) -> list[Cell]:
+def _change(row: SolutionDifference, links: Mapping[tuple[str, str], str]) -> list[Cell]:
     keys = {3: row.ratio, 4: row.before_speedup, 5: row.after_speedup}
     tones = {"green": "passed", "red": "failed"}
     link = links.get((row.problem, row.later_solution), "")

@@ -15,9 +15,9 @@ The three files, as the public benchmark (version 0.2) writes and reads them:
 
 from harness.results.kernelbench.exporting import Exported, export_run
 from harness.results.kernelbench.formats import (
-    Baseline,
+    KernelBenchBaseline,
     KernelBenchError,
-    Sample,
+    KernelBenchSample,
     read_baseline,
     read_eval_results,
     read_pass_at_k,
@@ -26,12 +26,12 @@ from harness.results.kernelbench.importing import Imported, import_results
 from harness.results.kernelbench.metrics import Metrics, metrics, metrics_of, pass_at_k_document
 
 __all__ = [
-    "Baseline",
     "Exported",
     "Imported",
+    "KernelBenchBaseline",
     "KernelBenchError",
+    "KernelBenchSample",
     "Metrics",
-    "Sample",
     "export_run",
     "import_results",
     "metrics",

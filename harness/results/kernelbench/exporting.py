@@ -21,7 +21,7 @@ from typing import Any
 from harness.core.choices import DeviceKind
 from harness.core.record import Record
 from harness.core.status import VERDICT_FREE, Status
-from harness.results.kernelbench.formats import KernelBenchError, Sample, baseline_file, positive
+from harness.results.kernelbench.formats import KernelBenchError, KernelBenchSample, baseline_file, positive
 from harness.results.kernelbench.metrics import pass_at_k_document
 from harness.results.writer import write_whole
 
@@ -137,7 +137,9 @@ def _documents(
         problem = _number(record.problem)
         entry = _entry(record, sample)
         results[problem].append(entry)
-        samples.append(Sample(problem=problem, sample=sample, compiled=entry["compiled"], correct=entry["correctness"]))
+        samples.append(
+            KernelBenchSample(problem=problem, sample=sample, compiled=entry["compiled"], correct=entry["correctness"])
+        )
     documents: dict[str, Any] = {
         "eval_results.json": {str(problem): results[problem] for problem in sorted(results)},
         "pass_at_k_results.json": pass_at_k_document(samples, ks),

@@ -37,7 +37,7 @@ class KernelBenchError(StoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class KernelBenchSample:
     """One evaluated sample as KernelBench recorded it. `runtime_ms` is None where it was not timed (-1 there).
 
     `absent` is True for a null entry: the evaluation left nothing, so nothing is known of the sample.
@@ -54,7 +54,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class KernelBenchBaseline:
     """The reference's time for one problem. `mean_ms` is None where it could not be timed (null there)."""
 
     name: str
@@ -67,7 +67,7 @@ class Baseline:
         return held if isinstance(held, str) and held else None
 
 
-def read_eval_results(path: Path, *, level: int) -> list[Sample]:
+def read_eval_results(path: Path, *, level: int) -> list[KernelBenchSample]:
     """The samples of one level, by problem and sample number. Raises `KernelBenchError`."""
     held = _object(path, _load(path))
     # Some versions put the level around the problems.
@@ -95,9 +95,9 @@ def baseline_name(path: Path) -> str:
     return known.get(suffix) or re.sub(r"[^A-Za-z0-9]+", "_", suffix).strip("_") or "eager"
 
 
-def read_baseline(path: Path) -> dict[int, dict[int, Baseline]]:
+def read_baseline(path: Path) -> dict[int, dict[int, KernelBenchBaseline]]:
     """Level -> problem number -> the reference's time. Raises `KernelBenchError`."""
-    levels: dict[int, dict[int, Baseline]] = {}
+    levels: dict[int, dict[int, KernelBenchBaseline]] = {}
     for key, problems in _object(path, _load(path)).items():
         match = _LEVEL.fullmatch(key)
         if match is None:
@@ -109,7 +109,9 @@ def read_baseline(path: Path) -> dict[int, dict[int, Baseline]]:
             if number is None:
                 raise KernelBenchError(f"{where}: {name!r:.80} is no problem's file name, such as 16_name.py")
             given = {} if stats is None else _object(f"{where}, {name}", stats)
-            found[int(number[1])] = Baseline(name=name, mean_ms=positive(given.get("mean")), stats=finite(given))
+            found[int(number[1])] = KernelBenchBaseline(
+                name=name, mean_ms=positive(given.get("mean")), stats=finite(given)
+            )
     return levels
 
 
@@ -141,24 +143,24 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _problem(path: Path, key: str, value: Any) -> Iterator[Sample]:
+def _problem(path: Path, key: str, value: Any) -> Iterator[KernelBenchSample]:
     if not key.isascii() or not key.isdigit() or len(key) > 6:
         raise KernelBenchError(
             f'{path}: {key!r:.60} is no problem number; eval_results.json has keys like "16" (one level a file)'
         )
     number = int(key)
     if value is None:
-        yield Sample(problem=number, sample=0, absent=True)
+        yield KernelBenchSample(problem=number, sample=0, absent=True)
         return
     entries = value if isinstance(value, list) else [value]
     for index, entry in enumerate(entries):
         if entry is None:
-            yield Sample(problem=number, sample=index, absent=True)
+            yield KernelBenchSample(problem=number, sample=index, absent=True)
         else:
             yield _sample(f"{path}, problem {number}, entry {index}", number, index, entry)
 
 
-def _sample(where: str, number: int, index: int, entry: Any) -> Sample:
+def _sample(where: str, number: int, index: int, entry: Any) -> KernelBenchSample:
     held = _object(where, entry)
     chosen = held.get("sample_id", index)
     if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 0:
@@ -166,7 +168,7 @@ def _sample(where: str, number: int, index: int, entry: Any) -> Sample:
     for name in ("compiled", "correctness"):
         if not isinstance(held.get(name), bool):
             raise KernelBenchError(f"{where}: {name} is true or false, not {held.get(name)!r:.40}")
-    return Sample(
+    return KernelBenchSample(
         problem=number,
         sample=chosen,
         compiled=held["compiled"],

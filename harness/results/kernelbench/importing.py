@@ -18,9 +18,9 @@ from harness.core.problem import digest_text
 from harness.core.record import Record
 from harness.core.status import Status, one_line
 from harness.results.kernelbench.formats import (
-    Baseline,
+    KernelBenchBaseline,
     KernelBenchError,
-    Sample,
+    KernelBenchSample,
     baseline_name,
     read_baseline,
     read_eval_results,
@@ -75,7 +75,7 @@ def import_results(
     samples = read_eval_results(eval_results, level=level)
     if not samples:
         raise KernelBenchError(f"{eval_results}: holds no result")
-    times: dict[str, dict[int, Baseline]] = {}
+    times: dict[str, dict[int, KernelBenchBaseline]] = {}
     notes: list[str] = []
     for path in baselines:
         name = baseline_name(path)
@@ -142,8 +142,8 @@ def import_results(
 
 
 def _record(
-    item: Sample,
-    references: Mapping[str, Baseline],
+    item: KernelBenchSample,
+    references: Mapping[str, KernelBenchBaseline],
     *,
     level: int,
     author: str,
@@ -197,14 +197,14 @@ def _record(
     )
 
 
-def _against(reference: Baseline, runtime_s: float) -> dict[str, Any]:
+def _against(reference: KernelBenchBaseline, runtime_s: float) -> dict[str, Any]:
     """As records hold a baseline: the reference's mean time in seconds, and the speedup without an interval."""
     mean_s = reference.mean_ms * MILLISECOND_S if reference.mean_ms is not None else None
     speedup = mean_s / runtime_s if mean_s is not None else None
     return {"device": {"mean_s": mean_s}, "mean_s": mean_s, "speedup": speedup, "low": None, "high": None}
 
 
-def _verdict(item: Sample) -> tuple[Status, str]:
+def _verdict(item: KernelBenchSample) -> tuple[Status, str]:
     """The status nearest to what KernelBench recorded, and a reason in its words."""
     held = item.metadata
     if item.absent:
@@ -234,13 +234,13 @@ def _verdict(item: Sample) -> tuple[Status, str]:
     return Status.wrong_value, one_line(f"not correct by KernelBench's own rule{largest}")
 
 
-def _device(item: Sample, otherwise: DeviceKind = DeviceKind.CUDA) -> DeviceKind:
+def _device(item: KernelBenchSample, otherwise: DeviceKind = DeviceKind.CUDA) -> DeviceKind:
     """Where a sample says it ran; `otherwise` where it says nothing."""
     said = _text(item.metadata.get("device")) or _text(item.stats.get("device"))
     return otherwise if not said else DeviceKind.HOST if said.lower().startswith("cpu") else DeviceKind.CUDA
 
 
-def _hardware(item: Sample) -> str:
+def _hardware(item: KernelBenchSample) -> str:
     return _text(item.metadata.get("hardware")) or _text(item.stats.get("hardware"))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.results.kernelbench.formats import Baseline, Sample, positive
+from harness.results.kernelbench.formats import KernelBenchBaseline, KernelBenchSample, positive
 from harness.results.scoring import THRESHOLDS, fast_p, geometric_mean, pass_at_k
 
 
@@ -66,7 +66,9 @@ def metrics(
     )
 
 
-def metrics_of(samples: Iterable[Sample], baselines: Mapping[int, Baseline], *, sample: int = 0) -> Metrics:
+def metrics_of(
+    samples: Iterable[KernelBenchSample], baselines: Mapping[int, KernelBenchBaseline], *, sample: int = 0
+) -> Metrics:
     """The metrics of the samples with one number (theirs: 0), over the baseline's problems and those with samples.
 
     A problem without that sample counts as a failure, as in KernelBench. One whose sample is null does not count:
@@ -75,7 +77,7 @@ def metrics_of(samples: Iterable[Sample], baselines: Mapping[int, Baseline], *, 
     held = {item.problem: item for item in samples if item.sample == sample}
     unknown = {number for number, item in held.items() if item.absent}
     numbers = sorted((set(baselines) | set(held)) - unknown)
-    chosen = [held.get(number) or Sample(problem=number, sample=sample, absent=True) for number in numbers]
+    chosen = [held.get(number) or KernelBenchSample(problem=number, sample=sample, absent=True) for number in numbers]
     return metrics(
         [item.correct for item in chosen],
         [baselines[number].mean_ms if number in baselines else None for number in numbers],
@@ -84,7 +86,7 @@ def metrics_of(samples: Iterable[Sample], baselines: Mapping[int, Baseline], *, 
     )
 
 
-def pass_at_k_document(samples: Iterable[Sample], ks: Sequence[int] = (1,)) -> dict[str, Any]:
+def pass_at_k_document(samples: Iterable[KernelBenchSample], ks: Sequence[int] = (1,)) -> dict[str, Any]:
     """The content of `pass_at_k_results.json`. As there, a problem with fewer than k samples is given for what it
     has, under that number, and counts as 0 in the average for k. Raises `ValueError` for a k below 1."""
     if any(k < 1 for k in ks):

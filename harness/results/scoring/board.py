@@ -18,8 +18,8 @@ from harness.core.status import Status
 from harness.results.scoring.scores import (
     EAGER,
     THRESHOLDS,
-    Entry,
     LikeGroup,
+    ScoredRecord,
     Selection,
     entries_of,
     merit,
@@ -128,7 +128,7 @@ def leaderboard(
     `selection` may be given by their names; raises `ValueError` where there is none of that name.
     """
     by, metric, selection = By(by), Metric(metric), Selection(selection)
-    groups: dict[LikeGroup, list[Entry]] = defaultdict(list)
+    groups: dict[LikeGroup, list[ScoredRecord]] = defaultdict(list)
     for entry in entries_of(records, baseline=baseline):
         groups[entry.group].append(entry)
     rows: list[LeaderboardRow] = []
@@ -151,7 +151,7 @@ def _introduced(row: LeaderboardRow, author: Author | None) -> LeaderboardRow:
 
 
 def _author_rows(
-    group: LikeGroup, entries: Sequence[Entry], metric: Metric, selection: Selection, problems: Sequence[str]
+    group: LikeGroup, entries: Sequence[ScoredRecord], metric: Metric, selection: Selection, problems: Sequence[str]
 ) -> list[LeaderboardRow]:
     scored = []
     for author, own in _grouped(entries, lambda entry: entry.author).items():
@@ -184,7 +184,7 @@ def _author_rows(
     return _ranked(scored, intervals=metric is Metric.geomean)
 
 
-def _problem_rows(group: LikeGroup, entries: Sequence[Entry]) -> list[LeaderboardRow]:
+def _problem_rows(group: LikeGroup, entries: Sequence[ScoredRecord]) -> list[LeaderboardRow]:
     rows = []
     for (problem, _), own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
         passed = [entry for entry in own if entry.passed]
@@ -210,7 +210,7 @@ def _problem_rows(group: LikeGroup, entries: Sequence[Entry]) -> list[Leaderboar
     return rows
 
 
-def _solution_rows(group: LikeGroup, entries: Sequence[Entry], metric: Metric) -> list[LeaderboardRow]:
+def _solution_rows(group: LikeGroup, entries: Sequence[ScoredRecord], metric: Metric) -> list[LeaderboardRow]:
     rows: list[LeaderboardRow] = []
     light = metric is Metric.sol
     for _, own in sorted(_grouped(entries, lambda e: (e.problem, e.problem_digest)).items()):
@@ -220,7 +220,7 @@ def _solution_rows(group: LikeGroup, entries: Sequence[Entry], metric: Metric) -
     return rows
 
 
-def _solution_row(group: LikeGroup, entry: Entry) -> LeaderboardRow:
+def _solution_row(group: LikeGroup, entry: ScoredRecord) -> LeaderboardRow:
     return LeaderboardRow(
         group=group,
         rank=None,
@@ -239,7 +239,7 @@ def _solution_row(group: LikeGroup, entry: Entry) -> LeaderboardRow:
     )
 
 
-def _counts(entries: Sequence[Entry]) -> dict[str, Any]:
+def _counts(entries: Sequence[ScoredRecord]) -> dict[str, Any]:
     judged = [entry for entry in entries if entry.judged]
     return {
         "results": len(judged),
@@ -251,8 +251,8 @@ def _counts(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def _grouped(entries: Sequence[Entry], key: Callable[[Entry], Any]) -> dict[Any, list[Entry]]:
-    held: dict[Any, list[Entry]] = defaultdict(list)
+def _grouped(entries: Sequence[ScoredRecord], key: Callable[[ScoredRecord], Any]) -> dict[Any, list[ScoredRecord]]:
+    held: dict[Any, list[ScoredRecord]] = defaultdict(list)
     for entry in entries:
         held[key(entry)].append(entry)
     return held

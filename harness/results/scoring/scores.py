@@ -96,7 +96,7 @@ class LikeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScoredRecord:
     """One record as far as scoring goes. `speedup` is None where it did not pass or was not timed.
 
     `floor` is the noise floor of its session, a difference of logs; 0 where none was measured.
@@ -144,12 +144,12 @@ class Entry:
         return self.status not in VERDICT_FREE
 
 
-def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Entry, ...]:
+def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[ScoredRecord, ...]:
     """Records as entries, in their order; of several for one solution in one group the one that finished last.
 
     A passed record without a speedup against `baseline` becomes an untimed pass.
     """
-    latest: dict[tuple[object, ...], tuple[datetime, int, Entry]] = {}
+    latest: dict[tuple[object, ...], tuple[datetime, int, ScoredRecord]] = {}
     for place, record in enumerate(records):
         entry = _entry(record, baseline)
         key = (entry.group, entry.problem, entry.author, entry.solution, entry.sample)
@@ -159,12 +159,12 @@ def entries_of(records: Iterable[Record], *, baseline: str = EAGER) -> tuple[Ent
     return tuple(entry for _, _, entry in latest.values())
 
 
-def _entry(record: Record, baseline: str) -> Entry:
+def _entry(record: Record, baseline: str) -> ScoredRecord:
     speedup, low, high = _speedup(record, baseline)
     gpu = record.device is DeviceKind.CUDA
     processor = record.environment.get("gpu" if gpu else "cpu")
     driver = record.environment.get("driver") if gpu else None
-    return Entry(
+    return ScoredRecord(
         group=LikeGroup(
             device=record.device.value,
             processor=str(processor) if processor else "unknown",
@@ -243,13 +243,13 @@ class Selection(StrEnum):
     """Every sample as a result of its own."""
 
 
-def select(entries: Iterable[Entry], selection: Selection) -> tuple[Entry, ...]:
+def select(entries: Iterable[ScoredRecord], selection: Selection) -> tuple[ScoredRecord, ...]:
     """One entry per group, author and problem where the best are asked for; else all. Raises `ValueError` where
     `selection` is neither."""
     held = tuple(entries)
     if Selection(selection) is Selection.all:
         return held
-    best: dict[tuple[object, ...], Entry] = {}
+    best: dict[tuple[object, ...], ScoredRecord] = {}
     for entry in held:
         key = (entry.group, entry.author, entry.problem, entry.problem_digest)
         if key not in best or merit(entry) > merit(best[key]):
@@ -257,7 +257,7 @@ def select(entries: Iterable[Entry], selection: Selection) -> tuple[Entry, ...]:
     return tuple(best.values())
 
 
-def merit(entry: Entry) -> tuple[int, float]:
+def merit(entry: ScoredRecord) -> tuple[int, float]:
     """Orders results from failed without a verdict to passed and fast."""
     return (3 if entry.speedup is not None else 2 if entry.passed else 1 if entry.judged else 0, entry.speedup or 0.0)
 
@@ -293,7 +293,7 @@ class Score:
 
 
 def score(
-    entries: Sequence[Entry],
+    entries: Sequence[ScoredRecord],
     *,
     selection: Selection = Selection.best,
     problems: Sequence[str] = (),
@@ -331,7 +331,7 @@ def score(
 
 
 def shares(
-    judged: Sequence[Entry], thresholds: Sequence[float] = THRESHOLDS, *, missing: int = 0
+    judged: Sequence[ScoredRecord], thresholds: Sequence[float] = THRESHOLDS, *, missing: int = 0
 ) -> dict[float, float | None]:
     """fast_p of judged entries and `missing` failures. Where passes exist and none is timed, speed is unknown."""
     failures: list[float | None] = [None] * (missing + sum(1 for entry in judged if not entry.passed))
@@ -348,7 +348,7 @@ def shares(
     }
 
 
-def _mean_with_interval(timed: Sequence[Entry]) -> tuple[float | None, float | None, float | None]:
+def _mean_with_interval(timed: Sequence[ScoredRecord]) -> tuple[float | None, float | None, float | None]:
     """Geometric mean; half widths of independent logs add in squares, so the mean's are their root over the number."""
     mean = geometric_mean(entry.speedup for entry in timed if entry.speedup is not None)
     if mean is None or any(entry.low is None or entry.high is None for entry in timed):
@@ -358,7 +358,7 @@ def _mean_with_interval(timed: Sequence[Entry]) -> tuple[float | None, float | N
     return mean, mean * math.exp(-down), mean * math.exp(up)
 
 
-def _mean_pass_at_k(entries: Sequence[Entry], k: int) -> float | None:
+def _mean_pass_at_k(entries: Sequence[ScoredRecord], k: int) -> float | None:
     samples: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for entry in entries:
         if entry.judged:

@@ -38,7 +38,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class BuildRequest:
     """Sources to build. `arguments` is the problem's signature; the builders' output is appended to `log_path`."""
 
     source: str
@@ -81,14 +81,14 @@ class Executor(Protocol):
         """How many builds should be under way at once."""
         ...
 
-    def expect(self, order: Order) -> None:
+    def expect(self, order: BuildRequest) -> None:
         """Begin, in the background, what this order's build will need, since it is likely to be new.
 
         Its `arguments` may be missing as yet; `build` comes with the same otherwise. No more than a hint.
         """
         ...
 
-    def build(self, order: Order) -> Built:
+    def build(self, order: BuildRequest) -> Built:
         """Everything that can be built ahead. Raises what `harness.toolchain.build_solution` raises."""
         ...
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.choices import SandboxMode
 from harness.core.status import Status
-from harness.runner.executors import Order
+from harness.runner.executors import BuildRequest
 from harness.sandbox.zygote import ZygoteError
 from harness.toolchain import (
     BuildCache,
@@ -52,7 +52,7 @@ class LocalBuilders:
         """What was begun for orders that are expected, by their log and source."""
         self._closed = False
 
-    def expect(self, order: Order) -> None:
+    def expect(self, order: BuildRequest) -> None:
         """As `Executor.expect`: begin with the zygotes' imports, and with what the order's source says."""
         key = (order.log_path, order.source)
         with suppress(ZygoteError), self._lock:  # at the end nobody needs it
@@ -68,7 +68,7 @@ class LocalBuilders:
                 sandbox=self._sandbox,
             )
 
-    def build(self, order: Order) -> BuildOutcome:
+    def build(self, order: BuildRequest) -> BuildOutcome:
         """What `build_solution` says; once more where a zygote died under it."""
         with self._lock:
             begun = self._ahead.pop((order.log_path, order.source), None)

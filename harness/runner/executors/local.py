@@ -23,10 +23,10 @@ from harness.core.status import Status, one_line
 from harness.core.task import DEVICE_INDEX, Outcome, RefereeConfig, Task
 from harness.core.visible_gpus import capabilities_in_use
 from harness.referee.audit.auditor import find_sanitizer
-from harness.runner.executors import Built, ExecutorError, Order, Slot, SlotLost
+from harness.runner.executors import BuildRequest, Built, ExecutorError, Slot, SlotLost
 from harness.runner.executors.builders import LocalBuilders, was_killed
-from harness.runner.executors.prestart import Ahead
-from harness.runner.executors.problem_faults import Faults
+from harness.runner.executors.prestart import Prestart
+from harness.runner.executors.problem_faults import ProblemFaults
 from harness.runner.executors.process import WORKER, RefereeLost, RefereeProcess, StartedProcess
 from harness.runner.executors.slots import seats
 from harness.runner.executors.toolchains import open_toolchain
@@ -45,7 +45,7 @@ class LocalExecutor:
         logs: Path,
         *,
         worker: Sequence[str] = WORKER,
-        ahead: Ahead | None = None,
+        ahead: Prestart | None = None,
     ) -> None:
         """`ahead` has the processes that were started for this run already; those it lacks are started. Its owner waits
         for their ends, too."""
@@ -58,7 +58,7 @@ class LocalExecutor:
         self._referees: dict[str, RefereeProcess] = {}
         self._owed: defaultdict[str, set[str]] = defaultdict(set)
         """Logs of the tasks on which each slot's referee owes the verdict."""
-        self._faults = Faults()
+        self._faults = ProblemFaults()
         self._seats = {slot.name: (slot, env) for slot, env in seats(config, environment)}
         # A module runs on whichever slot is free, and a GPU loads no code for another major version.
         capabilities = capabilities_in_use(environment, config.workers)
@@ -81,10 +81,10 @@ class LocalExecutor:
     def slots(self) -> Sequence[Slot]:
         return [slot for slot, _ in self._seats.values()]
 
-    def expect(self, order: Order) -> None:
+    def expect(self, order: BuildRequest) -> None:
         self._builders.expect(order)
 
-    def build(self, order: Order) -> BuildOutcome:
+    def build(self, order: BuildRequest) -> BuildOutcome:
         return self._builders.build(order)
 
     def await_slot(self, slot: Slot) -> None:

@@ -19,7 +19,7 @@ from harness.core.config import RunConfig, cache_root
 from harness.core.environment import collect
 from harness.core.task import Task
 from harness.core.visible_gpus import Capability, capability_of
-from harness.runner.executors import Order, SlotLost
+from harness.runner.executors import BuildRequest, SlotLost
 from harness.runner.executors.builders import LocalBuilders
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.executors.toolchains import open_toolchain
@@ -39,7 +39,7 @@ _opening = threading.Lock()
 
 
 def build(
-    order: Order, config: RunConfig, own_cache: bool, capability: Capability | None
+    order: BuildRequest, config: RunConfig, own_cache: bool, capability: Capability | None
 ) -> tuple[BuildOutcome, Modules, bytes]:
     """Build here, and return the outcome, its modules and its log. The builders' zygote stays for the next."""
     config = on_node(config, own_cache)

@@ -18,7 +18,7 @@ from harness.runner.executors.process import WORKER, RefereeProcess, StartedProc
 from harness.runner.executors.slots import seats
 
 
-class Ahead:
+class Prestart:
     """Started processes by the name of their slot, until they are taken, and referees that were killed, until they are
     gone. A context manager: at its end there is none of either."""
 
@@ -53,17 +53,17 @@ class Ahead:
         while self._killed:
             self._killed.pop().close()
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prestart:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def start_ahead(config: RunConfig, environment: Environment, *, command: Sequence[str] = WORKER) -> Ahead:
+def start_ahead(config: RunConfig, environment: Environment, *, command: Sequence[str] = WORKER) -> Prestart:
     """A process for every slot of the run that `config` asks for. None where that run is not for this machine's
     referees, or has nothing to read: whoever goes on with it says what is wrong."""
-    ahead = Ahead()
+    ahead = Prestart()
     if not _worth_it(config):
         return ahead
     try:

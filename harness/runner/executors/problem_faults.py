@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from harness.core.problem import Problem
 from harness.core.status import Status, one_line
 from harness.core.task import Outcome, RefereeConfig
-from harness.referee.problem.watchdog import Place, Step
+from harness.referee.problem.watchdog import CodeLocation, Phase
 
 LEAST_STEP_S = 30.0
 """What each step of a problem may take, however little solutions may: its first one loads libraries."""
@@ -32,33 +32,33 @@ READY_LIMIT_S = 600.0
 EVIDENCE = "problem_fault"
 """Key in a record's evidence: the problem is why there is no verdict, for this solution and any other."""
 
-_LOADING = frozenset({Step.IMPORT, Step.INIT_INPUTS, Step.CONSTRUCTOR, Step.INPUTS})
+_LOADING = frozenset({Phase.IMPORT, Phase.INIT_INPUTS, Phase.CONSTRUCTOR, Phase.INPUTS})
 
 
-def limit_s(step: Step, config: RefereeConfig) -> float:
+def limit_s(step: Phase, config: RefereeConfig) -> float:
     """How long a step of a problem may take, by what solutions may take for the same."""
-    if step is Step.READY:
+    if step is Phase.READY:
         return READY_LIMIT_S
     if step in _LOADING:
         return max(LEAST_STEP_S, config.load_timeout_s)
     # The first call of a reference, and in float64, may compile what its import would, had it been written so.
-    calls = TIMES_TRUTH if step is Step.TRUTH else 1.0
+    calls = TIMES_TRUTH if step is Phase.TRUTH else 1.0
     return max(LEAST_STEP_S, config.load_timeout_s + config.call_timeout_s * calls)
 
 
-def option(step: Step) -> str | None:
+def option(step: Phase) -> str | None:
     """The option of the command line that gives a step more time."""
-    if step is Step.READY:
+    if step is Phase.READY:
         return None
     return "--load-timeout" if step in _LOADING else "--call-timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class LostSlot:
     """A referee that was lost in a problem's code: `how` in words, `hung_s` where it was for taking so long, and the
     end of its log."""
 
-    place: Place
+    place: CodeLocation
     how: str
     hung_s: float | None = None
     detail: str = ""
@@ -78,7 +78,7 @@ class Loss:
         )
 
 
-class Faults:
+class ProblemFaults:
     """What an executor knows of the problems that referees were lost in, by their digests. Safe for threads."""
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ class Faults:
         with self._lock:
             return problem.digest in self._suspects or problem.digest in self._outcomes
 
-    def suspect(self, loss: Loss) -> None:
+    def suspect(self, loss: LostSlot) -> None:
         """A referee was lost in a problem's code, whatever else went on."""
         with self._lock:
             self._suspects.add(loss.place.digest)
 
-    def convict(self, loss: Loss) -> None:
+    def convict(self, loss: LostSlot) -> None:
         """A new referee was lost in it too, and nothing else went on."""
         with self._lock:
             self._outcomes.setdefault(loss.place.digest, loss.outcome())

@@ -23,9 +23,9 @@ from harness.core.choices import DeviceKind
 from harness.core.subprocesses import python, search_path
 from harness.core.task import MAX_TASK_BYTES, Outcome, RefereeConfig, Task
 from harness.protocol.channel import Channel, FrameTimeout, WireError, pair
-from harness.referee.problem.watchdog import Board, Place, Step
+from harness.referee.problem.watchdog import CodeLocation, Phase, ProgressPage
 from harness.runner.executors import SlotLost
-from harness.runner.executors.problem_faults import Loss, limit_s
+from harness.runner.executors.problem_faults import LostSlot, limit_s
 
 START_TIMEOUT_S = 180.0
 """Importing torch and making a CUDA context takes seconds; a cold disk makes it minutes."""
@@ -56,7 +56,7 @@ class RefereeLost(Exception):
     """A referee died, hung or failed; `detail` is its traceback or the end of its log, and `loss` says so in the terms
     of the problem in whose own code it was."""
 
-    def __init__(self, reason: str, detail: str, loss: Loss | None = None) -> None:
+    def __init__(self, reason: str, detail: str, loss: LostSlot | None = None) -> None:
         super().__init__(reason)
         self.detail = detail
         self.loss = loss
@@ -78,7 +78,7 @@ class StartedProcess:
         self._read = 0
         self._said = open(os.memfd_create("referee"), "rb", buffering=0)  # noqa: SIM115
         fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)  # several processes write to it
-        self._board = Board()
+        self._board = ProgressPage()
         ours, theirs = pair()
         self.channel = Channel(ours, max_frame_bytes=MAX_TASK_BYTES)
         try:
@@ -111,7 +111,7 @@ class StartedProcess:
             self._read += len(data)
             return data
 
-    def place(self) -> Place | None:
+    def place(self) -> CodeLocation | None:
         """In which problem's code it is, or was when it died."""
         with self._lock:
             return None if self._said.closed else self._board.read()
@@ -175,7 +175,7 @@ class RefereeProcess:
                 raise
             self.ready = True
 
-    def place(self) -> Place | None:
+    def place(self) -> CodeLocation | None:
         """In which problem's code it is."""
         return self._process.place()
 
@@ -226,7 +226,7 @@ class RefereeProcess:
         if reply["type"] != wanted:
             reason, trace = f"failed: {reply.get('reason')}", str(reply.get("trace", ""))
             place = reply.get("place")
-            loss = None if place is None else Loss(place=Place.from_json(place), how=reason, detail=trace)
+            loss = None if place is None else LostSlot(place=CodeLocation.from_json(place), how=reason, detail=trace)
             raise RefereeLost(f"the referee {reason}", trace, loss)
         return reply
 
@@ -236,7 +236,7 @@ class RefereeProcess:
             self._channel.send(message, timeout_s=self._longest_s)
         except FrameTimeout as error:
             how, place, tail = f"read nothing for {self._longest_s:g} s", self.place(), self._tail()
-            loss = None if place is None else Loss(place=place, how=how, detail=tail)
+            loss = None if place is None else LostSlot(place=place, how=how, detail=tail)
             raise RefereeLost(f"the referee {how}", tail, loss) from error
         except WireError as error:
             raise self._died() from error
@@ -246,7 +246,7 @@ class RefereeProcess:
         end = time.monotonic() + timeout_s
         while True:
             place, now = self.place(), time.monotonic()
-            due = now + min(limit_s(step, self._config) for step in Step)  # of a step that begins at this moment
+            due = now + min(limit_s(step, self._config) for step in Phase)  # of a step that begins at this moment
             if place is not None:
                 due = min(due, place.since_s + limit_s(place.step, self._config))
             try:
@@ -263,7 +263,7 @@ class RefereeProcess:
                     raise SlotLost(str(message["reason"]))
                 return message
 
-    def _overdue(self, place: Place | None) -> RefereeLost | None:
+    def _overdue(self, place: CodeLocation | None) -> RefereeLost | None:
         """What is said of a referee that was in this step of a problem's code, and still is, for too long."""
         if place is None or place != self.place():
             return None
@@ -272,14 +272,14 @@ class RefereeProcess:
             return None
         how, tail = f"gave no answer for {allowed_s:g} s", self._tail()
         reason = f"the referee {how} in {place.step} of problem {place.problem} (workload {place.workload})"
-        return RefereeLost(reason, tail, Loss(place=place, how=how, hung_s=allowed_s, detail=tail))
+        return RefereeLost(reason, tail, LostSlot(place=place, how=how, hung_s=allowed_s, detail=tail))
 
     def _died(self) -> RefereeLost:
         """What is said of a referee whose connection closed."""
         place, how = self.place(), _ended(self._process.end())
         tail = self._tail()
         where = "" if place is None else f" in {place.step} of problem {place.problem} (workload {place.workload})"
-        loss = None if place is None else Loss(place=place, how=how, detail=tail)
+        loss = None if place is None else LostSlot(place=place, how=how, detail=tail)
         return RefereeLost(f"the referee process died: it {how}{where}", tail, loss)
 
     def _tail(self) -> str:

@@ -30,10 +30,10 @@ from harness.core.problem import Problem
 from harness.core.status import Failure, Status, one_line
 from harness.core.task import Outcome, Task
 from harness.core.visible_gpus import Capability
-from harness.runner.executors import Built, ExecutorError, Order, Slot, SlotLost
+from harness.runner.executors import BuildRequest, Built, ExecutorError, Slot, SlotLost
 from harness.runner.executors.cluster import check_answers, demand, nodes_of
 from harness.runner.executors.node import Judge, build
-from harness.runner.executors.problem_faults import Faults
+from harness.runner.executors.problem_faults import ProblemFaults
 from harness.toolchain import BuildOutcome
 
 TRIES = 4
@@ -62,7 +62,7 @@ class RemoteBuilt:
     """What was ordered, and its build that counts: the one ahead, or the one that a judge had made in its place, for
     another capability or because the first was lost. `wall_s` is the one ahead's, since judges tell their own time."""
 
-    order: Order
+    order: BuildRequest
     made: _Made
     wall_s: float
 
@@ -130,7 +130,7 @@ class RayExecutor:
             _connect(config.ray_address)
         self._lock = threading.Lock()
         self._closed = False
-        self._faults = Faults()
+        self._faults = ProblemFaults()
         self._actors: dict[str, Any] = {}
         self._environments: dict[str, dict[str, Any]] = {}
         self._capabilities: dict[str, Capability | None] = {}
@@ -154,14 +154,14 @@ class RayExecutor:
     def slots(self) -> Sequence[Slot]:
         return self._slots
 
-    def expect(self, order: Order) -> None:
+    def expect(self, order: BuildRequest) -> None:
         """Nothing to begin: each task starts what it needs where it runs."""
 
-    def build(self, order: Order) -> RemoteBuilt:
+    def build(self, order: BuildRequest) -> RemoteBuilt:
         made = self._build_for(self._usual, order)
         return RemoteBuilt(order=order, made=made, wall_s=made.outcome.wall_s)
 
-    def _build_for(self, capability: Capability | None, order: Order) -> _Made:
+    def _build_for(self, capability: Capability | None, order: BuildRequest) -> _Made:
         outcome, modules, log = self._task.remote(order, self._config, self._own_cache, capability)
         try:
             known, log_bytes = ray.get([outcome, log])

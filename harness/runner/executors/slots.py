@@ -6,32 +6,13 @@ visible, and its processes see no other; on the host device there are as many as
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from contextlib import AbstractContextManager
-from pathlib import Path
 
 from harness.core.choices import DeviceKind
 from harness.core.config import RunConfig
 from harness.core.environment import Environment
 from harness.core.visible_gpus import visible_gpus
-from harness.runner.executors import Executor, ExecutorError, Slot
-from harness.runner.executors.local import LocalExecutor
-from harness.runner.executors.prestart import Ahead
-
-
-def open_executor(
-    config: RunConfig, environment: Environment, logs: Path, ahead: Ahead | None = None
-) -> AbstractContextManager[Executor]:
-    """This machine, with the processes that were started `ahead`, or a Ray cluster. Raises `ExecutorError` where Ray is
-    not installed or can't be reached."""
-    if config.executor == "local":
-        return LocalExecutor(config, environment, logs, ahead=ahead)
-    if importlib.util.find_spec("ray") is None:
-        raise ExecutorError("--executor ray needs the package ray: pip install 'kernel-harness[ray]'")
-    from harness.runner.executors.ray import RayExecutor
-
-    return RayExecutor(config)
+from harness.runner.executors import ExecutorError, Slot
 
 
 def seats(config: RunConfig, environment: Environment) -> list[tuple[Slot, dict[str, str]]]:

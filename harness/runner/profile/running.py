@@ -26,14 +26,14 @@ from harness.devices.out_of_memory import advice, held_elsewhere_bytes, is_short
 from harness.referee.audit.small_workload import subject_of
 from harness.referee.contestants.census_request import request_of, take_census
 from harness.referee.contestants.client import attach_request
-from harness.referee.contestants.kernel_census import Sources, conclude
-from harness.referee.contestants.process import Guest, GuestFailed
+from harness.referee.contestants.kernel_census import KernelSources, conclude
+from harness.referee.contestants.process import ContestantFailed, ContestantProcess
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.roofline import speed_of_light
-from harness.referee.problem.workspace import Bench
+from harness.referee.problem.workspace import Workspace
 from harness.referee.worker import PRELOADED, PRELOADED_CUDA
 from harness.runner.executors.local import referee_config
-from harness.runner.plan import Job
+from harness.runner.plan import PlannedSolution
 from harness.runner.profile import ncu
 from harness.sandbox import SandboxPolicy, SandboxUnavailable
 from harness.sandbox.zygote import Zygote, ZygoteError
@@ -54,7 +54,7 @@ class ProfileError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ProfiledSide:
     """One of the two: its census (as in a record's `evidence.census`), its labels, the counters of its launches."""
 
     title: str
@@ -82,8 +82,8 @@ class Profile:
     problem: str
     workload: str
     device: str
-    solution: Side
-    reference: Side
+    solution: ProfiledSide
+    reference: ProfiledSide
     speed_of_light: Mapping[str, Any] | None = None
     flops: int = 0
     least_bytes: int = 0
@@ -106,16 +106,16 @@ class _Stage:
     """What both sides need: the problem made ready, and settings."""
 
     config: RefereeConfig
-    bench: Bench
+    bench: Workspace
     logs: Path
     tool: str | None = None
     failures: list[str] = field(default_factory=list)
 
 
-def profile(config: RunConfig, job: Job, built: BuildOutcome, *, tool: str | None = None) -> Profile:
+def profile(config: RunConfig, job: PlannedSolution, built: BuildOutcome, *, tool: str | None = None) -> Profile:
     """Profile `job`, whose build went well; with `tool` (ncu's path) hardware counters as well.
 
-    Raises `ProfileError`; a solution that fails is told of in its `Side`.
+    Raises `ProfileError`; a solution that fails is told of in its `ProfiledSide`.
     """
     try:
         device = opened(config.device)
@@ -134,9 +134,11 @@ def profile(config: RunConfig, job: Job, built: BuildOutcome, *, tool: str | Non
         raise ProfileError(f"{place}: {error}{more}") from error
 
 
-def _profiled(config: RunConfig, job: Job, built: BuildOutcome, device: Device, tool: str | None) -> Profile:
+def _profiled(
+    config: RunConfig, job: PlannedSolution, built: BuildOutcome, device: Device, tool: str | None
+) -> Profile:
     settings = replace(referee_config(config, None), sanitizer=None)
-    bench = Bench(job.problem, job.workload, device, sets_wanted=2, secret=random.Random())
+    bench = Workspace(job.problem, job.workload, device, sets_wanted=2, secret=random.Random())
     with tempfile.TemporaryDirectory(prefix="harness-profile-") as folder, ExitStack() as stack:
         stack.callback(bench.close)
         stage = _Stage(config=settings, bench=bench, logs=Path(folder), tool=tool)
@@ -170,7 +172,7 @@ def _profiled(config: RunConfig, job: Job, built: BuildOutcome, device: Device, 
         )
 
 
-def _task(job: Job, built: BuildOutcome, logs: Path) -> Task:
+def _task(job: PlannedSolution, built: BuildOutcome, logs: Path) -> Task:
     return Task(
         problem=job.problem,
         workload=job.workload,
@@ -209,7 +211,7 @@ def _censuses(stage: _Stage, tasks: Sequence[Task]) -> list[dict[str, Any]]:
                 with _started(stage, zygote, task, under_tool=False) as guest:
                     timeout_s = stage.config.call_timeout_s
                     noted.append(take_census(guest, stage.bench, coerce=True, timeout_s=timeout_s))
-            except GuestFailed as failed:
+            except ContestantFailed as failed:
                 noted.append({"rows": [], "complete": False, "lack": failed.failure.reason, "failed": True})
         return noted
 
@@ -233,7 +235,7 @@ def _count(stage: _Stage, task: Task) -> tuple[tuple[ncu.Counters, ...], str | N
         with _started(stage, zygote, task, under_tool=True) as guest:
             guest.census(request_of(stage.bench, coerce=True, marked=True), NCU_CALL_S)
             guest.finish(END_S)
-    except (GuestFailed, ZygoteError) as failed:
+    except (ContestantFailed, ZygoteError) as failed:
         lack = str(failed)
     finally:
         zygote.close()
@@ -242,8 +244,8 @@ def _count(stage: _Stage, task: Task) -> tuple[tuple[ncu.Counters, ...], str | N
     return launches, None if launches else ncu.complaint(text) or lack or "ncu wrote no table: see its own output"
 
 
-def _started(stage: _Stage, zygote: Zygote, task: Task, *, under_tool: bool) -> Guest:
-    """A contestant with its solution loaded and warmed up. The caller ends it. Raises `GuestFailed`."""
+def _started(stage: _Stage, zygote: Zygote, task: Task, *, under_tool: bool) -> ContestantProcess:
+    """A contestant with its solution loaded and warmed up. The caller ends it. Raises `ContestantFailed`."""
     policy = SandboxPolicy(
         mode=stage.config.sandbox,
         gpu=True,
@@ -254,7 +256,7 @@ def _started(stage: _Stage, zygote: Zygote, task: Task, *, under_tool: bool) -> 
     limit_s = stage.config.load_timeout_s
     attach = attach_request(stage.config, stage.bench, own_allocations=under_tool)
     subject = subject_of(task, stage.bench, attach, calls=1)
-    guest = Guest(zygote, policy, task.log_path, memory_limit_bytes=stage.config.memory_limit_bytes)
+    guest = ContestantProcess(zygote, policy, task.log_path, memory_limit_bytes=stage.config.memory_limit_bytes)
     try:
         guest.attach(subject.attach, subject.arena_fd, limit_s)
         guest.load(subject.load, limit_s)
@@ -272,10 +274,10 @@ def _side(
     build: Mapping[str, Any] | None,
     noted: Mapping[str, Any],
     counters: tuple[tuple[ncu.Counters, ...], str | None],
-) -> Side:
-    concluded = conclude(noted, Sources.of(task.source, build))
+) -> ProfiledSide:
+    concluded = conclude(noted, KernelSources.of(task.source, build))
     launches, lack = counters
-    return Side(
+    return ProfiledSide(
         title=title,
         census=concluded.evidence,
         labels=concluded.labels if build is not None else (),

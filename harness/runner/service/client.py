@@ -21,7 +21,7 @@ from harness.core.status import Failure
 from harness.core.task import MAX_TASK_BYTES
 from harness.protocol.channel import Channel, WireError
 from harness.runner.executors import ExecutorError, Slot, SlotLost
-from harness.runner.listeners import Conduct, Conducting, Kind, Listener, Work
+from harness.runner.listeners import Conduct, Kind, Listener, PendingSolution, RunnerHandle
 from harness.runner.service import ServiceError
 from harness.runner.service.place import checked, read_token, stamp
 from harness.runner.service.surroundings import surroundings
@@ -80,13 +80,13 @@ class _Built:
         """The server has it."""
 
 
-class Remote(Conducting):
+class Remote(RunnerHandle):
     """One run's part of what a server does. A thread of its own hears what the server says, and tells the listener."""
 
     kinds: Sequence[Kind] = ("build", "judge")
 
     def __init__(
-        self, channel: Channel, path: Path, config: RunConfig, listener: Listener, works: Sequence[Work]
+        self, channel: Channel, path: Path, config: RunConfig, listener: Listener, works: Sequence[PendingSolution]
     ) -> None:
         self._channel, self._path, self._listener = channel, path, listener
         self._settings = shared_settings(config)

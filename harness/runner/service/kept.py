@@ -22,7 +22,7 @@ from harness.core.environment import MachineError, collect, cuda_unusable, machi
 from harness.runner.executors.local import LocalExecutor
 from harness.runner.service import ServiceError
 from harness.runner.service.words import config_of
-from harness.runner.shared_runner import Shared
+from harness.runner.shared_runner import SharedRunner
 
 POLL_S = 0.1
 """How often whoever waits asks whether it still has to."""
@@ -43,7 +43,7 @@ def _end_children() -> None:
                 (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
 
 
-class Kept:
+class WarmPool:
     """Safe for threads."""
 
     def __init__(self, logs: Path, *, idle_s: float) -> None:
@@ -53,7 +53,7 @@ class Kept:
         self._idle_s = idle_s
         self._changed = threading.Condition()
         self._queue: deque[object] = deque()
-        self._shared: Shared | None = None
+        self._shared: SharedRunner | None = None
         self._key = ""
         self._users = 0
         self._used_s = time.monotonic()
@@ -65,7 +65,7 @@ class Kept:
         *,
         gave_up: Callable[[], bool] = lambda: False,
         waits: Callable[[], None] = lambda: None,
-    ) -> Shared | None:
+    ) -> SharedRunner | None:
         """What runs with these settings share, opened where it is not yet; `leave` gives it back. None once the caller
         `gave_up`; `waits` is called where others have to end first. Raises what opening raises, and `ServiceError`
         after `close`."""
@@ -107,7 +107,7 @@ class Kept:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
 
-    def _entered(self) -> Shared | None:
+    def _entered(self) -> SharedRunner | None:
         self._users += 1
         return self._shared
 
@@ -153,14 +153,14 @@ class Kept:
             return False
         return shared.whole or self._users > 0
 
-    def _opened(self, settings: Mapping[str, Any]) -> Shared:
+    def _opened(self, settings: Mapping[str, Any]) -> SharedRunner:
         environment = collect()
         config = config_of(settings, machine(environment))
         if config.device is DeviceKind.CUDA and (why := cuda_unusable(environment)):
             raise MachineError(why)
         executor = LocalExecutor(config, environment, self._logs)
         try:
-            return Shared(executor, config, environment)
+            return SharedRunner(executor, config, environment)
         except BaseException:
             executor.close()
             raise

@@ -24,13 +24,13 @@ from harness.core.record import Record
 from harness.core.task import MAX_TASK_BYTES
 from harness.protocol.channel import Channel, WireError
 from harness.runner.executors import Built, Slot, SlotLost
-from harness.runner.listeners import Kind, Work
+from harness.runner.listeners import Kind, PendingSolution
 from harness.runner.service import ServiceError
-from harness.runner.service.kept import Kept
+from harness.runner.service.kept import WarmPool
 from harness.runner.service.place import checked, stamp, token_file, write_token
 from harness.runner.service.surroundings import differing, surroundings
 from harness.runner.service.words import error_json, work_of
-from harness.runner.shared_runner import Share
+from harness.runner.shared_runner import RunShare
 
 HELLO_S = 10.0
 """How long who connects may take to say who it is."""
@@ -55,7 +55,7 @@ class Server:
         """`tell` gets a line for each thing that happens, from several threads. Raises `ServiceError`."""
         self.path = checked(path)
         self._logs = self.path.with_name(self.path.name + ".logs")
-        self.kept = Kept(self._logs, idle_s=idle_s)
+        self.kept = WarmPool(self._logs, idle_s=idle_s)
         self._tell = tell
         self._stamp, self._surroundings = stamp(), surroundings()
         self._calls: set[_Call] = set()
@@ -175,15 +175,15 @@ class Server:
 class _Call:
     """One call: the listener of its share."""
 
-    def __init__(self, reads: Channel, connection: socket.socket, pid: int, kept: Kept, tell: Tell) -> None:
+    def __init__(self, reads: Channel, connection: socket.socket, pid: int, kept: WarmPool, tell: Tell) -> None:
         self._reads, self._connection, self._kept, self._tell = reads, connection, kept, tell
         self._writes = Channel(connection, max_frame_bytes=MAX_TASK_BYTES)
         self._pid = pid
-        self._numbers: dict[Work, int] = {}
+        self._numbers: dict[PendingSolution, int] = {}
         self._lock = threading.RLock()
-        self._share: Share | None = None
+        self._share: RunShare | None = None
         self._entered = self._stopped = self._closed = False
-        self._to_come = list(Share.kinds)
+        self._to_come = list(RunShare.kinds)
         self._finished = 0
         self._begin_s = time.monotonic()
         self._outgoing: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -275,23 +275,23 @@ class _Call:
             share.stop()
             return share.judging
         if not before:  # it never began
-            for kind in Share.kinds:
+            for kind in RunShare.kinds:
                 self.left(kind)
         return 0
 
-    def wanted(self, work: Work) -> bool:
+    def wanted(self, work: PendingSolution) -> bool:
         return not self._stopped
 
-    def built(self, work: Work, built: Built) -> None:
+    def built(self, work: PendingSolution, built: Built) -> None:
         failure = None if built.failure is None else built.failure.to_json()
         self.say({"type": "built", "number": self._numbers[work], "wall_s": built.wall_s, "failure": failure})
 
-    def finished(self, work: Work, record: Record, slot: Slot | None) -> None:
+    def finished(self, work: PendingSolution, record: Record, slot: Slot | None) -> None:
         self._finished += 1
         told = {"number": self._numbers[work], "record": record.to_json()}
         self.say({"type": "finished", **told, "slot": None if slot is None else slot.title})
 
-    def failed(self, work: Work | None, error: BaseException) -> None:
+    def failed(self, work: PendingSolution | None, error: BaseException) -> None:
         number = None if work is None else self._numbers[work]
         self.say({"type": "failed", "number": number, "error": error_json(error)})
 

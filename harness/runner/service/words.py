@@ -20,8 +20,8 @@ from harness.core.status import Failure
 from harness.core.task import problem_json, problem_of
 from harness.results.reader import StoreUnavailable
 from harness.runner.executors import ExecutorError
-from harness.runner.listeners import Work
-from harness.runner.plan import Job
+from harness.runner.listeners import PendingSolution
+from harness.runner.plan import PlannedSolution
 from harness.runner.service import ServiceError
 
 OF_ONE_RUN: Mapping[str, Any] = {
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def work_json(work: Work) -> dict[str, Any]:
+def work_json(work: PendingSolution) -> dict[str, Any]:
     """`work_of` is the inverse."""
     job, solution = work.job, work.job.solution
     return {
@@ -76,7 +76,7 @@ def work_json(work: Work) -> dict[str, Any]:
     }
 
 
-def work_of(value: Mapping[str, Any]) -> Work:
+def work_of(value: Mapping[str, Any]) -> PendingSolution:
     held: dict[str, Any] = {**value["solution"], "path": Path(value["solution"]["path"])}
     workloads = [_workload_of(each) for each in value["workloads"]]
     problem: Problem = replace(
@@ -85,8 +85,8 @@ def work_of(value: Mapping[str, Any]) -> Work:
         failure=_failure_of(value["problem_failure"]),
     )
     solution = replace(Solution(**held), failure=_failure_of(value["solution_failure"]))
-    job = Job(solution=solution, problem=problem, workload=_workload_of(value["workload"]))
-    return Work(job=job, log_path=Path(value["log_path"]))
+    job = PlannedSolution(solution=solution, problem=problem, workload=_workload_of(value["workload"]))
+    return PendingSolution(job=job, log_path=Path(value["log_path"]))
 
 
 def _failure_json(failure: Failure | None) -> dict[str, Any] | None:

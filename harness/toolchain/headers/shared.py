@@ -24,7 +24,7 @@ from harness.core import cache_dir
 from harness.core.atomic_file import open_one_to_others, open_to_others
 from harness.core.environment import MachineError
 from harness.core.problem import digest_text
-from harness.core.subprocesses import Crew, CrewEnded
+from harness.core.subprocesses import CommandPool, CommandPoolClosed
 from harness.toolchain.headers import lean, stub_libs
 from harness.toolchain.torchinfo import TorchBuild, python_include
 
@@ -103,7 +103,7 @@ class SharedHeaders:
             self._hold()
             if mine:
                 cache_dir.remove_old(self._root, (_FOLDERS,))
-            work: dict[str, Callable[[Crew], None]] = {}
+            work: dict[str, Callable[[CommandPool], None]] = {}
             if mine and not self._library.exists():
                 work["bindings"] = self._compile_bindings
             if mine and not self._stubs.exists():
@@ -114,7 +114,7 @@ class SharedHeaders:
                     if target is not None and not target.exists():
                         work[f"{kind} {variant}"] = partial(self._precompile, variant, kind, target)
             self._stand_ins()
-            with Crew(os.cpu_count() or 1) as crew:
+            with CommandPool(os.cpu_count() or 1) as crew:
                 for name, ended in [(name, crew.submit(partial(step, crew))) for name, step in work.items()]:
                     try:
                         ended.result()
@@ -157,7 +157,7 @@ class SharedHeaders:
     def _stubs(self) -> Path:
         return self.folder / "stubs"
 
-    def _make_stubs(self, crew: Crew) -> None:
+    def _make_stubs(self, crew: CommandPool) -> None:
         names = self._torch.libraries(cuda=self._torch.has_cuda_libraries)
         run = partial(crew.run, timeout_s=_TIMEOUT_S)
         if not stub_libs.make(run, str(self._cxx), self._torch.lib, self._stubs, names):
@@ -176,7 +176,7 @@ class SharedHeaders:
             kind += "-" + re.sub(r"[^\w.]", "_", self._cuda[1])
         return self.folder / "precompiled" / variant / f"harness_{kind}.h.gch"
 
-    def _precompile(self, variant: str, kind: str, target: Path, crew: Crew) -> None:
+    def _precompile(self, variant: str, kind: str, target: Path, crew: CommandPool) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         header = target.with_suffix("")
         header.write_text(self._lean.precompiled(kind), encoding="utf-8")
@@ -186,7 +186,7 @@ class SharedHeaders:
         self._compile(crew, [*VARIANTS[variant], "-x", "c++-header", str(header)], draft, cuda)
         draft.rename(target)
 
-    def _compile_bindings(self, crew: Crew) -> None:
+    def _compile_bindings(self, crew: CommandPool) -> None:
         folder = self._library.parent
         folder.mkdir(parents=True, exist_ok=True)
         made, draft = folder / "harness_bindings.o", folder / f"{os.getpid()}.tmp"
@@ -196,7 +196,7 @@ class SharedHeaders:
         open_to_others(folder)
         draft.rename(self._library)
 
-    def _compile(self, crew: Crew, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:
+    def _compile(self, crew: CommandPool, arguments: Sequence[str], made: Path, more: Sequence[Path] = ()) -> None:
         includes = (self._stand_ins(), *self._torch.include_folders(), *more, python_include())
         command = [
             *(str(self._cxx), lean.DEFINE),
@@ -206,11 +206,11 @@ class SharedHeaders:
         ]
         try:
             self._run(crew, command)
-        except (MachineError, CrewEnded):
+        except (MachineError, CommandPoolClosed):
             made.unlink(missing_ok=True)
             raise
 
-    def _run(self, crew: Crew, command: Sequence[str]) -> None:
+    def _run(self, crew: CommandPool, command: Sequence[str]) -> None:
         try:
             crew.run(command, timeout_s=_TIMEOUT_S).check_returncode()
         except (OSError, subprocess.SubprocessError) as error:

@@ -31,14 +31,14 @@ class NotPlain(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Scope:
+class _ConstantScope:
     """A module, a function or comprehension, or a class body; `bound` has the values given to each name (None: one
     that can't be read)."""
 
-    parent: _Scope | None
+    parent: _ConstantScope | None
     is_class: bool = False
     bound: dict[str, list[ast.expr | None]] = field(default_factory=dict)
-    elsewhere: dict[str, _Scope] = field(default_factory=dict)
+    elsewhere: dict[str, _ConstantScope] = field(default_factory=dict)
     """Names that are declared to belong to an outer scope."""
 
 
@@ -46,9 +46,9 @@ class Reader:
     """Reads one module. Raises `RecursionError` where it nests too deeply."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self._module = _Scope(None)
+        self._module = _ConstantScope(None)
         self._calls: list[ast.Call] = []
-        self._scope_of: dict[ast.Name, _Scope] = {}
+        self._scope_of: dict[ast.Name, _ConstantScope] = {}
         self._mutated: set[str] = set()
         self._worth: dict[ast.expr, Any] = {}
         self._under_way: set[ast.expr] = set()
@@ -73,11 +73,11 @@ class Reader:
 
     # -- what is bound where -----------------------------------------------------------------------------------
 
-    def _visit_all(self, nodes: list[Any], scope: _Scope) -> None:
+    def _visit_all(self, nodes: list[Any], scope: _ConstantScope) -> None:
         for node in nodes:
             self._visit(node, scope)
 
-    def _visit(self, node: ast.AST, scope: _Scope) -> None:
+    def _visit(self, node: ast.AST, scope: _ConstantScope) -> None:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._bind(scope, node.name, None)
@@ -91,9 +91,9 @@ class Reader:
             case ast.ClassDef():
                 self._bind(scope, node.name, None)
                 self._visit_all([*node.decorator_list, *node.bases, *node.keywords], scope)
-                self._visit_all(node.body, _Scope(scope, is_class=True))
+                self._visit_all(node.body, _ConstantScope(scope, is_class=True))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                self._visit_all(list(ast.iter_child_nodes(node)), _Scope(scope))
+                self._visit_all(list(ast.iter_child_nodes(node)), _ConstantScope(scope))
             case ast.Global() | ast.Nonlocal():
                 for name in node.names:
                     outer = self._module if isinstance(node, ast.Global) else _outer(scope, name)
@@ -119,7 +119,7 @@ class Reader:
             case _:
                 self._visit_other(node, scope)
 
-    def _visit_other(self, node: ast.AST, scope: _Scope) -> None:
+    def _visit_other(self, node: ast.AST, scope: _ConstantScope) -> None:
         match node:
             case ast.Name(ctx=ast.Load()):
                 self._scope_of[node] = scope
@@ -137,15 +137,15 @@ class Reader:
             self._calls.append(node)
         self._visit_all(list(ast.iter_child_nodes(node)), scope)
 
-    def _function(self, parameters: ast.arguments, body: list[Any], scope: _Scope) -> None:
-        own = _Scope(scope)
+    def _function(self, parameters: ast.arguments, body: list[Any], scope: _ConstantScope) -> None:
+        own = _ConstantScope(scope)
         several = (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)
         for item in (*several, parameters.vararg, parameters.kwarg):
             if item is not None:
                 self._bind(own, item.arg, None)
         self._visit_all(body, own)
 
-    def _assign(self, target: ast.expr, value: ast.expr, scope: _Scope) -> None:
+    def _assign(self, target: ast.expr, value: ast.expr, scope: _ConstantScope) -> None:
         match target, value:
             case ast.Name(id=name), _:
                 self._bind(scope, name, value)
@@ -159,7 +159,7 @@ class Reader:
             case _:
                 self._visit(target, scope)
 
-    def _bind(self, scope: _Scope, name: str, value: ast.expr | None) -> None:
+    def _bind(self, scope: _ConstantScope, name: str, value: ast.expr | None) -> None:
         scope.elsewhere.get(name, scope).bound.setdefault(name, []).append(value)
 
     # -- what it is worth --------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Reader:
         raise NotPlain
 
     def _named(self, node: ast.Name) -> Any:
-        scope: _Scope | None = self._scope_of.get(node)
+        scope: _ConstantScope | None = self._scope_of.get(node)
         first = scope
         while scope is not None:
             scope = scope.elsewhere.get(node.id, scope)
@@ -220,7 +220,7 @@ class Reader:
         raise NotPlain
 
 
-def _outer(scope: _Scope, name: str) -> _Scope:
+def _outer(scope: _ConstantScope, name: str) -> _ConstantScope:
     """The function around `scope` that a nonlocal name belongs to."""
     outer = scope.parent
     while outer is not None and outer.parent is not None and (outer.is_class or name not in outer.bound):

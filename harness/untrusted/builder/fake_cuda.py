@@ -3,7 +3,7 @@
 Imports torch and nothing of the harness. Untrusted side; changes torch for the rest of the process, which ends
 with the harvest. Nothing is computed here that anyone relies on: the point is to reach the calls of `load_inline`.
 
-`Pretence.touched` says whether the solution has met anything make-believe. Until then an exception is the
+`FakeCuda.touched` says whether the solution has met anything make-believe. Until then an exception is the
 solution's own; afterwards it may be the pretence's fault, and the contestant decides on the real device.
 """
 
@@ -24,7 +24,7 @@ Kind = Literal["meta", "cpu"]
 `cpu`: for code that looks at values."""
 
 
-class Pretence:
+class FakeCuda:
     """Whether the solution has met the make-believe device; `on_touch` is called the first time."""
 
     def __init__(self, on_touch: Callable[[], None] = lambda: None) -> None:
@@ -38,7 +38,7 @@ class Pretence:
 
 
 @contextlib.contextmanager
-def pretended_cuda(kind: Kind, pretence: Pretence) -> Iterator[None]:
+def pretended_cuda(kind: Kind, pretence: FakeCuda) -> Iterator[None]:
     """Within it, torch claims to have one GPU, and tensors "there" live on `kind`."""
     _patch_cuda(pretence)
     torch.set_default_device("meta" if kind == "meta" else None)
@@ -60,7 +60,7 @@ _SAYS_CUDA: dict[str, object] = {
 class _Redirect(TorchFunctionMode):
     """Sends everything asked of "cuda" to the stand-in device and answers questions about where tensors are."""
 
-    def __init__(self, kind: Kind, pretence: Pretence) -> None:
+    def __init__(self, kind: Kind, pretence: FakeCuda) -> None:
         super().__init__()
         self._kind = kind
         self._pretence = pretence
@@ -154,7 +154,7 @@ _NOTHING_TO_SAY = (
 )
 
 
-def _note_the_rest(pretence: Pretence) -> None:
+def _note_the_rest(pretence: FakeCuda) -> None:
     """Of functions that nobody has an answer for, what they say comes of there being no GPU."""
 
     def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,7 +186,7 @@ def _patch_accelerator(answering: Callable[[Any], Callable[..., Any]]) -> None:
             setattr(accelerator, name, answering(value))
 
 
-def _patch_cuda(pretence: Pretence) -> None:
+def _patch_cuda(pretence: FakeCuda) -> None:
     def answering(value: Any) -> Callable[..., Any]:
         def answer(*_: Any, **__: Any) -> Any:
             pretence.touch()

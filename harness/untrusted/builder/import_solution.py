@@ -38,7 +38,7 @@ from harness.protocol.channel import Channel
 from harness.toolchain.arguments import restore
 from harness.toolchain.packages import FOR_KERNELS
 from harness.toolchain.spec import MAX_AHEAD_BYTES, MAX_EXTENSIONS, ExtensionSpec
-from harness.untrusted.builder.fake_cuda import Kind, Pretence, pretended_cuda
+from harness.untrusted.builder.fake_cuda import FakeCuda, Kind, pretended_cuda
 from harness.untrusted.builder.load_inline_calls import Unforeseen, bind, read_files, read_inline
 
 MODULE_NAME = "solution"
@@ -91,7 +91,7 @@ class _Harvest:
         self._sent: set[str] = set()
         self._left_bytes = MAX_AHEAD_BYTES
         self._phase = "parse"
-        self._pretence = Pretence()
+        self._pretence = FakeCuda()
         self.notes: list[str] = []
 
     def send(self, message: Mapping[str, object]) -> None:
@@ -110,7 +110,7 @@ class _Harvest:
         self._replace()
         kinds: tuple[Kind, ...] = ("meta", "cpu")
         for kind in kinds:
-            self._pretence = Pretence(lambda: self.send({"type": "touched"}))
+            self._pretence = FakeCuda(lambda: self.send({"type": "touched"}))
             try:
                 with pretended_cuda(kind, self._pretence):
                     return self._attempt(path, kind)
@@ -250,7 +250,7 @@ def _guess_inputs(model: Any) -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty(64, 64) for _ in needed)
 
 
-def _stub(name: str, pretence: Pretence) -> types.ModuleType:
+def _stub(name: str, pretence: FakeCuda) -> types.ModuleType:
     """A module of whose functions none is there yet: looking one up works, calling it ends the harvest."""
 
     def function(*_: Any, **__: Any) -> Any:

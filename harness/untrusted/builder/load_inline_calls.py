@@ -69,7 +69,7 @@ def read_inline(given: Mapping[str, Any]) -> ExtensionSpec:
     """
     if given.get("sycl_sources") or given.get("with_sycl"):
         raise Unforeseen("SYCL sources")
-    files = _Files()
+    files = _SourceFiles()
     return _spec(
         name=_text(given["name"]) or _UNNAMED,
         cpp_sources=_sources(given["cpp_sources"]),
@@ -93,7 +93,7 @@ def read_files(given: Mapping[str, Any]) -> ExtensionSpec:
         raise Unforeseen("SYCL sources or a standalone program")
     sources = given["sources"]
     paths = [Path(_text(item)) for item in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
-    files = _Files()
+    files = _SourceFiles()
     compiled = []
     for path in paths:
         if not _is_private(path.absolute()):
@@ -158,7 +158,7 @@ def _functions(value: Any) -> tuple[tuple[str, str], ...] | None:
     raise ValueError(f"Expected 'functions' to be a list or dict, but was {type(value)}")
 
 
-def _include_paths(given: Mapping[str, Any], files: _Files) -> tuple[str, ...]:
+def _include_paths(given: Mapping[str, Any], files: _SourceFiles) -> tuple[str, ...]:
     found = []
     for index, item in enumerate(_flags(given.get("extra_include_paths"))):
         path = Path(os.path.abspath(item))
@@ -177,7 +177,7 @@ def _is_private(path: Path) -> bool:
     return any(path.is_relative_to(folder.resolve()) or path.is_relative_to(folder) for folder in folders)
 
 
-class _Files:
+class _SourceFiles:
     """Text files on their way into a specification."""
 
     def __init__(self) -> None:

@@ -16,11 +16,11 @@ import torch
 from harness.core.choices import DeviceKind
 from harness.devices import Device, open_device
 from harness.protocol.withheld_words import writers
-from harness.untrusted.contestant.outputs import Snapshot
+from harness.untrusted.contestant.outputs import OutputSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedDevice:
     """A device, and on the host device what makes "cuda" tensors exist there (`shim`), from the libraries in
     `host_runtime`, with or without checks."""
 
@@ -30,17 +30,17 @@ class Opened:
     checked: bool = False
 
 
-def open_now(message: Mapping[str, Any]) -> Opened:
+def open_now(message: Mapping[str, Any]) -> OpenedDevice:
     """Open the device as a `messages.Open` says. Raises `DeviceError`."""
     kind = DeviceKind(message["device"])
     device = open_device(kind, message["device_index"])
     if kind is not DeviceKind.HOST:
-        return Opened(device=device)
+        return OpenedDevice(device=device)
     runtime, checked = Path(message["host_runtime"]), bool(message["checked"])
-    return Opened(device=device, shim=_host_shim(runtime, checked=checked), host_runtime=runtime, checked=checked)
+    return OpenedDevice(device=device, shim=_host_shim(runtime, checked=checked), host_runtime=runtime, checked=checked)
 
 
-def open_ahead(message: Mapping[str, Any]) -> Opened:
+def open_ahead(message: Mapping[str, Any]) -> OpenedDevice:
     """Like `open_now`, and have the GPU load what every call runs beside the solution's code: CUDA loads each kernel as
     it is launched first. The device is idle afterwards."""
     opened = open_now(message)
@@ -56,7 +56,7 @@ def _call_nothing(device: Device) -> None:
     flush = torch.empty(1024, dtype=torch.uint8, device=device.torch_device)
     (write,) = writers(words, [((0, 1),)])
     flush.zero_()
-    device.time_latency(words.clone, Snapshot([output], None).take, write)
+    device.time_latency(words.clone, OutputSnapshot([output], None).take, write)
 
 
 def _host_shim(runtime: Path, *, checked: bool) -> Any:

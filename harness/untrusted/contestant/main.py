@@ -19,7 +19,7 @@ import torch
 
 from harness.core.status import one_line
 from harness.devices import Arena, CallTime, Device
-from harness.devices.back_to_back import BackToBack, Step
+from harness.devices.back_to_back import BackToBack, QueuedStep
 from harness.devices.empty_kernel import empty_calls
 from harness.devices.stream_gate import StreamGate
 from harness.protocol.channel import Channel, ChannelClosed
@@ -33,18 +33,18 @@ from harness.protocol.messages import (
     CallClaim,
     CallMode,
     EmptyTimed,
+    LaunchMode,
     Loaded,
-    Manner,
     Ready,
-    Slot,
+    Region,
     Stage,
 )
 from harness.protocol.module_state import misplaced, refuse_lazy
 from harness.protocol.tensor_tree import TreeSpec, unflatten
 from harness.protocol.withheld_words import WORD_BYTES, writers
-from harness.untrusted.contestant.device import Opened, open_ahead, open_now
+from harness.untrusted.contestant.device import OpenedDevice, open_ahead, open_now
 from harness.untrusted.contestant.model_state import HeldState
-from harness.untrusted.contestant.outputs import Snapshot
+from harness.untrusted.contestant.outputs import OutputSnapshot
 
 MODULE_NAME = "solution"
 
@@ -84,7 +84,7 @@ class Contestant:
     """State of one solution: device, arena, module, model."""
 
     def __init__(self) -> None:
-        self._opened: Opened | None = None
+        self._opened: OpenedDevice | None = None
         self._device: Device | None = None
         self._arena: Arena | None = None
         self._model: Any = None
@@ -94,7 +94,7 @@ class Contestant:
         self._previous: object = None
         self._own_allocations = False
         self._prepared: BackToBack | None = None
-        self._snapshots: list[Snapshot] = []
+        self._snapshots: list[OutputSnapshot] = []
         self._gate: StreamGate | None = None
         self._took = CallTime(device_s=0.0, window_s=0.0)
 
@@ -165,7 +165,7 @@ class Contestant:
         except Exception as error:
             raise _Broke(Stage.ATTACH) from error
 
-    def _tensor(self, slot: Slot) -> torch.Tensor:
+    def _tensor(self, slot: Region) -> torch.Tensor:
         assert self._arena is not None
         tensor = self._arena.tensor(slot.offset, slot.shape, getattr(torch, slot.dtype))
         if self._shim is not None:
@@ -181,7 +181,7 @@ class Contestant:
         if self._opened.host_runtime is not None:
             build_here = load_inline.host_builder(self._opened.host_runtime, checked=self._opened.checked)
         self._notes = load_inline.install(message["modules"], build_here=build_here)
-        init_leaves = [self._tensor(Slot.from_json(slot)).clone() for slot in message["init_slots"]]
+        init_leaves = [self._tensor(Region.from_json(slot)).clone() for slot in message["init_slots"]]
         init_args = unflatten(TreeSpec.from_json(message["init_tree"]), init_leaves)
         try:
             module = import_solution(message["source"], message["filename"])
@@ -197,7 +197,7 @@ class Contestant:
                 model = model.to("cuda" if self._shim is not None else self._device.torch_device)
             self._model = model
             self._state = HeldState(model)
-            state = {name: self._tensor(Slot.from_json(slot)) for name, slot in message["state"].items()}
+            state = {name: self._tensor(Region.from_json(slot)) for name, slot in message["state"].items()}
             copied, unmatched = self._state.take_over(state)
             self._device.synchronize()
         except BaseException as error:
@@ -224,7 +224,7 @@ class Contestant:
     def _prepare(self, message: Mapping[str, Any], fds: Sequence[int]) -> Ready:
         """Make everything ready; a manner in which calls can't be made is no failure."""
         assert self._device is not None
-        burst, manner = Burst.from_json(message), Manner(message["manner"])
+        burst, manner = Burst.from_json(message), LaunchMode(message["manner"])
         tree = TreeSpec.from_json(burst.input_tree)
         self._snapshots = []
         self._prepared = None
@@ -240,8 +240,8 @@ class Contestant:
             return Ready(refused=f"{type(error).__name__}: {error}"[:MAX_TEXT])
         return Ready()
 
-    def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> Step:
-        snapshot = Snapshot([self._tensor(slot) for slot in call.outputs], self._shim)
+    def _step(self, call: Call, tree: TreeSpec, burst: Burst) -> QueuedStep:
+        snapshot = OutputSnapshot([self._tensor(slot) for slot in call.outputs], self._shim)
         state_slots = [self._tensor(slot) for slot in call.state]
         arguments = unflatten(tree, [self._tensor(slot) for slot in call.inputs])
         self._snapshots.append(snapshot)
@@ -262,7 +262,7 @@ class Contestant:
             # As in a burst: a fresh output can't get the address of one that is held.
             self._previous, snapshot.result = result, None
 
-        return Step(before=before, forward=forward, after=after)
+        return QueuedStep(before=before, forward=forward, after=after)
 
     def _go(self) -> Ready:
         if self._prepared is None:
@@ -338,7 +338,7 @@ class Contestant:
             self._state.put_back(burst.state_names)
         if call.seed is not None:
             self._device.reseed(call.seed)
-        snapshot = Snapshot(outputs, self._shim)
+        snapshot = OutputSnapshot(outputs, self._shim)
 
         def forward() -> object:
             result = self._model(*arguments) if around is None else around(lambda: self._model(*arguments))

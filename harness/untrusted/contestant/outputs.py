@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harness.protocol.messages import Leaf
+from harness.protocol.messages import OutputClaim
 from harness.protocol.tensor_tree import flatten, flatten_any, unflatten
 from harness.untrusted.contestant.pristine_torch import (
     ADDRESS,
@@ -24,14 +24,14 @@ from harness.untrusted.contestant.pristine_torch import (
 )
 
 
-class Snapshot:
+class OutputSnapshot:
     """Takes down what a call returned: its structure, and its bytes into the referee's buffers."""
 
     def __init__(self, slots: Sequence[torch.Tensor], shim: Any) -> None:
         self._slots = slots
         self._shim = shim
         self.tree = flatten(None)[1]
-        self.leaves: tuple[Leaf, ...] = ()
+        self.leaves: tuple[OutputClaim, ...] = ()
         self.result: object = None
         self.missing: list[str] = []
         self._devices: list[str] | None = None
@@ -83,7 +83,7 @@ class Snapshot:
             # Where the solution left it, even if it was brought over since.
             device = self._devices[index] if self._devices is not None else DEVICE(leaf).type
             described.append(
-                Leaf(
+                OutputClaim(
                     type=type(leaf).__name__,
                     shape=tuple(SHAPE(leaf)),
                     dtype=str(DTYPE(leaf)).removeprefix("torch."),

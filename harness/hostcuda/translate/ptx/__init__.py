@@ -6,7 +6,7 @@ Stands on the untrusted side (the builder calls it) but executes nothing of what
 `rewrite(source)` replaces every `asm` statement, inside macro bodies too, by a block of C++ that does the same through
 `hostcuda/ptx_table.h`; lines keep their numbers. A statement with anything that is not emulated becomes
 `::hostcuda::not_emulated("inline PTX: ...")`, so that only a kernel that reaches it is refused, and is listed in
-`Rewritten.refused` with its line.
+`RewrittenPtx.refused` with its line.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.hostcuda.translate.ptx import arithmetic, conversion, memory, warp  # noqa: F401  (they register their instructions)
-from harness.hostcuda.translate.ptx.call import NotEmulatedError, Register, Scope, emit
+from harness.hostcuda.translate.ptx.call import NotEmulatedError, PtxRegister, PtxScope, emit
 
-__all__ = ["NotEmulatedError", "Refusal", "Rewritten", "rewrite", "translate"]
+__all__ = ["NotEmulatedError", "PtxRefusal", "RewrittenPtx", "rewrite", "translate"]
 
 _KEYWORDS = {"asm", "__asm__", "__asm"}
 _QUALIFIERS = {"volatile", "__volatile__", "inline", "__inline__", "goto"}
@@ -33,7 +33,7 @@ _PREDICATE = re.compile(r"@(!?)\s*(%?[\w$]+)\s*(.*)", re.S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class PtxRefusal:
     """One `asm` statement that can't be executed: its 1-based line in the source and what stands in the way."""
 
     line: int
@@ -41,11 +41,11 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
+class RewrittenPtx:
     """A source without `asm`, as many lines long as it was, and what had to be refused in it."""
 
     text: str
-    refused: tuple[Refusal, ...]
+    refused: tuple[PtxRefusal, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,10 @@ class _Operand:
     expression: str
 
 
-def rewrite(source: str) -> Rewritten:
+def rewrite(source: str) -> RewrittenPtx:
     """Replace every `asm` statement of a CUDA source by C++ that the host device executes."""
     pieces: list[str] = []
-    refused: list[Refusal] = []
+    refused: list[PtxRefusal] = []
     done = 0
     for start, end in _statements(source):
         text = source[start:end]
@@ -66,13 +66,13 @@ def rewrite(source: str) -> Rewritten:
         try:
             code = translate(text)
         except NotEmulatedError as error:
-            refused.append(Refusal(line=line, construct=f"inline PTX: {error}"))
+            refused.append(PtxRefusal(line=line, construct=f"inline PTX: {error}"))
             code = f'::hostcuda::not_emulated("inline PTX: {_quoted(str(error))}")'
         newline = "\\\n" if re.search(r"\\[ \t]*\n", text) else "\n"
         pieces += [source[done:start], code, newline * text.count("\n")]
         done = end
     pieces.append(source[done:])
-    return Rewritten(text="".join(pieces), refused=tuple(refused))
+    return RewrittenPtx(text="".join(pieces), refused=tuple(refused))
 
 
 def translate(statement: str) -> str:
@@ -88,7 +88,7 @@ def translate(statement: str) -> str:
     if len(sections) == 1:
         template = template.replace("%", "%%")
     operands = outputs + inputs
-    scope = Scope(operands={})
+    scope = PtxScope(operands={})
     before: list[str] = []
     after: list[str] = []
     for number, operand in enumerate(operands):
@@ -96,7 +96,7 @@ def translate(statement: str) -> str:
         if letter not in _WIDTHS:
             raise NotEmulatedError(f'operand constraint "{operand.constraint}"')
         variable, kind = f"hc_{number}", _REGISTER_TYPES[_WIDTHS[letter]]
-        register = Register(code=variable, width=_WIDTHS[letter])
+        register = PtxRegister(code=variable, width=_WIDTHS[letter])
         scope.operands[f"%{number}"] = register
         if operand.name is not None:
             scope.operands[f"%[{operand.name}]"] = register
@@ -115,7 +115,7 @@ def translate(statement: str) -> str:
     return "do { " + local + " ".join(before + program + after) + " } while (0)"
 
 
-def _program(template: str, scope: Scope) -> tuple[list[str], list[str]]:
+def _program(template: str, scope: PtxScope) -> tuple[list[str], list[str]]:
     """The C++ statements of a PTX body (`%%` still doubled), and the labels they define."""
     text = re.sub(r"(?<!%)((?:%%)*)%=", r"\g<1>0", template)  # labels are a statement's own: one number does
     text = text.replace("%%", "%")  # an operand is % and digits, so a register named %r1 stays distinct
@@ -144,7 +144,7 @@ def _program(template: str, scope: Scope) -> tuple[list[str], list[str]]:
     return [line.removeprefix("/*reg*/") for line in code], labels
 
 
-def _instruction(piece: str, scope: Scope) -> str:
+def _instruction(piece: str, scope: PtxScope) -> str:
     guarded = _PREDICATE.fullmatch(piece)
     condition = ""
     if guarded:
@@ -156,7 +156,7 @@ def _instruction(piece: str, scope: Scope) -> str:
     return condition + "{ " + emit(opcode, operands, scope) + " }"
 
 
-def _declaration(piece: str, scope: Scope) -> list[str]:
+def _declaration(piece: str, scope: PtxScope) -> list[str]:
     match = _DECLARED.fullmatch(piece.strip())
     if match is None:
         raise NotEmulatedError(f"PTX directive {piece.split()[0]}")

@@ -6,7 +6,7 @@ NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it do
 
 from __future__ import annotations
 
-from harness.hostcuda.translate.ptx.call import TYPES, Call, emits, flag
+from harness.hostcuda.translate.ptx.call import TYPES, PtxInstruction, emits, flag
 
 # ---- arithmetic
 
@@ -14,7 +14,7 @@ _FLOATING = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
 _INTEGERS = tuple(f"{kind}{bits}" for kind in "su" for bits in (16, 32, 64))
 
 
-def _float_function(call: Call, kind: str, function: str, count: int) -> str:
+def _float_function(call: PtxInstruction, kind: str, function: str, count: int) -> str:
     """A call of `function<rounding, ftz, saturate, relu, type>` on `count` sources, destination first."""
     given = call.only("rn", "rz", "rm", "rp", "ftz", "sat", "relu", "approx", "full")
     rounding = next((name for ptx, name in (("rz", "zero"), ("rm", "down"), ("rp", "up")) if ptx in given), "nearest")
@@ -29,7 +29,7 @@ def _float_function(call: Call, kind: str, function: str, count: int) -> str:
 _CHAINED = ("u32", "s32", "u64", "s64")
 
 
-def _carried(call: Call) -> str:
+def _carried(call: PtxInstruction) -> str:
     """Whether the carry goes in (`addc`) and out (`.cc`), as C++ template arguments. Takes `cc` from the modifiers."""
     goes_in, goes_out = call.opcode.split(".")[0] in ("addc", "subc", "madc"), "cc" in call.parts
     call.parts = [part for part in call.parts if part != "cc"]
@@ -37,7 +37,7 @@ def _carried(call: Call) -> str:
 
 
 @emits("addc", "subc")
-def _add_carried(call: Call) -> str:
+def _add_carried(call: PtxInstruction) -> str:
     kind = call.type(*_CHAINED)
     carried = _carried(call)
     call.only()
@@ -47,7 +47,7 @@ def _add_carried(call: Call) -> str:
 
 
 @emits("madc")
-def _multiply_carried(call: Call) -> str:
+def _multiply_carried(call: PtxInstruction) -> str:
     kind = call.type(*_CHAINED)
     carried = _carried(call)
     given = call.only("lo", "hi")
@@ -59,7 +59,7 @@ def _multiply_carried(call: Call) -> str:
 
 
 @emits("add", "sub")
-def _add(call: Call) -> str:
+def _add(call: PtxInstruction) -> str:
     if "cc" in call.parts:
         return _add_carried(call)
     kind = call.type(*_FLOATING, *_INTEGERS)
@@ -78,7 +78,7 @@ _WIDER = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
 
 @emits("mul", "mad")
-def _multiply(call: Call) -> str:
+def _multiply(call: PtxInstruction) -> str:
     if call.opcode.startswith("mad") and "cc" in call.parts:
         return _multiply_carried(call)
     kind = call.type(*_FLOATING, *_INTEGERS)
@@ -100,7 +100,7 @@ def _multiply(call: Call) -> str:
 
 
 @emits("mul24", "mad24")
-def _multiply24(call: Call) -> str:
+def _multiply24(call: PtxInstruction) -> str:
     kind = call.type("s32", "u32")
     if call.only("lo", "hi") != {"lo"}:
         raise call.refuse()
@@ -111,12 +111,12 @@ def _multiply24(call: Call) -> str:
 
 
 @emits("fma")
-def _fused(call: Call) -> str:
+def _fused(call: PtxInstruction) -> str:
     return _float_function(call, call.type(*_FLOATING), "fma", 3)
 
 
 @emits("div")
-def _divide(call: Call) -> str:
+def _divide(call: PtxInstruction) -> str:
     kind = call.type("f32", "f64", *_INTEGERS)
     if kind in _FLOATING:
         return _float_function(call, kind, "div", 2)
@@ -126,7 +126,7 @@ def _divide(call: Call) -> str:
 
 
 @emits("rem")
-def _remainder(call: Call) -> str:
+def _remainder(call: PtxInstruction) -> str:
     kind = call.type(*_INTEGERS)
     call.only()
     call.need(3)
@@ -134,7 +134,7 @@ def _remainder(call: Call) -> str:
 
 
 @emits("min", "max")
-def _extreme(call: Call) -> str:
+def _extreme(call: PtxInstruction) -> str:
     kind = call.type(*_FLOATING, *_INTEGERS, "s16x2", "u16x2") if call.parts[-1:] != ["s16x2"] else call.parts.pop()
     mnemonic = call.opcode.split(".")[0]
     if kind in ("s16x2", "u16x2"):
@@ -153,7 +153,7 @@ def _extreme(call: Call) -> str:
 
 
 @emits("neg", "abs")
-def _sign(call: Call) -> str:
+def _sign(call: PtxInstruction) -> str:
     kind = call.type(*_FLOATING, "s16", "s32", "s64")
     call.only("ftz")
     call.need(2)
@@ -161,12 +161,12 @@ def _sign(call: Call) -> str:
 
 
 @emits("rcp", "sqrt")
-def _rooted(call: Call) -> str:
+def _rooted(call: PtxInstruction) -> str:
     return _float_function(call, call.type("f32", "f64"), call.opcode.split(".")[0], 1)
 
 
 @emits("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def _approximate(call: Call) -> str:
+def _approximate(call: PtxInstruction) -> str:
     kind = call.type("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
     given = call.only("approx", "ftz")
     call.need(2)
@@ -174,7 +174,7 @@ def _approximate(call: Call) -> str:
 
 
 @emits("copysign")
-def _copysign(call: Call) -> str:
+def _copysign(call: PtxInstruction) -> str:
     kind = call.type("f32", "f64")
     call.only()
     call.need(3)
@@ -182,7 +182,7 @@ def _copysign(call: Call) -> str:
 
 
 @emits("testp")
-def _test_property(call: Call) -> str:
+def _test_property(call: PtxInstruction) -> str:
     kind = call.type("f32", "f64")
     given = call.only("finite", "infinite", "number", "notanumber", "normal", "subnormal")
     if len(given) != 1:
@@ -216,7 +216,7 @@ _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 @emits("setp", "set")
-def _compare(call: Call) -> str:
+def _compare(call: PtxInstruction) -> str:
     kind = call.type()
     result = call.type("u32", "s32", "f32", "f16", "bf16") if call.opcode.startswith("set.") else None
     given = call.only("ftz", "and", "or", "xor", *_COMPARISONS)
@@ -242,7 +242,7 @@ def _compare(call: Call) -> str:
 
 
 @emits("selp")
-def _select(call: Call) -> str:
+def _select(call: PtxInstruction) -> str:
     kind = call.type()
     call.only()
     call.need(4)
@@ -250,7 +250,7 @@ def _select(call: Call) -> str:
 
 
 @emits("slct")
-def _select_sign(call: Call) -> str:
+def _select_sign(call: PtxInstruction) -> str:
     test = call.type("s32", "f32")
     kind = call.type()
     call.only("ftz")
@@ -262,7 +262,7 @@ def _select_sign(call: Call) -> str:
 
 
 @emits("and", "or", "xor")
-def _logic(call: Call) -> str:
+def _logic(call: PtxInstruction) -> str:
     kind = call.type("pred", "b16", "b32", "b64")
     call.only()
     call.need(3)
@@ -271,7 +271,7 @@ def _logic(call: Call) -> str:
 
 
 @emits("not", "cnot")
-def _complement(call: Call) -> str:
+def _complement(call: PtxInstruction) -> str:
     kind = call.type("pred", "b16", "b32", "b64")
     call.only()
     call.need(2)
@@ -280,7 +280,7 @@ def _complement(call: Call) -> str:
 
 
 @emits("shl", "shr")
-def _shift(call: Call) -> str:
+def _shift(call: PtxInstruction) -> str:
     kind = call.type("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64")
     call.only()
     call.need(3)
@@ -288,7 +288,7 @@ def _shift(call: Call) -> str:
 
 
 @emits("shf")
-def _funnel(call: Call) -> str:
+def _funnel(call: PtxInstruction) -> str:
     call.type("b32")
     given = call.only("l", "r", "wrap", "clamp")
     call.need(4)
@@ -297,7 +297,7 @@ def _funnel(call: Call) -> str:
 
 
 @emits("lop3")
-def _lookup3(call: Call) -> str:
+def _lookup3(call: PtxInstruction) -> str:
     call.type("b32")
     call.only()
     call.need(5)
@@ -306,7 +306,7 @@ def _lookup3(call: Call) -> str:
 
 
 @emits("prmt")
-def _permute(call: Call) -> str:
+def _permute(call: PtxInstruction) -> str:
     mode = call.parts.pop() if call.parts and call.parts[-1] in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16") else "index"
     call.type("b32")
     call.only()
@@ -316,7 +316,7 @@ def _permute(call: Call) -> str:
 
 
 @emits("bfe")
-def _extract(call: Call) -> str:
+def _extract(call: PtxInstruction) -> str:
     kind = call.type("u32", "s32", "u64", "s64")
     call.only()
     call.need(4)
@@ -324,7 +324,7 @@ def _extract(call: Call) -> str:
 
 
 @emits("bfi")
-def _insert(call: Call) -> str:
+def _insert(call: PtxInstruction) -> str:
     kind = call.type("b32", "b64")
     call.only()
     call.need(5)
@@ -333,7 +333,7 @@ def _insert(call: Call) -> str:
 
 
 @emits("popc", "clz", "brev", "bfind")
-def _bit_count(call: Call) -> str:
+def _bit_count(call: PtxInstruction) -> str:
     mnemonic = call.opcode.split(".")[0]
     kind = call.type("u32", "u64", "s32", "s64") if mnemonic == "bfind" else call.type("b32", "b64")
     given = call.only("shiftamt")
@@ -345,7 +345,7 @@ def _bit_count(call: Call) -> str:
 
 
 @emits("fns")
-def _nth_set(call: Call) -> str:
+def _nth_set(call: PtxInstruction) -> str:
     call.type("b32")
     call.only()
     call.need(4)
@@ -353,7 +353,7 @@ def _nth_set(call: Call) -> str:
 
 
 @emits("sad")
-def _absolute_difference(call: Call) -> str:
+def _absolute_difference(call: PtxInstruction) -> str:
     kind = call.type("u32", "s32")
     call.only()
     call.need(4)
@@ -362,7 +362,7 @@ def _absolute_difference(call: Call) -> str:
 
 
 @emits("dp4a", "dp2a")
-def _dot(call: Call) -> str:
+def _dot(call: PtxInstruction) -> str:
     second = call.type("u32", "s32")
     first = call.type("u32", "s32")
     if first != second:

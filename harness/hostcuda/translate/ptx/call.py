@@ -20,7 +20,7 @@ class NotEmulatedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Register:
+class PtxRegister:
     """A C++ variable that holds a PTX register; `width` in bits, 1 for a predicate."""
 
     code: str
@@ -28,11 +28,11 @@ class Register:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scope:
+class PtxScope:
     """Which names mean which registers, at one point of a PTX body."""
 
-    operands: dict[str, Register]
-    frames: list[dict[str, Register]] = field(default_factory=lambda: [{}])
+    operands: dict[str, PtxRegister]
+    frames: list[dict[str, PtxRegister]] = field(default_factory=lambda: [{}])
     count: int = 0
 
     def push(self) -> None:
@@ -43,13 +43,13 @@ class Scope:
             raise NotEmulatedError("unbalanced braces")
         self.frames.pop()
 
-    def declare(self, name: str, width: int) -> Register:
+    def declare(self, name: str, width: int) -> PtxRegister:
         self.count += 1
-        register = Register(code=f"hc_r{self.count}_{re.sub(r'[^0-9A-Za-z]', '_', name)}", width=width)
+        register = PtxRegister(code=f"hc_r{self.count}_{re.sub(r'[^0-9A-Za-z]', '_', name)}", width=width)
         self.frames[-1][name] = register
         return register
 
-    def find(self, name: str) -> Register:
+    def find(self, name: str) -> PtxRegister:
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -114,13 +114,13 @@ _SPECIAL = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class PtxInstruction:
     """One instruction while it is emitted: modifiers still unread, operands, names."""
 
     opcode: str
     parts: list[str]
     operands: list[str]
-    scope: Scope
+    scope: PtxScope
 
     def refuse(self) -> NotEmulatedError:
         return NotEmulatedError(self.opcode)
@@ -196,11 +196,11 @@ class Call:
         return space.startswith("shared") and not re.match(r"\d", name) and self.scope.find(name).width == 32
 
 
-EMITTERS: dict[str, Callable[[Call], str]] = {}
+EMITTERS: dict[str, Callable[[PtxInstruction], str]] = {}
 
 
-def emits(*mnemonics: str) -> Callable[[Callable[[Call], str]], Callable[[Call], str]]:
-    def register(function: Callable[[Call], str]) -> Callable[[Call], str]:
+def emits(*mnemonics: str) -> Callable[[Callable[[PtxInstruction], str]], Callable[[PtxInstruction], str]]:
+    def register(function: Callable[[PtxInstruction], str]) -> Callable[[PtxInstruction], str]:
         for mnemonic in mnemonics:
             EMITTERS[mnemonic] = function
         return function
@@ -208,13 +208,13 @@ def emits(*mnemonics: str) -> Callable[[Callable[[Call], str]], Callable[[Call],
     return register
 
 
-def emit(opcode: str, operands: Sequence[str], scope: Scope) -> str:
+def emit(opcode: str, operands: Sequence[str], scope: PtxScope) -> str:
     """C++ statements of one instruction. Raises NotEmulatedError with the opcode where there is no translation."""
     mnemonic, *parts = opcode.split(".")
     emitter = EMITTERS.get(mnemonic)
     if emitter is None:
         raise NotEmulatedError(opcode)
-    return emitter(Call(opcode=opcode, parts=parts, operands=list(operands), scope=scope))
+    return emitter(PtxInstruction(opcode=opcode, parts=parts, operands=list(operands), scope=scope))
 
 
 def flag(given: set[str], name: str) -> str:

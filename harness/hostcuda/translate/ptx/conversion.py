@@ -6,11 +6,11 @@ NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it do
 
 from __future__ import annotations
 
-from harness.hostcuda.translate.ptx.call import TYPES, Call, emits, flag
+from harness.hostcuda.translate.ptx.call import TYPES, PtxInstruction, emits, flag
 
 
 @emits("mov")
-def _move(call: Call) -> str:
+def _move(call: PtxInstruction) -> str:
     kind = call.type()
     call.only()
     call.need(2)
@@ -40,7 +40,7 @@ _FP8 = {"e4m3x2": "__NV_E4M3", "e5m2x2": "__NV_E5M2"}
 
 
 @emits("cvt")
-def _convert(call: Call) -> str:
+def _convert(call: PtxInstruction) -> str:
     given = [part for part in call.parts if part in TYPES or part in _FP8 or part == "tf32"]
     modifiers = {part for part in call.parts if part not in given}
     if len(given) != 2 or modifiers - {
@@ -102,7 +102,7 @@ def _convert(call: Call) -> str:
     return call.store(0, f"::hostcuda::rectified({result})" if "relu" in modifiers else result)
 
 
-def _convert_fp8(call: Call, to: str, source: str, modifiers: set[str]) -> str:
+def _convert_fp8(call: PtxInstruction, to: str, source: str, modifiers: set[str]) -> str:
     if to in _FP8 and source == "f32" and modifiers == {"rn", "satfinite"}:
         call.need(3)
         pair = f"make_float2({call.value(2, 'f32')}, {call.value(1, 'f32')})"
@@ -117,7 +117,7 @@ def _convert_fp8(call: Call, to: str, source: str, modifiers: set[str]) -> str:
 
 
 @emits("cvta")
-def _convert_address(call: Call) -> str:
+def _convert_address(call: PtxInstruction) -> str:
     kind = call.type("u64", "u32")
     given = call.only("to", "shared", "global", "local", "const", "shared::cta", "shared::cluster", "param")
     call.need(2)

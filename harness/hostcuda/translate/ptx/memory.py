@@ -6,7 +6,7 @@ NVIDIA's "Parallel Thread Execution ISA"; an emitter that meets a modifier it do
 
 from __future__ import annotations
 
-from harness.hostcuda.translate.ptx.call import TYPES, Call, emits
+from harness.hostcuda.translate.ptx.call import TYPES, PtxInstruction, emits
 
 # ---- memory
 
@@ -16,7 +16,7 @@ _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 _SCOPES = {"cta", "cluster", "gpu", "sys"}
 
 
-def _memory(call: Call) -> tuple[str, int, str, bool]:
+def _memory(call: PtxInstruction) -> tuple[str, int, str, bool]:
     """Type, elements a vector, state space and whether the access is atomic, of `ld` and `st`."""
     kind = call.type()
     count = 1
@@ -31,7 +31,7 @@ def _memory(call: Call) -> tuple[str, int, str, bool]:
 
 
 @emits("ld", "ldu")
-def _load(call: Call) -> str:
+def _load(call: PtxInstruction) -> str:
     kind, count, space, strong = _memory(call)
     call.need(2, 3)
     target = call.group(0)
@@ -47,7 +47,7 @@ def _load(call: Call) -> str:
 
 
 @emits("st")
-def _store(call: Call) -> str:
+def _store(call: PtxInstruction) -> str:
     kind, count, space, strong = _memory(call)
     call.need(2, 3)
     source = call.group(1)
@@ -61,18 +61,18 @@ def _store(call: Call) -> str:
     return f"::hostcuda::ptx::store_vector<{ctype}, {count}>({call.address(0, space)}, {{{{{values}}}}});"
 
 
-def _fence(call: Call) -> str:
+def _fence(call: PtxInstruction) -> str:
     """What an access that releases does before it: as a fence and a relaxed one behind it."""
     return "::hostcuda::fence(); " if {"release", "acq_rel"} & set(call.parts) else ""
 
 
 @emits("prefetch", "prefetchu", "applypriority", "discard")
-def _nothing_with_memory(call: Call) -> str:
+def _nothing_with_memory(call: PtxInstruction) -> str:
     return ";"
 
 
 @emits("createpolicy")
-def _cache_policy(call: Call) -> str:
+def _cache_policy(call: PtxInstruction) -> str:
     return call.store(0, "std::uint64_t(0)")
 
 
@@ -107,7 +107,7 @@ _ATOMIC_TYPES = {
 
 
 @emits("atom", "red")
-def _atomic(call: Call) -> str:
+def _atomic(call: PtxInstruction) -> str:
     kind = call.type(*_ATOMIC_TYPES)
     count = int(call.parts.pop()[1:]) if call.parts and call.parts[-1] in ("v2", "v4", "v8") else 1
     rest = set(call.parts)
@@ -157,7 +157,7 @@ def _atomic(call: Call) -> str:
 
 
 @emits("cp")
-def _copy(call: Call) -> str:
+def _copy(call: PtxInstruction) -> str:
     parts = [part for part in call.parts if not part.startswith(("L2::", "L1::"))]
     if parts[:2] == ["async", "mbarrier"]:
         return _bound_copies(call, set(parts[2:]))
@@ -190,7 +190,7 @@ def _copy(call: Call) -> str:
     return f"::hostcuda::ptx::cp_async({target}, {source}, {bytes_}, {kept}, {'16' if 'cg' in parts else '0'});"
 
 
-def _bound_copies(call: Call, given: set[str]) -> str:
+def _bound_copies(call: PtxInstruction, given: set[str]) -> str:
     call.need(1)
     if not {"arrive", "b64"} <= given or given - {"arrive", "noinc", "b64", *_SHARED}:
         raise call.refuse()
@@ -202,7 +202,7 @@ _SHARED = {"shared", "shared::cta", "shared::cluster"}
 _COUNTED = "mbarrier::complete_tx::bytes"
 
 
-def _bulk_copy(call: Call, parts: list[str]) -> str:
+def _bulk_copy(call: PtxInstruction, parts: list[str]) -> str:
     if parts == ["commit_group"]:
         return "::hostcuda::async_bulk_commit();"
     if parts in (["wait_group"], ["wait_group", "read"]):
@@ -226,7 +226,7 @@ def _bulk_copy(call: Call, parts: list[str]) -> str:
 
 
 @emits("mapa")
-def _map_to_block(call: Call) -> str:
+def _map_to_block(call: PtxInstruction) -> str:
     kind = call.type("u32", "u64")
     given = call.only("shared::cluster")
     call.need(3)
@@ -238,7 +238,7 @@ def _map_to_block(call: Call) -> str:
 
 
 @emits("getctarank")
-def _rank_of_block(call: Call) -> str:
+def _rank_of_block(call: PtxInstruction) -> str:
     kind = call.type("u32", "u64")
     given = call.only("shared::cluster")
     call.need(2)
@@ -258,7 +258,7 @@ _ORDERS = {"relaxed", "acquire", "release", "cta", "cluster"}
 
 
 @emits("mbarrier")
-def _mbarrier(call: Call) -> str:
+def _mbarrier(call: PtxInstruction) -> str:
     call.type("b64")
     what, *rest = call.parts
     given = set(rest) - _SHARED - _ORDERS

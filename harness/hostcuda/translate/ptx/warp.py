@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from harness.hostcuda.translate.ptx.call import TYPES, Call, emits, flag
+from harness.hostcuda.translate.ptx.call import TYPES, PtxInstruction, emits, flag
 
 # ---- warps and blocks
 
 
 @emits("shfl")
-def _shuffle(call: Call) -> str:
+def _shuffle(call: PtxInstruction) -> str:
     call.type("b32")
     given = call.only("sync", "up", "down", "bfly", "idx") - {"sync"}
     if len(given) != 1 or "sync" not in call.parts:
@@ -28,7 +28,7 @@ def _shuffle(call: Call) -> str:
 
 
 @emits("vote")
-def _vote(call: Call) -> str:
+def _vote(call: PtxInstruction) -> str:
     kind = call.type("pred", "b32")
     given = call.only("sync", "all", "any", "uni", "ballot") - {"sync"}
     if "sync" not in call.parts or len(given) != 1:
@@ -45,7 +45,7 @@ def _vote(call: Call) -> str:
 
 
 @emits("match")
-def _match(call: Call) -> str:
+def _match(call: PtxInstruction) -> str:
     kind = call.type("b32", "b64")
     given = call.only("sync", "any", "all") - {"sync"}
     if len(given) != 1:
@@ -61,7 +61,7 @@ def _match(call: Call) -> str:
 
 
 @emits("redux")
-def _reduce(call: Call) -> str:
+def _reduce(call: PtxInstruction) -> str:
     kind = call.type("u32", "s32", "b32")
     given = call.only("sync", "add", "min", "max", "and", "or", "xor") - {"sync"}
     if len(given) != 1:
@@ -74,13 +74,13 @@ def _reduce(call: Call) -> str:
 
 
 @emits("activemask")
-def _active(call: Call) -> str:
+def _active(call: PtxInstruction) -> str:
     call.type("b32")
     return call.store(0, "__activemask()")
 
 
 @emits("elect")
-def _elect(call: Call) -> str:
+def _elect(call: PtxInstruction) -> str:
     call.only("sync")
     call.need(2)
     target, predicate = call.pair(0)
@@ -92,7 +92,7 @@ def _elect(call: Call) -> str:
 
 
 @emits("bar", "barrier")
-def _barrier(call: Call) -> str:
+def _barrier(call: PtxInstruction) -> str:
     if call.parts[:1] == ["cluster"]:
         return _cluster_barrier(call)
     parts = [part for part in call.parts if part not in ("cta", "aligned")]
@@ -116,7 +116,7 @@ def _barrier(call: Call) -> str:
     return call.store(0, f"static_cast<std::uint32_t>({result})" if kind == "u32" else f"({result} != 0)")
 
 
-def _cluster_barrier(call: Call) -> str:
+def _cluster_barrier(call: PtxInstruction) -> str:
     what, *given = (part for part in call.parts[1:] if part != "aligned")
     call.need(0)
     if what == "arrive" and given in ([], ["release"], ["relaxed"]):
@@ -127,7 +127,7 @@ def _cluster_barrier(call: Call) -> str:
 
 
 @emits("membar", "fence")
-def _fence(call: Call) -> str:
+def _fence(call: PtxInstruction) -> str:
     if call.parts[:1] == ["proxy"]:  # memory is seen alike through every proxy here
         return "__threadfence();"
     given = call.only("cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "mbarrier_init")
@@ -137,17 +137,17 @@ def _fence(call: Call) -> str:
 
 
 @emits("nanosleep", "griddepcontrol", "setmaxnreg", "pmevent")
-def _nothing(call: Call) -> str:
+def _nothing(call: PtxInstruction) -> str:
     return ";"
 
 
 @emits("trap", "brkpt")
-def _trap(call: Call) -> str:
+def _trap(call: PtxInstruction) -> str:
     return "__trap();"
 
 
 @emits("bra")
-def _branch(call: Call) -> str:
+def _branch(call: PtxInstruction) -> str:
     call.only("uni")
     call.need(1)
     return f"goto {call.scope.label(call.operands[0])};"
@@ -157,7 +157,7 @@ def _branch(call: Call) -> str:
 
 
 @emits("ldmatrix", "stmatrix")
-def _matrix_memory(call: Call) -> str:
+def _matrix_memory(call: PtxInstruction) -> str:
     is_load = call.opcode.startswith("ld")
     call.type("b16")
     given = call.only("sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta")
@@ -178,7 +178,7 @@ def _matrix_memory(call: Call) -> str:
 
 
 @emits("movmatrix")
-def _matrix_transpose(call: Call) -> str:
+def _matrix_transpose(call: PtxInstruction) -> str:
     if call.opcode != "movmatrix.sync.aligned.m8n8.trans.b16":
         raise call.refuse()
     call.need(2)
@@ -214,7 +214,7 @@ _MMA_ELEMENTS = {
 
 
 @emits("mma")
-def _matrix_multiply(call: Call) -> str:
+def _matrix_multiply(call: PtxInstruction) -> str:
     parts = [part for part in call.parts if part not in ("sync", "aligned", "satfinite")]
     if len(parts) != 7 or parts[1:3] != ["row", "col"]:
         raise call.refuse()

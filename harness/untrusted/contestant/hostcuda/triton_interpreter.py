@@ -29,8 +29,8 @@ def interpret_triton(begins: Callable[[str | None], None]) -> None:
     for name, change in _CHANGES.items():
         if name in sys.modules:
             change(sys.modules[name])
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not any(isinstance(finder, _TritonFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _TritonFinder())
 
 
 class _Driver:
@@ -163,7 +163,7 @@ _CHANGES: dict[str, Callable[[ModuleType], None]] = {
 }
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _TritonFinder(importlib.abc.MetaPathFinder):
     """Lets the others find Triton's modules and acts once they have been executed."""
 
     def find_spec(
