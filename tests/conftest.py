@@ -22,11 +22,11 @@ from typing import Any
 
 import hypothesis
 import pytest
-from turns import Turns
 
 from harness.core import environment
 from harness.core.config import cache_root
 from harness.core.visible_gpus import visible_gpus
+from tests.support.turns import Turns
 
 _NOT_RUN = pytest.StashKey[int]()
 _WHY = pytest.StashKey[str | None]()

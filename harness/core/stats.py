@@ -21,7 +21,7 @@ repetition).
 
 A bootstrap over pairs was tried first and left: simulated with drift and hiccups, its 95 % percentile interval covers
 50 % of the time with two pairs, 79 % with four and 87 % with eight, while the rules above cover 94 % to 97 %
-(`tests/test_stats.py` repeats that). They need no seed either.
+(`tests/unit/core/test_stats.py` repeats that). They need no seed either.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Imports torch alone.
 Decision: modules in a plain list are left where their constructor made them, on the CPU. On the host device all of the
 reference is there, so that it would pass, and a solution with the same list fail, since its inputs are "cuda" tensors.
 So the reference is called once over tensors without data that say they are on a GPU
-(`tests/test_unregistered.py`). A model that moves them itself, in its forward, is as good as any.
+(`tests/unit/protocol/test_module_state.py`). A model that moves them itself, in its forward, is as good as any.
 """
 
 from __future__ import annotations

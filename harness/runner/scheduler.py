@@ -12,7 +12,7 @@ all known has none: nobody waits for one of them alone, and each change of probl
 
 Builds run ahead of the slots, but not without bound: what is built and not judged holds leases (open files) on the
 cache's entries. What each solution will take nobody knows: slots whose problems are quick to judge take over from those
-whose aren't, for which `tests/test_schedule_mixes.py` has simulations.
+whose aren't, for which `tests/unit/runner/test_scheduler_mixes.py` has simulations.
 """
 
 from __future__ import annotations

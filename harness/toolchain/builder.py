@@ -6,7 +6,8 @@ equal extensions are compiled once.
 
 Decision: what the solution's text says is compiled while a harvest still finds out what the solution asks for, which
 needs torch and takes seconds where nothing is warm. The harvest alone decides what is built: a guess that it confirms
-has a head start, any other is ended and leaves no trace in a verdict (pinned by `tests/test_build_ahead.py`).
+has a head start, any other is ended and leaves no trace in a verdict (pinned by
+`tests/unit/runner/executors/test_builds_ahead.py`).
 
 Decision: an extension that does not build is not a verdict yet, because some solutions catch the error and go another
 way. So the harvest is repeated with that error in place of the extension; only if it comes back out of the

@@ -25,7 +25,7 @@ from harness.referee.correctness import value_check
 from harness.referee.correctness.verifier import Verifier
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.workspace import Workspace
-from tests.answers import answer
+from tests.support.answers import answer
 
 PROBLEMS = ("level1/1", "level1/19", "level1/23", "level1/40", "level1/53", "level1/100")
 CALLS = 12

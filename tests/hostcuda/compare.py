@@ -30,10 +30,9 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import corpus_entries as entries
-
-from results import Finding, Result
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.hostcuda import corpus_entries as entries
+from tests.hostcuda.results import Finding, Result
 
 HERE = Path(__file__).resolve().parent
 SANITIZER_EXIT = 86
@@ -252,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.device == "cuda":
         results = compare_cuda(chosen, options.jobs, options.sanitize_all)
     else:
-        import host_runner
+        from tests.hostcuda import host_runner
 
         results = host_runner.compare_host(chosen, options.jobs)
     stream = options.out.open("w") if options.out else sys.stdout

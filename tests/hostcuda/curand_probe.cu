@@ -6,7 +6,7 @@
 //
 //     nvcc -std=c++17 -arch=sm_90 -O2 -DNVIDIAS -Xcompiler -mfma,-ffp-contract=fast curand_probe.cu -o probe && ./probe > curand_numbers.txt
 //
-// tests/test_hostcuda_curand.py compiles it by g++ with the host device's headers, and compares.
+// tests/unit/hostcuda/test_curand.py compiles it by g++ with the host device's headers, and compares.
 #ifdef NVIDIAS
 #define QUALIFIERS static __host__ __device__ inline
 #endif

@@ -28,12 +28,12 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(ROOT)]
+sys.path.insert(0, str(ROOT))
 
-import corpus_entries as entries  # noqa: E402
 
 from harness.hostcuda.translate import build as host_build  # noqa: E402
-from results import Finding, Result  # noqa: E402
+from tests.hostcuda import corpus_entries as entries  # noqa: E402
+from tests.hostcuda.results import Finding, Result  # noqa: E402
 
 BATCH = 48
 """Compiling an extension and starting a process that runs it take some three seconds before the first entry's turn."""

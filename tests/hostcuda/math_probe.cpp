@@ -1,4 +1,4 @@
-// Array versions of the pure device functions, for tests/test_hostcuda_math.py to call through ctypes and compare with torch,
+// Array versions of the pure device functions, for tests/unit/hostcuda/test_math.py to call through ctypes and compare with torch,
 // numpy and exact rationals. HALF is 0 for the portable conversions and 1 with -mf16c.
 #include <cstddef>
 #include <type_traits>

@@ -60,7 +60,8 @@ LIMITS: Mapping[PrecisionClass, ErrorLimits] = {
 }
 """Limits per class, between what its arithmetic does and what the next coarser one does.
 
-rms errors of dot products, simulated on the CPU for 64 to 2**20 terms (`tests/test_numerics.py` repeats a part):
+rms errors of dot products, simulated on the CPU for 64 to 2**20 terms
+(`tests/unit/referee/correctness/test_tolerance.py` repeats a part):
 
 | arithmetic | normal inputs | uniform [0, 1) inputs | limit of its class | next coarser, normal |
 |---|---|---|---|---|

@@ -6,8 +6,9 @@ sound problem rejects nearly all of them on the first call, so that it costs one
 Decision: a problem that takes zeros, a constant, another call's output or half an output for right scores nobody. To
 call its solutions `passed` would be a verdict that nothing stands behind, and to call them wrong would blame them for
 the problem; so they end as `harness_error` with the reason, unless somebody asks for the score knowingly
-(`--allow-degenerate`, which leaves a label). `harness problems lint` says more. Pinned by `tests/test_degenerate.py`.
-So do those of a problem whose reference gives two answers to one call: no solution can match both.
+(`--allow-degenerate`, which leaves a label). `harness problems lint` says more. Pinned by
+`tests/unit/referee/soundness/test_degenerate.py`. So do those of a problem whose reference gives two answers to one
+call: no solution can match both.
 """
 
 from __future__ import annotations

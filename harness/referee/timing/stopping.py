@@ -31,7 +31,8 @@ class NarrowInterval:
 
     Looking again and again at an interval stops at lucky ones, which costs some coverage: 92 % to 95 % are left where
     it is looked at after every other pair from the fourth on. To wait for a second narrow one in a row was tried and
-    left: as much coverage, errors smaller by 6 % to 8 %, for 15 % more pairs (`tests/test_stats.py` simulates it).
+    left: as much coverage, errors smaller by 6 % to 8 %, for 15 % more pairs (`tests/unit/core/test_stats.py`
+    simulates it).
     """
 
     name = "interval"

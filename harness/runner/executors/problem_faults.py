@@ -7,7 +7,7 @@ Decision: one lost referee proves nothing, since the machine may have stood stil
 memory. So the next referee is a new one, and runs the problem's code (`Referee.prove`) before anything of a submission
 is started in it, or of another problem. Where that is lost in the same problem's code too, the problem is at fault for
 as long as this executor lives: its solutions get that said, and nothing of it is run again. Where it comes through, the
-problem is as good as any. Pinned by `tests/test_problem_faults.py`.
+problem is as good as any. Pinned by `tests/integration/test_problem_faults.py`.
 """
 
 from __future__ import annotations
