@@ -18,7 +18,7 @@ from harness.devices.gpu_sharing_probe import wait_until_alone
 from harness.protocol.messages import EmptyTimed, LaunchMode
 from harness.referee.contestants.pool import TrustedContestant
 from harness.referee.contestants.process import ContestantFailed
-from harness.referee.correctness_stage import RefereeContext
+from harness.referee.context import RefereeContext
 from harness.referee.problem.burst_plan import FEW_SETS, PlannedCall, plan_turns
 from harness.referee.problem.workspace import Workspace
 from harness.referee.session import EXTRA_SETS, Session

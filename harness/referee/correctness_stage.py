@@ -7,50 +7,29 @@ is held against the truth is in `verify`.
 from __future__ import annotations
 
 import functools
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from harness.core.choices import DeviceKind
 from harness.core.status import Failure
-from harness.core.task import RefereeConfig, Task
-from harness.devices.gpu_specs import Peaks
-from harness.devices.nvml import GpuMonitor
+from harness.core.task import Task
 from harness.protocol.messages import BurstDone, CallMode
-from harness.referee.baselines import BaselineKeeper
 from harness.referee.contestants.client import ContestantClient
 from harness.referee.contestants.findings import failure_of_reports, is_of_unset_shared, labels_of_reports
 from harness.referee.contestants.process import ContestantProcess
+from harness.referee.context import RefereeContext
 from harness.referee.correctness.perturbed_input import PerturbedInput
 from harness.referee.correctness.second_schedule import REPEATED_CALLS, SecondSchedule, uses_atomics
 from harness.referee.correctness.verifier import CallVerdict, Verifier, overall, summarise
-from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.burst_plan import PlannedCall, calls_of
 from harness.referee.problem.workspace import Workspace
-from harness.referee.timing.reference_timing import ProblemCalibration
 
 T = TypeVar("T")
 
 DEFENCES = frozenset({"audit", "refresh", "back_to_back", "census"})
 """Stages that are there for the verdict's trust alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefereeContext:
-    """What a referee lends to its sessions: settings and secrets."""
-
-    config: RefereeConfig
-    monitor: GpuMonitor
-    secret: random.Random
-    variants: tuple[tuple[str, int], ...]
-    hush: GpuExclusive
-    peaks: Peaks | None = None
-    baselines: BaselineKeeper | None = None
-    again: Callable[[], ProblemCalibration] | None = None
-    """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
 
 
 class CorrectnessStage(ContestantClient):

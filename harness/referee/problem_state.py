@@ -21,7 +21,7 @@ from harness.devices.gpu_specs import Peaks
 from harness.referee.audit.background import NO_MEMORY
 from harness.referee.calibrate import learn, learn_again
 from harness.referee.contestants.pool import TrustedContestant
-from harness.referee.correctness_stage import RefereeContext
+from harness.referee.context import RefereeContext
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.watchdog import Phase, ProgressMarker
 from harness.referee.problem.workspace import Workspace

@@ -41,7 +41,7 @@ from harness.referee.contestants import process
 from harness.referee.contestants.client import open_request
 from harness.referee.contestants.pool import ContestantPool, Key, Purpose, TrustedContestant
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess
-from harness.referee.correctness_stage import RefereeContext
+from harness.referee.context import RefereeContext
 from harness.referee.gpu_exclusive import GpuExclusive
 from harness.referee.problem.loader import ProblemError
 from harness.referee.problem.watchdog import NOWHERE, ProgressMarker

@@ -28,8 +28,9 @@ from harness.referee.baselines import with_baselines
 from harness.referee.contestants.census_request import take_census
 from harness.referee.contestants.findings import labels_of_reports
 from harness.referee.contestants.process import ContestantFailed, ContestantProcess
+from harness.referee.context import RefereeContext
 from harness.referee.correctness.verifier import CallVerdict, Verifier, overall
-from harness.referee.correctness_stage import CorrectnessStage, RefereeContext
+from harness.referee.correctness_stage import CorrectnessStage
 from harness.referee.problem.burst_plan import PlannedCall
 from harness.referee.problem.roofline import SpeedOfLight, TrustFloor, speed_of_light, trust_floor
 from harness.referee.problem.stress_variants import OWN

@@ -25,7 +25,7 @@ from harness.core.task import Outcome, Task
 from harness.devices import empty_kernel
 from harness.referee.calibrate import learn
 from harness.referee.contestants.pool import TrustedContestant
-from harness.referee.correctness_stage import RefereeContext
+from harness.referee.context import RefereeContext
 from harness.referee.problem.workspace import Workspace
 from harness.referee.referee import Referee
 from harness.referee.timing.reference_timing import ProblemCalibration

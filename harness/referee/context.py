@@ -1,0 +1,32 @@
+"""What every evaluation of one referee shares: settings, secret generator, GPU monitor, baselines.
+
+Trusted side.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.core.task import RefereeConfig
+from harness.devices.gpu_specs import Peaks
+from harness.devices.nvml import GpuMonitor
+from harness.referee.baselines import BaselineKeeper
+from harness.referee.gpu_exclusive import GpuExclusive
+from harness.referee.timing.reference_timing import ProblemCalibration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefereeContext:
+    """What a referee lends to its sessions: settings and secrets."""
+
+    config: RefereeConfig
+    monitor: GpuMonitor
+    secret: random.Random
+    variants: tuple[tuple[str, int], ...]
+    hush: GpuExclusive
+    peaks: Peaks | None = None
+    baselines: BaselineKeeper | None = None
+    again: Callable[[], ProblemCalibration] | None = None
+    """Measures anew what bursts of trusted code cost (`learning.learn_again`), where that is known."""
